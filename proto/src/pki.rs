@@ -1,0 +1,279 @@
+//! Keys, certificate requests and certificates, as both ends need them: make a key, ask for an identity, read what came.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest as _, Sha256};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use crate::identity::{Identity, IdentityError};
+use crate::pkcs8;
+
+/// Why a key, request or certificate cannot be used. Never holds key material.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PkiError {
+    /// A private key could not be made or read.
+    #[error("the private key cannot be used: {0}")]
+    Key(String),
+    /// A certificate request could not be made.
+    #[error("the certificate request cannot be made: {0}")]
+    Request(String),
+    /// A certificate could not be read.
+    #[error("the certificate cannot be read: {0}")]
+    Certificate(String),
+    /// A certificate names no identity of ours, or several.
+    #[error("the certificate names {0} Halite identities, exactly one is needed")]
+    NotOneIdentity(usize),
+    /// The identity in it is malformed.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// A private key: ECDSA P-256 when made here. `Debug` shows only its fingerprint.
+pub struct PrivateKey(KeyPair);
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({})", self.fingerprint())
+    }
+}
+
+impl PrivateKey {
+    /// Makes a new ECDSA P-256 key.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn generate() -> Result<Self, PkiError> {
+        KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map(Self).map_err(|e| PkiError::Key(e.to_string()))
+    }
+
+    /// Reads a key in PEM: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1 (`EC PRIVATE KEY`).
+    ///
+    /// # Errors
+    /// It is no key, or of an algorithm that is not supported.
+    pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
+        let der = pkcs8::wrapped(&private_key(pem)?).map_err(|e| PkiError::Key(e.to_owned()))?;
+        KeyPair::try_from(der.as_slice()).map(Self).map_err(|e| PkiError::Key(e.to_string()))
+    }
+
+    /// The key as PKCS#8 PEM: a secret.
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        self.0.serialize_pem()
+    }
+
+    /// The public half, PKIX PEM (`PUBLIC KEY`).
+    #[must_use]
+    pub fn public_pem(&self) -> String {
+        self.0.public_key_pem()
+    }
+
+    /// SHA-256 of the public key (SPKI DER), see [`fingerprint`].
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        fingerprint(&self.0.subject_public_key_info())
+    }
+
+    /// The key for use with rcgen.
+    #[must_use]
+    pub fn as_key_pair(&self) -> &KeyPair {
+        &self.0
+    }
+
+    /// The key for use with rcgen, given away.
+    #[must_use]
+    pub fn into_key_pair(self) -> KeyPair {
+        self.0
+    }
+
+    /// A certificate request (PEM) that proves possession of this key. Only the key in it counts: the name is for people,
+    /// the signer decides what the certificate says.
+    ///
+    /// # Errors
+    /// The name cannot stand in a certificate.
+    pub fn request(&self, common_name: &str) -> Result<String, PkiError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        let request = params.serialize_request(&self.0).map_err(|e| PkiError::Request(e.to_string()))?;
+        request.pem().map_err(|e| PkiError::Request(e.to_string()))
+    }
+}
+
+/// Random bytes of the system, for serial numbers, token secrets and ids.
+///
+/// # Errors
+/// The system has no randomness.
+pub fn random<const N: usize>() -> Result<[u8; N], PkiError> {
+    let mut bytes = [0; N];
+    let source = rustls::crypto::ring::default_provider().secure_random;
+    source.fill(&mut bytes).map_err(|_| PkiError::Key("the system has no randomness".to_owned()))?;
+    Ok(bytes)
+}
+
+/// Lower-case hex.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// SHA-256, lower-case hex.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// A public key's fingerprint: SHA-256 of its SPKI DER in lower-case hex, pairs parted by colons. What operators compare.
+#[must_use]
+pub fn fingerprint(spki_der: &[u8]) -> String {
+    let pairs: Vec<String> = Sha256::digest(spki_der).iter().map(|b| format!("{b:02x}")).collect();
+    pairs.join(":")
+}
+
+/// All certificates in a PEM text, in order.
+///
+/// # Errors
+/// One of them is not PEM, or there is none.
+pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let found = found.map_err(|e| PkiError::Certificate(e.to_string()))?;
+    if found.is_empty() {
+        return Err(PkiError::Certificate("there is no CERTIFICATE block in the text".to_owned()));
+    }
+    Ok(found)
+}
+
+/// The private key in a PEM text (PKCS#8, SEC1 or PKCS#1).
+///
+/// # Errors
+/// There is none.
+pub fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, PkiError> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| PkiError::Key(e.to_string()))
+}
+
+/// Certificate DER as PEM.
+#[must_use]
+pub fn certificate_pem(der: &CertificateDer<'_>) -> String {
+    pem("CERTIFICATE", der)
+}
+
+/// DER as PEM with 64 characters a line (RFC 7468).
+#[must_use]
+pub fn pem(label: &str, der: &[u8]) -> String {
+    let body = STANDARD.encode(der);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in body.as_bytes().chunks(64) {
+        text.extend(line.iter().map(|b| char::from(*b)));
+        text.push('\n');
+    }
+    text.push_str("-----END ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    text
+}
+
+/// What stands in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// Serial number, lower-case hex without leading zeros.
+    pub serial: String,
+    /// Subject, RFC 4514 order as written.
+    pub subject: String,
+    /// Issuer.
+    pub issuer: String,
+    /// See [`fingerprint`].
+    pub fingerprint: String,
+    /// Seconds since the epoch.
+    pub not_before: i64,
+    /// Seconds since the epoch.
+    pub not_after: i64,
+    /// Whether it may sign others.
+    pub is_ca: bool,
+    /// URIs among the alternative names.
+    pub uris: Vec<String>,
+    /// DNS names among the alternative names.
+    pub dns_names: Vec<String>,
+    /// Addresses among the alternative names.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Inspected {
+    /// Reads a certificate's DER.
+    ///
+    /// # Errors
+    /// It is not a certificate.
+    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
+        let (_, certificate) =
+            X509Certificate::from_der(der).map_err(|e| PkiError::Certificate(e.to_string()))?;
+        let mut found = Self {
+            serial: format!("{:x}", certificate.serial),
+            subject: certificate.subject().to_string(),
+            issuer: certificate.issuer().to_string(),
+            fingerprint: fingerprint(certificate.public_key().raw),
+            not_before: certificate.validity().not_before.timestamp(),
+            not_after: certificate.validity().not_after.timestamp(),
+            is_ca: certificate.is_ca(),
+            uris: Vec::new(),
+            dns_names: Vec::new(),
+            addresses: Vec::new(),
+        };
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(|e| PkiError::Certificate(e.to_string()))?
+            .map(|extension| extension.value.general_names.as_slice());
+        for name in names.unwrap_or_default() {
+            match name {
+                GeneralName::URI(uri) => found.uris.push((*uri).to_owned()),
+                GeneralName::DNSName(dns) => found.dns_names.push((*dns).to_owned()),
+                GeneralName::IPAddress(bytes) => found.addresses.extend(address(bytes)),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the first certificate in a PEM text.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
+        let all = certificates(pem)?;
+        let first = all.first().ok_or(PkiError::NotOneIdentity(0))?;
+        Self::from_der(first)
+    }
+
+    /// The one identity that the certificate names.
+    ///
+    /// # Errors
+    /// It names none, several, or a malformed one.
+    pub fn identity(&self) -> Result<Identity, PkiError> {
+        let ours: Vec<&String> = self.uris.iter().filter(|uri| Identity::is_claimed_by(uri)).collect();
+        match ours.as_slice() {
+            [one] => Ok(one.parse()?),
+            several => Err(PkiError::NotOneIdentity(several.len())),
+        }
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(bytes)
+        .map(IpAddr::from)
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
+}
+
+#[cfg(test)]
+#[path = "pki_tests.rs"]
+mod tests;

@@ -1,0 +1,360 @@
+//! The client's end: one connection to one master, verified, shared by all calls made through clones of a [`Channel`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::client::Resumption;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tonic::Status;
+use tonic::body::Body;
+
+use super::tls::{Caller, MasterVerifier, Trust, provider};
+use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
+use crate::identity::Identity;
+use crate::pki::{self, Inspected, PkiError};
+
+/// How long a failed call waits to learn why its connection ended.
+const WHY: Duration = Duration::from_secs(1);
+
+/// Why a master cannot be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Not `host:port`.
+    #[error("{0:?} is not the address of a master: HOST:PORT is")]
+    Endpoint(String),
+    /// Nothing answers there.
+    #[error("cannot reach the master at {endpoint}: {reason}")]
+    Unreachable {
+        /// Where.
+        endpoint: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// What answers is not to be believed, or refused us in the handshake.
+    #[error("no trusted connection to {endpoint}: {reason}")]
+    Untrusted {
+        /// Where.
+        endpoint: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Our own identity or CA cannot be used.
+    #[error(transparent)]
+    Identity(#[from] PkiError),
+}
+
+/// What a caller shows: a certificate and its key. `Debug` shows no key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// The certificate, PEM.
+    pub certificate_pem: String,
+    /// The private key, PEM: a secret.
+    pub key_pem: String,
+}
+
+impl std::fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientIdentity")
+            .field("certificate_pem", &self.certificate_pem)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One connection to a master. Clones share it; it does not come back when it ends.
+#[derive(Clone)]
+pub struct Channel {
+    sender: SendRequest<Body>,
+    authority: Authority,
+    /// Who the master is.
+    master: Identity,
+    /// Why the connection ended; `None` while it lives.
+    ended: watch::Receiver<Option<Arc<str>>>,
+}
+
+impl Channel {
+    /// Who is at the other end.
+    #[must_use]
+    pub fn master(&self) -> &Identity {
+        &self.master
+    }
+
+    /// Waits until the connection ends, and says why.
+    pub async fn closed(&self) -> String {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.as_deref().unwrap_or_default().to_owned(),
+            Err(_) => "the connection ended".to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("master", &self.master).finish_non_exhaustive()
+    }
+}
+
+impl tower::Service<Request<Body>> for Channel {
+    type Response = Response<Incoming>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        // A closed sender is found out by the call itself, which then knows why.
+        let _ = self.sender.poll_ready(context);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.scheme = Some(Scheme::HTTPS);
+        parts.authority = Some(self.authority.clone());
+        match Uri::from_parts(parts) {
+            Ok(uri) => *request.uri_mut() = uri,
+            Err(error) => return Box::pin(std::future::ready(Err(Status::internal(error.to_string())))),
+        }
+        let answer = self.sender.send_request(request);
+        let channel = self.clone();
+        Box::pin(async move {
+            let error = match answer.await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            // The call often learns of the end before the reason is known: give it a moment.
+            let reason = tokio::time::timeout(WHY, channel.closed()).await;
+            Err(Status::unavailable(reason.unwrap_or_else(|_| error.to_string())))
+        })
+    }
+}
+
+/// Connects to a master at `endpoint` (`HOST:PORT`), believing the CAs in `ca_pem`, showing `identity` if there is one;
+/// then the master must be of the same cluster.
+///
+/// # Errors
+/// Nothing answers, or what answers is not such a master. That *we* are refused shows only in the first call, because TLS
+/// 1.3 ends the client's handshake before the server has judged its certificate.
+pub async fn connect(
+    endpoint: &str,
+    ca_pem: &str,
+    identity: Option<&ClientIdentity>,
+) -> Result<Channel, ConnectError> {
+    let stream = dial(endpoint).await?;
+    connect_over(stream, endpoint, ca_pem, identity).await
+}
+
+/// As [`connect`], over a byte stream that is there already.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over<S>(
+    stream: S,
+    endpoint: &str,
+    ca_pem: &str,
+    identity: Option<&ClientIdentity>,
+) -> Result<Channel, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut roots = RootCertStore::empty();
+    for ca in pki::certificates(ca_pem)? {
+        roots.add(ca).map_err(|e| PkiError::Certificate(e.to_string()))?;
+    }
+    Ok(open(stream, endpoint, Trust::Roots(roots), identity).await?.0)
+}
+
+/// A first connection, made with nothing but the hash in a token.
+#[derive(Debug, Clone)]
+pub struct Pinned {
+    /// The connection; only first contact may be called through it.
+    pub channel: Channel,
+    /// The CA that has the hash, PEM: to be believed from now on.
+    pub ca_pem: String,
+}
+
+/// Connects to a master at `endpoint` whose chain holds a CA with this SHA-256 (hex) of its DER, without an identity.
+///
+/// # Errors
+/// Nothing answers, or what answers is not a master of that CA.
+pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, ConnectError> {
+    let stream = dial(endpoint).await?;
+    pinned_over(stream, endpoint, ca_sha256).await
+}
+
+/// As [`connect_pinned`], over a byte stream that is there already.
+///
+/// # Errors
+/// As [`connect_pinned`].
+pub async fn pinned_over<S>(stream: S, endpoint: &str, ca_sha256: &str) -> Result<Pinned, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let pin = ca_sha256.to_ascii_lowercase();
+    let (channel, chain) = open(stream, endpoint, Trust::Pinned(pin.clone()), None).await?;
+    let ca = chain.iter().find(|der| pki::sha256_hex(der) == pin);
+    let ca = ca.ok_or_else(|| untrusted(endpoint, "the chain does not hold the pinned CA"))?;
+    Ok(Pinned { channel, ca_pem: pki::certificate_pem(ca) })
+}
+
+fn untrusted(endpoint: &str, reason: impl Into<String>) -> ConnectError {
+    ConnectError::Untrusted { endpoint: endpoint.to_owned(), reason: reason.into() }
+}
+
+async fn dial(endpoint: &str) -> Result<TcpStream, ConnectError> {
+    let unreachable = |reason: String| ConnectError::Unreachable { endpoint: endpoint.to_owned(), reason };
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(endpoint))
+        .await
+        .map_err(|_| unreachable("no answer in time".to_owned()))?
+        .map_err(|error| unreachable(error.to_string()))?;
+    stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
+    Ok(stream)
+}
+
+async fn open<S>(
+    stream: S,
+    endpoint: &str,
+    trust: Trust,
+    identity: Option<&ClientIdentity>,
+) -> Result<(Channel, Vec<CertificateDer<'static>>), ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let authority: Authority = endpoint.parse().map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
+    if authority.port_u16().is_none() {
+        return Err(ConnectError::Endpoint(endpoint.to_owned()));
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host).map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
+    let config = config(endpoint, trust, identity)?;
+    let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
+        .await
+        .map_err(|_| untrusted(endpoint, "no TLS handshake in time"))?
+        .map_err(|error| untrusted(endpoint, explain(&error)))?;
+    let chain: Vec<CertificateDer<'static>> = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .unwrap_or_default()
+        .iter()
+        .map(|c| c.clone().into_owned())
+        .collect();
+    let leaf = chain.first().ok_or_else(|| untrusted(endpoint, "it showed no certificate"))?;
+    let master = Caller::from_der(leaf)?.identity;
+
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| untrusted(endpoint, explain(&error)))?;
+    let (end, ended) = watch::channel(None);
+    let shown = endpoint.to_owned();
+    tokio::spawn(async move {
+        let why = match connection.await {
+            Ok(()) => format!("the connection to {shown} ended"),
+            Err(error) => format!("the connection to {shown} ended: {}", explain(&error)),
+        };
+        let _ = end.send(Some(why.into()));
+    });
+    Ok((Channel { sender, authority, master, ended }, chain))
+}
+
+fn config(
+    endpoint: &str,
+    trust: Trust,
+    identity: Option<&ClientIdentity>,
+) -> Result<ClientConfig, ConnectError> {
+    let tls = |error: rustls::Error| untrusted(endpoint, error.to_string());
+    let provider = provider();
+    let cluster = match identity {
+        Some(own) => Some(Inspected::from_pem(&own.certificate_pem)?.identity()?.cluster().to_owned()),
+        None => None,
+    };
+    let verifier = MasterVerifier { trust, cluster, provider: Arc::clone(&provider) };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(tls)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(own) => builder
+            .with_client_auth_cert(pki::certificates(&own.certificate_pem)?, pki::private_key(&own.key_pem)?)
+            .map_err(tls)?,
+    };
+    config.resumption = Resumption::disabled();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// What stands before an alert's name in the text of an error: HTTP/2 keeps only the text of what TLS said.
+const ALERT: &str = "received fatal alert: ";
+
+/// Says for people what an error of TLS or HTTP/2 means; looks through the chain of sources for the TLS one.
+fn explain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if let Some(rustls::Error::InvalidCertificate(reason)) = io.and_then(|e| e.downcast_ref()) {
+            return explain_certificate(reason);
+        }
+        let text = error.to_string();
+        if let Some((_, alert)) = text.split_once(ALERT) {
+            return explain_alert(alert);
+        }
+        if texts.last() != Some(&text) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    texts.join(": ")
+}
+
+/// What the master's alert says of our certificate; see `CallerVerifier` for which it sends when.
+fn explain_alert(alert: &str) -> String {
+    let name = alert.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let text = match name {
+        "CertificateRevoked" => {
+            "the master does not accept this identity (any more): its key was deleted, rejected or replaced"
+        }
+        "CertificateExpired" => "the master refused our certificate: it has expired",
+        "UnknownCA" | "DecryptError" => "the master refused our certificate: it is not of this cluster's CA",
+        "AccessDenied" => "the master refused our certificate: it belongs to another cluster",
+        "BadCertificate" | "CertificateUnknown" | "UnsupportedCertificate" => {
+            "the master refused our certificate: it does not name one identity of a caller"
+        }
+        other => return format!("the master ended the handshake ({other})"),
+    };
+    text.to_owned()
+}
+
+fn explain_certificate(reason: &CertificateError) -> String {
+    let text = match reason {
+        CertificateError::UnknownIssuer => "the server's certificate is not of the CA that we trust",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the server's certificate has expired (or this host's clock is wrong)"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet (is this host's clock right?)"
+        }
+        CertificateError::Other(reason) => return reason.0.to_string(),
+        other => return other.to_string(),
+    };
+    text.to_owned()
+}

@@ -1,0 +1,296 @@
+//! The server's end: accept, verify, judge each call by the table, hand it to the services.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::ServiceExt as _;
+
+use super::tls::{Caller, CallerVerifier, LiveCertificate, provider};
+use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, Peer};
+use crate::authz::{Verdict, judge};
+use crate::identity::Kind;
+use crate::pki;
+
+/// How long a caller without identity may keep its connection.
+const STRANGER_LIMIT: Duration = Duration::from_secs(60);
+/// How long open calls may go on after the order to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Calls at once on one connection.
+const STREAMS: u32 = 128;
+/// Longest time until an open connection's certificate is looked at again for its end.
+const EXPIRY_CHECK: u64 = 3600;
+
+/// Who may come in, and who hears of those who may not.
+pub trait Doorkeeper: Send + Sync + 'static {
+    /// Whether a verified identity is welcome now. Called in the handshake and again after each change.
+    ///
+    /// # Errors
+    /// Why not, for the log.
+    fn admit(&self, caller: &Caller) -> Result<(), String>;
+    /// Changes whenever somebody who was welcome may not be any more.
+    fn changes(&self) -> watch::Receiver<u64>;
+    /// A call was refused by the table. Must not block.
+    fn refused(&self, peer: &Peer, path: &str, reason: &str);
+    /// A handshake failed: no TLS, or a certificate that is not believed. Must not block.
+    fn handshake_failed(&self, address: SocketAddr, reason: &str);
+}
+
+/// Why the server's TLS settings cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Key, certificate or CA cannot be read.
+    #[error(transparent)]
+    Pki(#[from] pki::PkiError),
+    /// They do not fit together.
+    #[error("the TLS settings cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The CA cannot be used to verify callers.
+    #[error("the CA cannot be used to verify callers: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// The server's end of the road.
+pub struct Server {
+    acceptor: TlsAcceptor,
+    certificate: Arc<LiveCertificate>,
+    ca_pem: String,
+    doorkeeper: Arc<dyn Doorkeeper>,
+}
+
+impl Server {
+    /// Prepares a server of `cluster` that shows `certificate_pem` with `key_pem` and believes callers of `ca_pem`. The CA
+    /// is sent along with the certificate, because newcomers know only its hash.
+    ///
+    /// # Errors
+    /// Key, certificate and CA cannot be read or do not fit together.
+    pub fn new(
+        cluster: &str,
+        certificate_pem: &str,
+        key_pem: &str,
+        ca_pem: &str,
+        doorkeeper: Arc<dyn Doorkeeper>,
+    ) -> Result<Self, TlsError> {
+        let provider = provider();
+        let mut roots = RootCertStore::empty();
+        for ca in pki::certificates(ca_pem)? {
+            roots.add(ca)?;
+        }
+        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()?;
+        let verifier =
+            CallerVerifier { chain, cluster: cluster.to_owned(), doorkeeper: Arc::clone(&doorkeeper) };
+        let certificate = Arc::new(LiveCertificate::new(certified(certificate_pem, key_pem, ca_pem)?));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_cert_resolver(Arc::clone(&certificate) as Arc<_>);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            certificate,
+            ca_pem: ca_pem.to_owned(),
+            doorkeeper,
+        })
+    }
+
+    /// Shows another certificate from now on; open connections keep theirs.
+    ///
+    /// # Errors
+    /// Key and certificate cannot be read or do not fit together; the old one stays.
+    pub fn replace_certificate(&self, certificate_pem: &str, key_pem: &str) -> Result<(), TlsError> {
+        self.certificate.replace(certified(certificate_pem, key_pem, &self.ca_pem)?);
+        Ok(())
+    }
+
+    /// Serves until `stop` resolves; then takes no more calls, and gives the open ones a few seconds.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        routes: Routes,
+        stop: impl Future<Output = ()>,
+    ) {
+        let routes = routes.prepare();
+        let (order, stopping) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                () = stop.as_mut() => break,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => {
+                        // Small messages both ways: waiting to fill a packet only costs time.
+                        let _ = stream.set_nodelay(true);
+                        let server = Arc::clone(&self);
+                        connections.spawn(server.connection(stream, address, routes.clone(), stopping.clone()));
+                    }
+                    Err(error) => {
+                        // Out of descriptors, or a caller that is gone: the next accept may do better.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        let _ = order.send(true);
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+
+    /// Serves one connection over any byte stream until it ends, its certificate does, or the doorkeeper changes his mind.
+    pub async fn connection<S>(
+        self: Arc<Self>,
+        stream: S,
+        address: SocketAddr,
+        routes: Routes,
+        mut stopping: watch::Receiver<bool>,
+    ) where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        // Subscribed before the handshake, so that no change between handshake and first look is missed.
+        let mut changes = self.doorkeeper.changes();
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
+        let stream = match handshake.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return self.doorkeeper.handshake_failed(address, &error.to_string()),
+            Err(_) => return self.doorkeeper.handshake_failed(address, "no handshake in time"),
+        };
+        let caller = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
+            None => None,
+            Some(der) => match Caller::from_der(der) {
+                Ok(caller) => Some(caller),
+                Err(error) => return self.doorkeeper.handshake_failed(address, &error.to_string()),
+            },
+        };
+        let peer = Peer { caller, address };
+        let service = Gatehouse { peer: peer.clone(), doorkeeper: Arc::clone(&self.doorkeeper), routes };
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .max_concurrent_streams(STREAMS);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut end = pin!(tokio::time::sleep(time_left(&peer)));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(peer = peer.name(), %error, "connection ended");
+                    }
+                    return;
+                }
+                Ok(()) = changes.changed() => {
+                    let admitted = peer.caller.as_ref().map_or(Ok(()), |caller| self.doorkeeper.admit(caller));
+                    if let Err(reason) = admitted {
+                        tracing::info!(peer = peer.name(), reason, "connection cut");
+                        return;
+                    }
+                }
+                () = end.as_mut() => {
+                    let left = if peer.caller.is_some() { time_left(&peer) } else { Duration::ZERO };
+                    if left.is_zero() {
+                        tracing::info!(peer = peer.name(), "connection cut: its time is over");
+                        return;
+                    }
+                    end.as_mut().reset(tokio::time::Instant::now() + left);
+                }
+                _ = stopping.wait_for(|stop| *stop), if !told => {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// Until the next look at a connection's end: a stranger's limit, or what is left of the certificate.
+fn time_left(peer: &Peer) -> Duration {
+    let Some(caller) = &peer.caller else { return STRANGER_LIMIT };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let end = u64::try_from(caller.not_after).unwrap_or(0);
+    // One second of grace: validity ends after its last second.
+    Duration::from_secs((end + 1).saturating_sub(now).min(EXPIRY_CHECK))
+}
+
+fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<CertifiedKey, TlsError> {
+    let mut chain = pki::certificates(certificate_pem)?;
+    for ca in pki::certificates(ca_pem)? {
+        if !chain.contains(&ca) {
+            chain.push(ca);
+        }
+    }
+    Ok(CertifiedKey::from_der(chain, pki::private_key(key_pem)?, &provider())?)
+}
+
+/// Judges each call by the table before any service sees it, and notes who is calling.
+#[derive(Clone)]
+struct Gatehouse {
+    peer: Peer,
+    doorkeeper: Arc<dyn Doorkeeper>,
+    routes: Routes,
+}
+
+impl Gatehouse {
+    fn judge(&self, path: &str) -> Result<(), Status> {
+        let kind = self.peer.caller.as_ref().map(|caller| caller.identity.kind());
+        match judge(path, kind) {
+            Verdict::Allowed => Ok(()),
+            Verdict::NeedsIdentity(Kind::Minion) => {
+                Err(Status::unauthenticated("this needs a minion's certificate: enrol first"))
+            }
+            Verdict::NeedsIdentity(kind) => {
+                Err(Status::unauthenticated(format!("this needs the certificate of {kind}")))
+            }
+            Verdict::Forbidden => {
+                Err(Status::permission_denied(format!("{} may not call {path}", self.peer.name())))
+            }
+            Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
+        }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Gatehouse {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Err(status) = self.judge(request.uri().path()) {
+            self.doorkeeper.refused(&self.peer, request.uri().path(), status.message());
+            return Box::pin(std::future::ready(Ok(status.into_http())));
+        }
+        request.extensions_mut().insert(self.peer.clone());
+        let routes = self.routes.clone();
+        Box::pin(async move {
+            let answer = routes.oneshot(request).await;
+            Ok(answer
+                .map_or_else(|error| Status::internal(error.to_string()).into_http(), |a| a.map(Body::new)))
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! The TLS side: who is believed, and why not.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::Doorkeeper;
+use crate::identity::{Identity, Kind};
+use crate::pki::{Inspected, PkiError, sha256_hex};
+
+/// Makes ring the process's cryptography, for libraries that ask for a default. May be called any number of times.
+pub fn install_crypto() {
+    // An error says that one is installed already: then it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// The cryptography that this crate uses, installed or not.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// A verified identity and the certificate that shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Who.
+    pub identity: Identity,
+    /// SHA-256 of the public key, see [`crate::pki::fingerprint`].
+    pub fingerprint: String,
+    /// The certificate's serial number, lower-case hex.
+    pub serial: String,
+    /// End of its validity, seconds since the epoch.
+    pub not_after: i64,
+}
+
+impl Caller {
+    /// Reads the identity in a certificate. Says nothing about whether it is to be believed.
+    ///
+    /// # Errors
+    /// It names no identity of ours, or several.
+    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
+        let found = Inspected::from_der(der)?;
+        Ok(Self {
+            identity: found.identity()?,
+            fingerprint: found.fingerprint,
+            serial: found.serial,
+            not_after: found.not_after,
+        })
+    }
+}
+
+/// A reason that stays readable in logs of this end; the other end sees only an alert.
+#[derive(Debug)]
+struct Reason(String);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Reason {}
+
+fn refuse(reason: impl fmt::Display) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Reason(reason.to_string())))))
+}
+
+/// Judges client certificates: a chain to our CA, an identity of our cluster, and the doorkeeper's word.
+pub(super) struct CallerVerifier {
+    pub(super) chain: Arc<dyn ClientCertVerifier>,
+    pub(super) cluster: String,
+    pub(super) doorkeeper: Arc<dyn Doorkeeper>,
+}
+
+impl fmt::Debug for CallerVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallerVerifier").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl ClientCertVerifier for CallerVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chain.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
+        let caller = Caller::from_der(end_entity).map_err(refuse)?;
+        if caller.identity.cluster() != self.cluster {
+            return Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure));
+        }
+        if let Err(reason) = self.doorkeeper.admit(&caller) {
+            tracing::debug!(identity = %caller.identity, reason, "identity is not admitted");
+            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+/// What the server's certificate chain must end in.
+#[derive(Debug, Clone)]
+pub(super) enum Trust {
+    /// One of these CAs.
+    Roots(RootCertStore),
+    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a newcomer knows.
+    Pinned(String),
+}
+
+/// Judges the master's certificate by its kind, not by a DNS name: a host may be reached by any address, but only a
+/// certificate that our CA gave to a master makes it one.
+#[derive(Debug)]
+pub(super) struct MasterVerifier {
+    pub(super) trust: Trust,
+    /// The cluster, where it is known.
+    pub(super) cluster: Option<String>,
+    pub(super) provider: Arc<CryptoProvider>,
+}
+
+impl MasterVerifier {
+    fn roots(&self, chain: &[&CertificateDer<'_>]) -> Result<RootCertStore, Error> {
+        let pin = match &self.trust {
+            Trust::Roots(roots) => return Ok(roots.clone()),
+            Trust::Pinned(pin) => pin,
+        };
+        let pinned = chain.iter().find(|der| sha256_hex(der) == *pin);
+        let pinned =
+            pinned.ok_or_else(|| refuse("the server's chain holds no CA with the hash in the token"))?;
+        let is_ca = Inspected::from_der(pinned).map_err(refuse)?.is_ca;
+        if !is_ca {
+            return Err(refuse("the certificate with the hash in the token is not a CA"));
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add((*pinned).clone().into_owned())?;
+        Ok(roots)
+    }
+}
+
+impl ServerCertVerifier for MasterVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let chain: Vec<&CertificateDer<'_>> = std::iter::once(end_entity).chain(intermediates).collect();
+        let roots = self.roots(&chain)?;
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        rustls::client::verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &roots,
+            intermediates,
+            now,
+            self.provider.signature_verification_algorithms.all,
+        )?;
+        let identity = Caller::from_der(end_entity).map_err(refuse)?.identity;
+        if identity.kind() != Kind::Master {
+            return Err(refuse(format!("the server is of kind {}, not a master", identity.kind())));
+        }
+        match &self.cluster {
+            Some(cluster) if cluster != identity.cluster() => {
+                Err(refuse(format!("the server is a master of cluster {:?}", identity.cluster())))
+            }
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The server's certificate, replaceable while running: new handshakes get the newest.
+#[derive(Debug)]
+pub(super) struct LiveCertificate(RwLock<Arc<CertifiedKey>>);
+
+impl LiveCertificate {
+    pub(super) fn new(key: CertifiedKey) -> Self {
+        Self(RwLock::new(Arc::new(key)))
+    }
+
+    pub(super) fn replace(&self, key: CertifiedKey) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+    }
+}
+
+impl ResolvesServerCert for LiveCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
