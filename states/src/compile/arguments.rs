@@ -1,0 +1,199 @@
+//! Arguments of state functions, checked against the signatures and brought into one form.
+
+use serde_json::{Map, Value};
+
+use super::declaration::{Argument, Declaration};
+use super::globals;
+use crate::problem::{Problem, did_you_mean};
+use crate::signature::{Arg, Kind as Wanted, Signature};
+use crate::signatures;
+use crate::yaml::{Kind, Node};
+
+/// The signature of a declaration's function.
+pub(super) fn signature(
+    declaration: &Declaration,
+    problems: &mut Vec<Problem>,
+) -> Option<&'static Signature> {
+    let (state, fun) = (declaration.state.as_str(), declaration.fun.as_str());
+    if let Some(signature) = signatures::find(state, fun) {
+        return Some(signature);
+    }
+    let all = signatures::signatures();
+    let functions: Vec<&str> =
+        all.iter().filter(|known| known.state == state).map(|known| known.fun).collect();
+    let hint = if functions.is_empty() {
+        let modules = all.iter().map(|known| known.state);
+        did_you_mean(state, modules)
+            .map(|near| format!("there is no module `{state}`; did you mean `{near}.{fun}`?"))
+    } else {
+        did_you_mean(fun, functions.iter().copied())
+            .map(|near| format!("did you mean `{state}.{near}`?"))
+            .or_else(|| Some(format!("`{state}` has {}", functions.join(", "))))
+    };
+    problems.push(
+        Problem::at(
+            &declaration.position,
+            format!("there is no state function `{state}.{fun}` (in `{}`)", declaration.id),
+        )
+        .hint(hint.unwrap_or_else(|| "docs/reference/states.md lists all".to_owned())),
+    );
+    None
+}
+
+/// Checks and converts the function's own arguments; global ones were taken out before.
+pub(super) fn convert(
+    declaration: &Declaration,
+    signature: &Signature,
+    arguments: &[Argument],
+    problems: &mut Vec<Problem>,
+) -> Map<String, Value> {
+    let mut converted = Map::new();
+    let function = format!("{}.{}", declaration.state, declaration.fun);
+    for argument in arguments {
+        let Some(wanted) = signature.args.iter().find(|known| known.name == argument.name) else {
+            problems.push(unknown(&function, signature, argument));
+            continue;
+        };
+        // A null is an argument that was not given, as in Salt.
+        if matches!(argument.value.kind, Kind::Null) && wanted.kind != Wanted::Any {
+            continue;
+        }
+        match value(wanted, &argument.value) {
+            Ok(value) => {
+                converted.insert(argument.name.clone(), value);
+            }
+            Err(message) => problems.push(
+                Problem::at(&argument.value.position, format!("`{}` of {function} {message}", argument.name))
+                    .hint(wanted.doc),
+            ),
+        }
+    }
+    for wanted in signature.args.iter().filter(|wanted| wanted.required) {
+        let given = arguments
+            .iter()
+            .any(|argument| argument.name == wanted.name && !matches!(argument.value.kind, Kind::Null));
+        if !given {
+            problems.push(
+                Problem::at(
+                    &declaration.position,
+                    format!("{function} in `{}` needs the argument `{}`", declaration.id, wanted.name),
+                )
+                .hint(wanted.doc),
+            );
+        }
+    }
+    converted
+}
+
+fn unknown(function: &str, signature: &Signature, argument: &Argument) -> Problem {
+    let problem = Problem::at(&argument.position, format!("{function} has no argument `{}`", argument.name));
+    if let Some(why) = globals::absent(&argument.name) {
+        return problem.hint(format!("Salt's `{}` is not needed here: {why}", argument.name));
+    }
+    let own = signature.args.iter().map(|known| known.name);
+    let hint = match did_you_mean(&argument.name, own.clone().chain(globals::names())) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let own: Vec<&str> = own.collect();
+            if own.is_empty() {
+                format!("{function} takes no arguments of its own")
+            } else {
+                format!("it has {}", own.join(", "))
+            }
+        }
+    };
+    problem.hint(hint)
+}
+
+fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
+    let but = |what: &str| format!("takes {what}, but this is {}", node.kind_name());
+    match wanted.kind {
+        Wanted::Any => Ok(node.to_json()),
+        Wanted::Text => text(wanted.name, node).map(Value::from).ok_or_else(|| but("a text")),
+        Wanted::Integer => match (&node.kind, node.raw.parse::<i64>()) {
+            (Kind::Int(number), _) => Ok(Value::from(*number)),
+            (Kind::Text(_), Ok(number)) => Ok(Value::from(number)),
+            _ => Err(but("a whole number")),
+        },
+        Wanted::Boolean => boolean(node).map(Value::from).ok_or_else(|| but("true or false")),
+        Wanted::Mode => mode(&node.raw).map(Value::from).ok_or_else(|| {
+            format!("takes a file mode of octal digits like 0644, but this is `{}`", node.raw)
+        }),
+        Wanted::TextList => match &node.kind {
+            Kind::List(items) => items
+                .iter()
+                .map(|item| {
+                    item.text()
+                        .map(Value::from)
+                        .ok_or_else(|| format!("takes texts, but one is {}", item.kind_name()))
+                })
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::from),
+            _ => node.text().map(|text| Value::from(vec![text])).ok_or_else(|| but("a list of texts")),
+        },
+        Wanted::Mapping => match &node.kind {
+            Kind::Map(_) => Ok(node.to_json()),
+            // Salt's way to write a mapping as a list of pairs.
+            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
+                Ok(Value::Object(
+                    items
+                        .iter()
+                        .flat_map(Node::entries)
+                        .map(|(key, value)| (key.raw.clone(), value.to_json()))
+                        .collect(),
+                ))
+            }
+            _ => Err(but("a mapping")),
+        },
+    }
+}
+
+/// A text as it was written; `contents` may also be a list of lines.
+fn text(name: &str, node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::List(items) if name == "contents" => {
+            let lines: Option<Vec<&str>> = items.iter().map(Node::text).collect();
+            lines.map(|lines| lines.join("\n"))
+        }
+        _ => node.text().map(str::to_owned),
+    }
+}
+
+/// true and false, also quoted, in any of YAML 1.1's spellings.
+pub(super) fn boolean(node: &Node) -> Option<bool> {
+    match &node.kind {
+        Kind::Bool(value) => Some(*value),
+        Kind::Text(text) => match crate::yaml::scalar::resolve(text) {
+            Kind::Bool(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `0644`, `'0644'`, `644`, `0o644`: always octal.
+fn mode(raw: &str) -> Option<u32> {
+    let digits = raw.strip_prefix("0o").unwrap_or(raw);
+    if !(1..=5).contains(&digits.len()) {
+        return None;
+    }
+    u32::from_str_radix(digits, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777 && digits.chars().all(|c| c.is_digit(8)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal_however_written() {
+        for raw in ["0644", "644", "0o644"] {
+            assert_eq!(mode(raw), Some(0o644), "{raw}");
+        }
+        assert_eq!(mode("1777"), Some(0o1777));
+        for raw in ["", "888", "u=rw", "77777", "+644", "-1"] {
+            assert_eq!(mode(raw), None, "{raw}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! From declarations to calls: `names` expanded, global arguments read, own arguments checked.
+
+use std::collections::HashMap;
+
+use super::Provenance;
+use super::arguments;
+use super::declaration::{Argument, Declaration};
+use super::globals::{self, Order};
+use super::load::Loaded;
+use super::requisite::{Reference, is_edge, references};
+use super::rewrite::lay_over;
+use crate::low::{Chunk, Controls, Position, Requisites};
+use crate::problem::Problem;
+use crate::yaml::{Kind, Node};
+
+/// A call that is not in its place yet.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub chunk: Chunk,
+    /// Position of its declaration among all.
+    pub declaration: usize,
+    /// Position in `names`, from 1; 0 without.
+    pub name_order: usize,
+    pub order: Order,
+    pub references: Vec<(String, Reference)>,
+    /// Where its `source` argument stands.
+    pub source_argument: Position,
+    pub provenance: Provenance,
+}
+
+pub(super) fn expand(
+    loaded: &Loaded,
+    declarations: &[Declaration],
+    problems: &mut Vec<Problem>,
+) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    for (number, declaration) in declarations.iter().enumerate() {
+        for (name_order, name, arguments) in names(declaration, problems) {
+            if let Some(mut draft) = draft(declaration, name, arguments, problems) {
+                draft.declaration = number;
+                draft.name_order = name_order;
+                if let Some(sls) = loaded.find(&declaration.sls) {
+                    draft.provenance.files.clone_from(&sls.files);
+                    draft.provenance.pillar.clone_from(&sls.pillar);
+                }
+                drafts.push(draft);
+            }
+        }
+    }
+    drafts
+}
+
+/// One entry for each name: its position, the name, and the arguments with its overrides.
+fn names(declaration: &Declaration, problems: &mut Vec<Problem>) -> Vec<(usize, String, Vec<Argument>)> {
+    let arguments: Vec<Argument> =
+        declaration.arguments.iter().filter(|argument| argument.name != "names").cloned().collect();
+    let Some(names) = declaration.argument("names").filter(|names| !matches!(names.value.kind, Kind::Null))
+    else {
+        return vec![(0, name(declaration, problems), arguments)];
+    };
+    let Kind::List(items) = &names.value.kind else {
+        problems.push(Problem::at(
+            &names.value.position,
+            format!("`names` must be a list, but it is {}", names.value.kind_name()),
+        ));
+        return Vec::new();
+    };
+    let mut expanded: Vec<(usize, String, Vec<Argument>)> = Vec::new();
+    for item in items {
+        let (name, overrides) = match (item.entries(), item.text()) {
+            ([(name, overrides)], _) => (name.raw.clone(), overrides.items()),
+            (_, Some(text)) => (text.to_owned(), &[][..]),
+            _ => {
+                problems.push(
+                    Problem::at(
+                        &item.position,
+                        format!("an entry of `names` must be a text, but it is {}", item.kind_name()),
+                    )
+                    .hint("an entry with arguments of its own is `- NAME:` with a list below it"),
+                );
+                continue;
+            }
+        };
+        if expanded.iter().any(|(_, known, _)| *known == name) {
+            continue;
+        }
+        let mut own: Vec<Argument> =
+            arguments.iter().filter(|argument| argument.name != "name").cloned().collect();
+        for (key, value) in overrides.iter().flat_map(Node::entries) {
+            lay_over(
+                &mut own,
+                Argument { name: key.raw.clone(), value: value.clone(), position: key.position.clone() },
+            );
+        }
+        expanded.push((expanded.len() + 1, name, own));
+    }
+    expanded
+}
+
+fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
+    let Some(argument) = declaration.argument("name") else { return declaration.id.clone() };
+    match (&argument.value.kind, argument.value.text()) {
+        (Kind::Null, _) => declaration.id.clone(),
+        (_, Some(text)) => text.to_owned(),
+        _ => {
+            problems.push(
+                Problem::at(
+                    &argument.value.position,
+                    format!("`name` must be a text, but it is {}", argument.value.kind_name()),
+                )
+                .hint("several names go into `names`"),
+            );
+            declaration.id.clone()
+        }
+    }
+}
+
+fn draft(
+    declaration: &Declaration,
+    name: String,
+    arguments: Vec<Argument>,
+    problems: &mut Vec<Problem>,
+) -> Option<Draft> {
+    let signature = arguments::signature(declaration, problems);
+    let mut controls = Controls { fail_run: !is_custom(&declaration.sls), ..Controls::default() };
+    let mut order = Order::Auto;
+    let mut found = Vec::new();
+    let mut own = Vec::new();
+    let mut source_argument = declaration.position.clone();
+    let mut seen: HashMap<String, Position> = HashMap::new();
+    for argument in arguments {
+        if let Some(first) = seen.insert(argument.name.clone(), argument.position.clone()) {
+            problems.push(
+                Problem::at(
+                    &argument.position,
+                    format!("`{}` is given twice: first in line {}", argument.name, first.line),
+                )
+                .hint("the second would silently replace the first"),
+            );
+            continue;
+        }
+        let is_own =
+            signature.is_some_and(|signature| signature.args.iter().any(|known| known.name == argument.name));
+        if argument.name == "source" {
+            source_argument = argument.value.position.clone();
+        }
+        if is_edge(&argument.name) {
+            found.extend(
+                references(&argument, problems)
+                    .into_iter()
+                    .map(|reference| (argument.name.clone(), reference)),
+            );
+        } else if matches!(argument.name.as_str(), "name" | "use" | "use_in") {
+            // Read before.
+        } else if is_own || !globals::read(&argument, &mut controls, &mut order, problems) {
+            own.push(argument);
+        }
+    }
+    let args = arguments::convert(declaration, signature?, &own, problems);
+    Some(Draft {
+        chunk: Chunk {
+            state: declaration.state.clone(),
+            fun: declaration.fun.clone(),
+            id: declaration.id.clone(),
+            name,
+            sls: declaration.sls.clone(),
+            source: declaration.position.clone(),
+            args,
+            requisites: Requisites::default(),
+            controls,
+            sensitive: false,
+        },
+        declaration: 0,
+        name_order: 0,
+        order,
+        references: found,
+        source_argument,
+        provenance: Provenance { source: declaration.position.clone(), ..Provenance::default() },
+    })
+}
+
+/// The operator's own SLS files: their failure does not fail a run.
+fn is_custom(sls: &str) -> bool {
+    sls == "custom" || sls.starts_with("custom.")
+}
+
+/// Puts the calls into their order and turns edges into positions in it.
+pub(super) fn assemble(
+    drafts: Vec<Draft>,
+    edges: &[Requisites],
+    order: &[usize],
+) -> (Vec<Chunk>, Vec<Provenance>) {
+    let mut place = vec![0; drafts.len()];
+    for (position, at) in order.iter().enumerate() {
+        place[*at] = position;
+    }
+    let moved = |targets: &[usize]| {
+        let mut targets: Vec<usize> = targets.iter().map(|target| place[*target]).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    };
+    let mut slots: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
+    order
+        .iter()
+        .filter_map(|at| {
+            let mut draft = slots[*at].take()?;
+            let edges = &edges[*at];
+            draft.chunk.requisites = Requisites {
+                require: moved(&edges.require),
+                require_any: moved(&edges.require_any),
+                watch: moved(&edges.watch),
+                watch_any: moved(&edges.watch_any),
+                onchanges: moved(&edges.onchanges),
+                onchanges_any: moved(&edges.onchanges_any),
+                onfail: moved(&edges.onfail),
+                onfail_any: moved(&edges.onfail_any),
+                onfail_all: moved(&edges.onfail_all),
+                prereq: moved(&edges.prereq),
+                listen: moved(&edges.listen),
+            };
+            Some((draft.chunk, draft.provenance))
+        })
+        .unzip()
+}

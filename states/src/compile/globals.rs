@@ -1,0 +1,225 @@
+//! Arguments that every state takes: requisites, and what decides whether and how a state runs.
+
+use serde_json::Value;
+
+use super::arguments::boolean;
+use super::declaration::Argument;
+use crate::low::{Controls, Retry};
+use crate::problem::Problem;
+use crate::yaml::{Kind, Node};
+
+/// Requisites with the name of their list.
+pub(super) const REQUISITES: &[&str] = &[
+    "require",
+    "require_any",
+    "watch",
+    "watch_any",
+    "onchanges",
+    "onchanges_any",
+    "onfail",
+    "onfail_any",
+    "onfail_all",
+    "prereq",
+    "listen",
+];
+
+/// The forms that declare an edge from the other side.
+pub(super) const INVERTED: &[&str] =
+    &["require_in", "watch_in", "onchanges_in", "onfail_in", "prereq_in", "listen_in"];
+
+/// Global arguments besides requisites.
+pub(super) const CONTROLS: &[&str] = &[
+    "unless",
+    "onlyif",
+    "creates",
+    "check_cmd",
+    "retry",
+    "parallel",
+    "failhard",
+    "onfail_stop",
+    "runas",
+    "order",
+    "name",
+    "names",
+];
+
+/// Salt's global arguments that do not exist here, each with the reason.
+const ABSENT: &[(&str, &str)] = &[
+    ("aggregate", "packages of one state are always one transaction"),
+    ("cmd_opts_exclude", "give the command what it needs itself"),
+    ("fire_event", "every state already sends an event"),
+    ("no_log", "a state that holds a secret is never shown"),
+    ("reload_grains", "grains are taken before a run; what a state makes is known after the next"),
+    ("reload_modules", "there are no modules to load during a run"),
+    ("reload_pillar", "the pillar does not change during a run"),
+    ("runas_password", "commands run as root or as `runas`, without passwords"),
+    ("saltenv", "the state tree is one environment"),
+    ("umask", "give modes where they matter"),
+];
+
+/// Whether an argument is a requisite, in any form.
+pub(super) fn is_requisite(name: &str) -> bool {
+    is_requisite_list(name)
+}
+
+/// Whether an argument is a list of references.
+pub(super) fn is_requisite_list(name: &str) -> bool {
+    REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
+}
+
+/// Why an argument that Salt has does not exist here.
+pub(super) fn absent(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+}
+
+/// All names that are not arguments of the function itself, for suggestions.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    REQUISITES.iter().chain(INVERTED).chain(CONTROLS).copied().chain(["use", "use_in"])
+}
+
+/// Where a state goes, before requisites are looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Order {
+    /// In the order of the files.
+    Auto,
+    /// `order: N`; negative from the end.
+    Number(i64),
+    /// `order: first`.
+    First,
+    /// `order: last`.
+    Last,
+}
+
+/// Reads one global argument into `controls` or `order`; false when it is none.
+pub(super) fn read(
+    argument: &Argument,
+    controls: &mut Controls,
+    order: &mut Order,
+    problems: &mut Vec<Problem>,
+) -> bool {
+    let value = &argument.value;
+    let mut flag = |problems: &mut Vec<Problem>, place: fn(&mut Controls) -> &mut bool| match boolean(value) {
+        Some(read) => *place(controls) = read,
+        None => problems.push(wrong(argument, "true or false")),
+    };
+    match argument.name.as_str() {
+        "parallel" => flag(problems, |controls| &mut controls.parallel),
+        "failhard" => flag(problems, |controls| &mut controls.failhard),
+        "onfail_stop" => flag(problems, |controls| &mut controls.onfail_stop),
+        "unless" => controls.unless = conditions(argument, problems),
+        "onlyif" => controls.onlyif = conditions(argument, problems),
+        "creates" => controls.creates = texts(argument, problems),
+        "check_cmd" => controls.check_cmd = texts(argument, problems),
+        "runas" => match value.text() {
+            Some(user) => controls.runas = Some(user.to_owned()),
+            None => problems.push(wrong(argument, "the name of a user")),
+        },
+        "retry" => controls.retry = retry(argument, problems),
+        "order" => match (&value.kind, value.raw.as_str()) {
+            (Kind::Int(number), _) => *order = Order::Number(*number),
+            (_, "first") => *order = Order::First,
+            (_, "last") => *order = Order::Last,
+            _ => problems.push(wrong(argument, "a whole number, `first` or `last`")),
+        },
+        _ => return false,
+    }
+    true
+}
+
+fn wrong(argument: &Argument, wanted: &str) -> Problem {
+    Problem::at(
+        &argument.value.position,
+        format!("`{}` takes {wanted}, but this is {}", argument.name, argument.value.kind_name()),
+    )
+}
+
+/// One command or condition, or a list of them.
+fn conditions(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Value> {
+    let items: Vec<&Node> = match &argument.value.kind {
+        Kind::List(items) => items.iter().collect(),
+        Kind::Null => Vec::new(),
+        _ => vec![&argument.value],
+    };
+    items
+        .into_iter()
+        .filter_map(|item| match &item.kind {
+            Kind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => Some(item.to_json()),
+            Kind::Map(_) | Kind::List(_) | Kind::Null => {
+                problems.push(Problem::at(
+                    &item.position,
+                    format!(
+                        "`{}` takes shell commands, or `fun: module.function` with arguments",
+                        argument.name
+                    ),
+                ));
+                None
+            }
+            // `unless: false` is the command of that name, as in Salt.
+            Kind::Bool(value) => Some(Value::from(if *value { "true" } else { "false" })),
+            _ => Some(Value::from(item.raw.as_str())),
+        })
+        .collect()
+}
+
+fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {
+    let items: Vec<&Node> = match &argument.value.kind {
+        Kind::List(items) => items.iter().collect(),
+        Kind::Null => Vec::new(),
+        _ => vec![&argument.value],
+    };
+    let mut found = Vec::new();
+    for item in items {
+        match item.text() {
+            Some(text) => found.push(text.to_owned()),
+            None => problems.push(wrong(argument, "a text or a list of texts")),
+        }
+    }
+    found
+}
+
+/// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s) and `until` (true).
+fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
+    let mut retry = Retry { attempts: 2, interval: 30.0, until: true };
+    let entries = match &argument.value.kind {
+        Kind::Bool(wanted) => return wanted.then_some(retry),
+        Kind::Map(entries) => entries.iter().map(|(key, value)| (key, value)).collect::<Vec<_>>(),
+        // Salt also takes a list of single pairs.
+        Kind::List(items) => {
+            items.iter().flat_map(|item| item.entries()).map(|(key, value)| (key, value)).collect()
+        }
+        _ => {
+            problems.push(wrong(argument, "true, or a mapping of attempts, interval and until"));
+            return None;
+        }
+    };
+    for (key, value) in entries {
+        let read = match (key.raw.as_str(), &value.kind) {
+            ("attempts", Kind::Int(number)) if (1..=10_000).contains(number) => {
+                retry.attempts = u32::try_from(*number).unwrap_or(1);
+                true
+            }
+            ("interval", Kind::Int(number)) if *number >= 0 => {
+                retry.interval = u32::try_from(*number).map_or(f64::from(u32::MAX), f64::from);
+                true
+            }
+            ("interval", Kind::Float(number)) if *number >= 0.0 => {
+                retry.interval = *number;
+                true
+            }
+            ("until", _) => boolean(value).is_some_and(|until| {
+                retry.until = until;
+                true
+            }),
+            // Spreading attempts out at random would make two runs differ; zero is Salt's default.
+            ("splay", Kind::Int(0)) => true,
+            _ => false,
+        };
+        if !read {
+            problems.push(
+                Problem::at(&key.position, format!("`retry` has no `{}: {}`", key.raw, value.raw))
+                    .hint("it takes attempts (1 to 10000), interval (seconds) and until (true or false)"),
+            );
+        }
+    }
+    Some(retry)
+}

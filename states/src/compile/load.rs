@@ -1,0 +1,249 @@
+//! Reads SLS files: renders, parses, and follows `include`, depth first, each file once.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::declaration::{self, Declaration, Exclude, Extension};
+use super::top::Assignment;
+use crate::low::Position;
+use crate::problem::{Problem, did_you_mean};
+use crate::target::pattern::Glob;
+use crate::template::{Purpose, Renderer};
+use crate::yaml::{self, Kind, Node};
+
+/// One SLS file.
+#[derive(Debug, Default)]
+pub(super) struct Sls {
+    /// Dotted name.
+    pub name: String,
+    /// Files that were read for it.
+    pub files: Vec<String>,
+    /// Pillar paths that it read.
+    pub pillar: Vec<String>,
+    /// Names of the SLS files that it includes.
+    pub includes: Vec<String>,
+}
+
+/// All SLS files of a run, those included before those that include them.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub sls: Vec<Sls>,
+    pub declarations: Vec<Declaration>,
+    pub extensions: Vec<Extension>,
+    pub excludes: Vec<Exclude>,
+}
+
+impl Loaded {
+    /// The SLS of a name.
+    pub(super) fn find(&self, name: &str) -> Option<&Sls> {
+        self.sls.iter().find(|sls| sls.name == name)
+    }
+
+    /// Whether `outer` includes `inner`, directly or through others.
+    pub(super) fn includes(&self, outer: &str, inner: &str) -> bool {
+        let mut seen = vec![outer];
+        let mut at = 0;
+        while let Some(name) = seen.get(at).copied() {
+            at += 1;
+            for included in self.find(name).map_or(&[][..], |sls| &sls.includes) {
+                if included == inner {
+                    return true;
+                }
+                if !seen.contains(&included.as_str()) {
+                    seen.push(included);
+                }
+            }
+        }
+        false
+    }
+}
+
+pub(super) fn load(
+    renderer: &Renderer,
+    tree: &[String],
+    wanted: Vec<Assignment>,
+    problems: &mut Vec<Problem>,
+) -> Loaded {
+    let names = tree.iter().filter_map(|path| sls_name(path).map(|name| (name, path.clone()))).collect();
+    let mut loader = Loader { renderer, names, visited: Vec::new(), loaded: Loaded::default(), problems };
+    for assignment in wanted {
+        for name in loader.named(&assignment.sls, &assignment.position) {
+            loader.visit(&name);
+        }
+    }
+    loader.loaded
+}
+
+/// The dotted name of an SLS file: `a/b.sls` and `a/b/init.sls` are `a.b`.
+fn sls_name(path: &str) -> Option<String> {
+    let path = path.strip_suffix(".sls")?;
+    let path = path.strip_suffix("/init").unwrap_or(path);
+    (!path.contains('.') && path != "top").then(|| path.replace('/', "."))
+}
+
+struct Loader<'a> {
+    renderer: &'a Renderer,
+    /// Dotted name to path; `a/b.sls` wins over `a/b/init.sls`.
+    names: BTreeMap<String, String>,
+    visited: Vec<String>,
+    loaded: Loaded,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Loader<'_> {
+    /// The names that a name or pattern stands for.
+    fn named(&mut self, wanted: &str, position: &Position) -> Vec<String> {
+        if self.names.contains_key(wanted) {
+            return vec![wanted.to_owned()];
+        }
+        if Glob::is_pattern(wanted)
+            && let Ok(glob) = Glob::new(wanted)
+        {
+            let found: Vec<String> = self.names.keys().filter(|name| glob.is_match(name)).cloned().collect();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        let problem = Problem::at(position, format!("there is no SLS `{wanted}`"));
+        let path = wanted.replace('.', "/");
+        let hint = match did_you_mean(wanted, self.names.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it would be {path}.sls or {path}/init.sls in the state tree"),
+        };
+        self.problems.push(problem.hint(hint));
+        Vec::new()
+    }
+
+    fn visit(&mut self, name: &str) {
+        if self.visited.iter().any(|known| known == name) {
+            return;
+        }
+        self.visited.push(name.to_owned());
+        let Some(path) = self.path(name) else { return };
+        let rendered = match self.renderer.render(Purpose::Sls, &path, &variables(name, &path)) {
+            Ok(rendered) => rendered,
+            Err(problem) => return self.problems.push(problem),
+        };
+        let node = match yaml::parse_located(&path, &rendered.text, &|position| rendered.map.locate(position))
+        {
+            Ok(node) => node,
+            Err(problem) => return self.problems.push(problem),
+        };
+        let mut sls = Sls {
+            name: name.to_owned(),
+            files: rendered.files,
+            pillar: rendered.pillar,
+            includes: Vec::new(),
+        };
+        if let Some(include) = node.get("include") {
+            sls.includes = self.includes(name, &path, include);
+            for included in sls.includes.clone() {
+                self.visit(&included);
+            }
+        }
+        declaration::read(name, &node, &mut self.loaded, self.problems);
+        self.loaded.sls.push(sls);
+    }
+
+    fn path(&self, name: &str) -> Option<String> {
+        self.names.get(name).cloned()
+    }
+
+    fn includes(&mut self, name: &str, path: &str, include: &Node) -> Vec<String> {
+        let Kind::List(items) = &include.kind else {
+            self.problems.push(
+                Problem::at(
+                    &include.position,
+                    format!("`include` must be a list, but it is {}", include.kind_name()),
+                )
+                .hint("write `include:` and below it one `- name` a line"),
+            );
+            return Vec::new();
+        };
+        let mut found: Vec<String> = Vec::new();
+        for item in items {
+            // `- base: name` names the environment; there is only one.
+            let item = match item.entries() {
+                [(environment, value)] if environment.raw == "base" => value,
+                _ => item,
+            };
+            let Some(text) = item.text() else {
+                self.problems.push(Problem::at(
+                    &item.position,
+                    format!("an include must be the name of an SLS, but it is {}", item.kind_name()),
+                ));
+                continue;
+            };
+            let Some(absolute) = absolute(text, name, path.ends_with("/init.sls")) else {
+                self.problems
+                    .push(Problem::at(&item.position, format!("`{text}` leads out of the state tree")));
+                continue;
+            };
+            for named in self.named(&absolute, &item.position) {
+                if named != name && !found.contains(&named) {
+                    found.push(named);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// `.x` is beside this file (for an `init.sls`: in its folder), each further dot one folder up.
+fn absolute(text: &str, from: &str, is_init: bool) -> Option<String> {
+    let rest = text.trim_start_matches('.');
+    let dots = text.len() - rest.len();
+    if dots == 0 {
+        return Some(text.to_owned());
+    }
+    let mut parts: Vec<&str> = from.split('.').collect();
+    let up = if is_init { dots - 1 } else { dots };
+    if up > parts.len() {
+        return None;
+    }
+    parts.truncate(parts.len() - up);
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    Some(parts.join("."))
+}
+
+/// Salt's variables that name the SLS itself.
+pub(super) fn variables(name: &str, path: &str) -> BTreeMap<String, Value> {
+    let folder = if path.ends_with("/init.sls") {
+        name.replace('.', "/")
+    } else {
+        name.rsplit_once('.').map_or_else(String::new, |(folder, _)| folder.replace('.', "/"))
+    };
+    BTreeMap::from([
+        ("sls".to_owned(), json!(name)),
+        ("slspath".to_owned(), json!(folder)),
+        ("sls_path".to_owned(), json!(folder.replace('/', "_"))),
+        ("slsdotpath".to_owned(), json!(folder.replace('/', "."))),
+        ("slscolonpath".to_owned(), json!(folder.replace('/', ":"))),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_relative_includes() {
+        assert_eq!(sls_name("a/b/init.sls").as_deref(), Some("a.b"));
+        assert_eq!(sls_name("a/b.sls").as_deref(), Some("a.b"));
+        assert_eq!(sls_name("a/b.jinja"), None);
+        assert_eq!(sls_name("top.sls"), None);
+        for (text, from, init, wanted) in [
+            (".c", "a.b", false, Some("a.c")),
+            (".c", "a.b", true, Some("a.b.c")),
+            ("..c", "a.b", true, Some("a.c")),
+            ("..c", "a.b", false, Some("c")),
+            ("...c", "a.b", false, None),
+            ("x.y", "a", false, Some("x.y")),
+        ] {
+            assert_eq!(absolute(text, from, init).as_deref(), wanted, "{text} from {from}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The compiler: SLS files, pillar and grains of one minion become its low state.
+//!
+//! Everything is rendered and checked before anything is sent to a host, and every problem is reported at once: what is
+//! wrong in one file does not hide what is wrong in the next.
+
+mod arguments;
+mod chunks;
+mod declaration;
+mod globals;
+mod load;
+mod order;
+mod requisite;
+mod rewrite;
+mod sources;
+mod top;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::low::{FORMAT, LowState, Position};
+use crate::problem::Problem;
+use crate::template::Renderer;
+use crate::tree::Tree;
+
+pub use top::Assignment;
+
+/// What a low state is compiled from.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The state tree.
+    pub tree: &'a dyn Tree,
+    /// The minion's id.
+    pub minion: &'a str,
+    /// Its pillar view; secrets are references (see [`crate::secret`]).
+    pub pillar: &'a Value,
+    /// Its grains.
+    pub grains: &'a Value,
+    /// SHA-256 (hex) of a file of the bundle, for `bundle://` sources.
+    pub bundle: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// A compiled low state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compiled {
+    /// The ordered calls.
+    pub low: LowState,
+    /// Files of the state tree that calls refer to as `blob:SHA256`, by that hash (hex).
+    pub blobs: BTreeMap<String, Vec<u8>>,
+    /// Where each call comes from; as long as `low.chunks`.
+    pub provenance: Vec<Provenance>,
+}
+
+/// Where a call comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The line of the SLS or macro.
+    pub source: Position,
+    /// Files of the state tree that were read for it: its SLS, what that imports, templates of its contents.
+    pub files: Vec<String>,
+    /// Pillar paths that its SLS and its templates read.
+    pub pillar: Vec<String>,
+}
+
+/// Compiles everything that `top.sls` assigns to the minion.
+///
+/// # Errors
+/// All problems, sorted by place.
+pub fn highstate(input: &Input) -> Result<Compiled, Vec<Problem>> {
+    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
+    let mut problems = Vec::new();
+    let assigned = top::assigned(input, &renderer, &mut problems);
+    if !problems.is_empty() {
+        return Err(report(problems, &renderer));
+    }
+    compile(input, &renderer, assigned)
+}
+
+/// Compiles the named SLS files (dotted, `*` and `?` match) with what they include.
+///
+/// # Errors
+/// All problems, sorted by place.
+pub fn sls(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
+    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
+    let assigned =
+        names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect();
+    compile(input, &renderer, assigned)
+}
+
+/// The SLS files that `top.sls` assigns to the minion, in order, each with the line that says so.
+///
+/// # Errors
+/// All problems of `top.sls`.
+pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
+    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
+    let mut problems = Vec::new();
+    let assigned = top::assigned(input, &renderer, &mut problems);
+    if problems.is_empty() { Ok(assigned) } else { Err(report(problems, &renderer)) }
+}
+
+fn compile(input: &Input, renderer: &Renderer, assigned: Vec<Assignment>) -> Result<Compiled, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut loaded = load::load(renderer, &input.tree.list(), assigned, &mut problems);
+    // With a file missing, what refers to it would only be noise.
+    let complete = problems.is_empty();
+    let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
+    let mut blobs = BTreeMap::new();
+    let mut drafts = chunks::expand(&loaded, &declarations, &mut problems);
+    for draft in &mut drafts {
+        sources::resolve(input, renderer, draft, &mut blobs, &mut problems);
+    }
+    let edges = requisite::resolve(&loaded, &drafts, complete, &mut problems);
+    let order = order::order(&drafts, &edges, &mut problems);
+    if !problems.is_empty() {
+        return Err(report(problems, renderer));
+    }
+    let (chunks, provenance) = chunks::assemble(drafts, &edges, &order);
+    let low = LowState { format: FORMAT, minion: input.minion.to_owned(), chunks };
+    Ok(Compiled { low, blobs, provenance })
+}
+
+/// Sorts, drops repetitions and adds source lines.
+fn report(mut problems: Vec<Problem>, renderer: &Renderer) -> Vec<Problem> {
+    for problem in &mut problems {
+        if let Some(text) = renderer.source(&problem.file) {
+            *problem = std::mem::take(problem).excerpt_from(&text);
+        }
+    }
+    problems.sort();
+    problems.dedup();
+    problems
+}

@@ -1,0 +1,242 @@
+//! Requisites: what they refer to, and the edges between calls that follow.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::chunks::Draft;
+use super::declaration::{Argument, Declaration};
+use super::globals::{INVERTED, REQUISITES};
+use super::load::Loaded;
+use crate::low::{Position, Requisites};
+use crate::problem::{Problem, did_you_mean};
+use crate::target::pattern::Glob;
+use crate::yaml::{Kind, Node};
+
+/// One entry of a requisite list.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Reference {
+    /// The module; `sls`; or empty for a bare id or name.
+    pub module: String,
+    /// Id, name, SLS name, or a pattern of them.
+    pub key: String,
+    pub position: Position,
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.module.is_empty() {
+            write!(f, "`{}`", self.key)
+        } else {
+            write!(f, "`{}: {}`", self.module, self.key)
+        }
+    }
+}
+
+impl Reference {
+    /// Whether it names a declaration, by id, `name` or one of `names`.
+    pub(super) fn names_declaration(&self, declaration: &Declaration) -> bool {
+        let named = |name: &str| {
+            declaration.argument(name).is_some_and(|argument| {
+                argument.value.raw == self.key
+                    || argument.value.items().iter().any(|item| {
+                        item.raw == self.key || item.entries().iter().any(|(key, _)| key.raw == self.key)
+                    })
+            })
+        };
+        match self.module.as_str() {
+            "sls" => declaration.sls == self.key,
+            module => {
+                (module.is_empty() || module == declaration.state)
+                    && (declaration.id == self.key || named("name") || named("names"))
+            }
+        }
+    }
+}
+
+/// Reads a requisite list.
+pub(super) fn references(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Reference> {
+    let Kind::List(items) = &argument.value.kind else {
+        problems.push(
+            Problem::at(
+                &argument.value.position,
+                format!("`{}` must be a list, but it is {}", argument.name, argument.value.kind_name()),
+            )
+            .hint(format!("write `- {}:` and below it `- MODULE: ID`, one a line", argument.name)),
+        );
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| reference(&argument.name, item, problems)).collect()
+}
+
+fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Reference> {
+    let (module, key) = match item.entries() {
+        [] => ("", item),
+        [(module, key)] => (module.raw.as_str(), key),
+        [_, (second, _), ..] => {
+            problems.push(
+                Problem::at(&second.position, format!("two references in one item of `{word}`"))
+                    .hint("put `- ` before each"),
+            );
+            return None;
+        }
+    };
+    let Some(text) = key.text() else {
+        problems.push(
+            Problem::at(
+                &key.position,
+                format!("a reference of `{word}` must name an id, but this is {}", key.kind_name()),
+            )
+            .hint("write `- MODULE: ID`, for example `- file: /etc/hosts`"),
+        );
+        return None;
+    };
+    if let Some((state, _)) = module.split_once('.') {
+        problems.push(
+            Problem::at(
+                &item.position,
+                format!("`{module}` in `{word}` is a function; a reference names the module"),
+            )
+            .hint(format!("write `- {state}: {text}`")),
+        );
+        return None;
+    }
+    Some(Reference { module: module.to_owned(), key: text.to_owned(), position: item.position.clone() })
+}
+
+/// Whether an argument is resolved here (and not by `use`).
+pub(super) fn is_edge(name: &str) -> bool {
+    REQUISITES.contains(&name) || INVERTED.contains(&name)
+}
+
+/// The list that a requisite goes to.
+fn list<'a>(requisites: &'a mut Requisites, word: &str) -> &'a mut Vec<usize> {
+    match word {
+        "require_any" => &mut requisites.require_any,
+        "watch" => &mut requisites.watch,
+        "watch_any" => &mut requisites.watch_any,
+        "onchanges" => &mut requisites.onchanges,
+        "onchanges_any" => &mut requisites.onchanges_any,
+        "onfail" => &mut requisites.onfail,
+        "onfail_any" => &mut requisites.onfail_any,
+        "onfail_all" => &mut requisites.onfail_all,
+        "prereq" => &mut requisites.prereq,
+        "listen" => &mut requisites.listen,
+        _ => &mut requisites.require,
+    }
+}
+
+/// Resolves all references; the result has an entry for each draft, with positions in `drafts`.
+pub(super) fn resolve(
+    loaded: &Loaded,
+    drafts: &[Draft],
+    complete: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Requisites> {
+    let mut edges = vec![Requisites::default(); drafts.len()];
+    let index = Index::new(loaded, drafts);
+    for (at, draft) in drafts.iter().enumerate() {
+        for (word, reference) in &draft.references {
+            let Some(targets) = index.find(at, reference) else {
+                if complete {
+                    problems.push(index.missing(word, draft, reference));
+                }
+                continue;
+            };
+            for target in targets {
+                match word.strip_suffix("_in") {
+                    Some(word) => list(&mut edges[target], word).push(at),
+                    None => list(&mut edges[at], word).push(target),
+                }
+            }
+        }
+    }
+    edges
+}
+
+/// Calls by what they can be referred to.
+struct Index<'a> {
+    loaded: &'a Loaded,
+    drafts: &'a [Draft],
+    by_key: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Index<'a> {
+    fn new(loaded: &'a Loaded, drafts: &'a [Draft]) -> Self {
+        let mut by_key: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, draft) in drafts.iter().enumerate() {
+            by_key.entry(&draft.chunk.id).or_default().push(at);
+            if draft.chunk.name != draft.chunk.id {
+                by_key.entry(&draft.chunk.name).or_default().push(at);
+            }
+        }
+        Self { loaded, drafts, by_key }
+    }
+
+    /// What a reference of the call at `from` means; `None` when nothing has that name.
+    fn find(&self, from: usize, reference: &Reference) -> Option<Vec<usize>> {
+        if reference.module == "sls" {
+            return self.of_sls(from, &reference.key);
+        }
+        let fits =
+            |at: &usize| reference.module.is_empty() || self.drafts[*at].chunk.state == reference.module;
+        let exact: Vec<usize> = self
+            .by_key
+            .get(reference.key.as_str())
+            .map(|found| found.iter().copied().filter(|at| fits(at)).collect())
+            .unwrap_or_default();
+        if !exact.is_empty() {
+            return Some(exact);
+        }
+        let glob = Glob::is_pattern(&reference.key).then(|| Glob::new(&reference.key).ok()).flatten()?;
+        let found: Vec<usize> = (0..self.drafts.len())
+            .filter(|at| {
+                let chunk = &self.drafts[*at].chunk;
+                *at != from && fits(at) && (glob.is_match(&chunk.id) || glob.is_match(&chunk.name))
+            })
+            .collect();
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Every call of an SLS and of what it includes, except the caller's own SLS where that is included by it.
+    fn of_sls(&self, from: usize, name: &str) -> Option<Vec<usize>> {
+        let glob = Glob::new(name).ok()?;
+        let named: Vec<&str> = self
+            .loaded
+            .sls
+            .iter()
+            .map(|sls| sls.name.as_str())
+            .filter(|sls| *sls == name || glob.is_match(sls))
+            .collect();
+        if named.is_empty() {
+            return None;
+        }
+        let own = self.drafts[from].chunk.sls.as_str();
+        let through = |sls: &str| named.iter().any(|named| self.loaded.includes(named, sls));
+        Some(
+            (0..self.drafts.len())
+                .filter(|at| {
+                    let sls = self.drafts[*at].chunk.sls.as_str();
+                    *at != from && (named.contains(&sls) || (sls != own && through(sls)))
+                })
+                .collect(),
+        )
+    }
+
+    fn missing(&self, word: &str, draft: &Draft, reference: &Reference) -> Problem {
+        let problem = Problem::at(
+            &reference.position,
+            format!("`{word}` of `{}` refers to {reference}, which does not exist", draft.chunk.id),
+        );
+        if reference.module == "sls" {
+            return problem.hint("that SLS is not part of this run; include it");
+        }
+        if let Some(other) = self.by_key.get(reference.key.as_str()).and_then(|found| found.first()) {
+            return problem
+                .hint(format!("there is `{}: {}`", self.drafts[*other].chunk.state, reference.key));
+        }
+        match did_you_mean(&reference.key, self.by_key.keys().copied()) {
+            Some(near) => problem.hint(format!("did you mean `{near}`?")),
+            None => problem.hint("the SLS that has it must be included or assigned"),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! From what was written to one set of declarations: conflicting ids, `extend`, `exclude`, `use` and `use_in`.
+
+use std::collections::HashMap;
+
+use super::declaration::{Argument, Declaration};
+use super::globals::{is_requisite, is_requisite_list};
+use super::load::Loaded;
+use super::requisite::references;
+use crate::low::Position;
+use crate::problem::{Problem, did_you_mean};
+use crate::yaml::Kind;
+
+pub(super) fn rewrite(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) -> Vec<Declaration> {
+    conflicts(&loaded.declarations, problems);
+    extend(loaded, complete, problems);
+    let mut declarations = std::mem::take(&mut loaded.declarations);
+    exclude(loaded, &mut declarations, complete, problems);
+    use_arguments(&mut declarations, problems);
+    declarations
+}
+
+/// Ids are unique over all SLS files of a run.
+fn conflicts(declarations: &[Declaration], problems: &mut Vec<Problem>) {
+    let mut seen: HashMap<&str, (&str, &Position)> = HashMap::new();
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    for declaration in declarations {
+        let (sls, first) =
+            *seen.entry(&declaration.id).or_insert((&declaration.sls, &declaration.id_position));
+        if sls != declaration.sls && !told.contains(&(&declaration.id, &declaration.sls)) {
+            told.push((&declaration.id, &declaration.sls));
+            problems.push(
+                Problem::at(
+                    &declaration.id_position,
+                    format!(
+                        "the id `{}` is also in the SLS `{sls}` ({}:{}); ids must be unique over all SLS files",
+                        declaration.id, first.file, first.line
+                    ),
+                )
+                .hint("rename one (and give it the old id as `name`), or change the other through `extend`"),
+            );
+        }
+    }
+}
+
+/// Scalars are replaced, requisite lists appended, as in Salt.
+fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
+    let ids: Vec<String> = loaded.declarations.iter().map(|declaration| declaration.id.clone()).collect();
+    for extension in std::mem::take(&mut loaded.extensions) {
+        let Some(model) = loaded.declarations.iter().find(|declaration| declaration.id == extension.id)
+        else {
+            if complete {
+                let hint = match did_you_mean(&extension.id, ids.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "the SLS that has it must be included".to_owned(),
+                };
+                problems.push(
+                    Problem::at(
+                        &extension.id_position,
+                        format!("there is no id `{}` to extend", extension.id),
+                    )
+                    .hint(hint),
+                );
+            }
+            continue;
+        };
+        let (sls, id_position) = (model.sls.clone(), model.id_position.clone());
+        let same = loaded
+            .declarations
+            .iter_mut()
+            .find(|declaration| declaration.id == extension.id && declaration.state == extension.state);
+        let Some(declaration) = same else {
+            if extension.fun.is_empty() {
+                problems.push(
+                    Problem::at(
+                        &extension.position,
+                        format!(
+                            "`{}` in SLS `{sls}` has no call of the module `{}`",
+                            extension.id, extension.state
+                        ),
+                    )
+                    .hint(format!("to add one, name its function: `{}.FUNCTION`", extension.state)),
+                );
+                continue;
+            }
+            loaded.declarations.push(Declaration {
+                id: extension.id,
+                sls: extension.sls,
+                state: extension.state,
+                fun: extension.fun,
+                id_position,
+                position: extension.position,
+                arguments: extension.arguments,
+            });
+            continue;
+        };
+        if !extension.fun.is_empty() {
+            declaration.fun = extension.fun;
+        }
+        for argument in extension.arguments {
+            lay_over(&mut declaration.arguments, argument);
+        }
+    }
+}
+
+/// Adds or replaces an argument; lists of requisites grow.
+pub(super) fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
+    match arguments.iter_mut().find(|known| known.name == argument.name) {
+        Some(known) => {
+            if is_requisite_list(&argument.name)
+                && let (Kind::List(items), Kind::List(more)) = (&mut known.value.kind, &argument.value.kind)
+            {
+                items.extend(more.iter().cloned());
+            } else {
+                *known = argument;
+            }
+        }
+        None => arguments.push(argument),
+    }
+}
+
+fn exclude(
+    loaded: &Loaded,
+    declarations: &mut Vec<Declaration>,
+    complete: bool,
+    problems: &mut Vec<Problem>,
+) {
+    for exclude in &loaded.excludes {
+        let before = declarations.len();
+        if exclude.is_sls {
+            declarations.retain(|declaration| declaration.sls != exclude.name);
+        } else {
+            declarations.retain(|declaration| declaration.id != exclude.name);
+        }
+        let known = exclude.is_sls && loaded.find(&exclude.name).is_some();
+        if declarations.len() == before && complete && !known {
+            let what = if exclude.is_sls { "SLS" } else { "id" };
+            problems.push(
+                Problem::at(&exclude.position, format!("there is no {what} `{}` to exclude", exclude.name))
+                    .hint("it may be gone or renamed; remove this line if nothing must be left out"),
+            );
+        }
+    }
+}
+
+/// `use` takes over arguments that are not given, except `name`, `names` and requisites.
+fn use_arguments(declarations: &mut [Declaration], problems: &mut Vec<Problem>) {
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for (at, declaration) in declarations.iter().enumerate() {
+        for (word, from_other) in [("use", true), ("use_in", false)] {
+            let Some(argument) = declaration.argument(word) else { continue };
+            for reference in references(argument, problems) {
+                let found: Vec<usize> = declarations
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, candidate)| *other != at && reference.names_declaration(candidate))
+                    .map(|(other, _)| other)
+                    .collect();
+                if found.is_empty() {
+                    problems.push(Problem::at(
+                        &reference.position,
+                        format!("`{word}` refers to {reference}, which does not exist"),
+                    ));
+                }
+                pairs.extend(
+                    found.into_iter().map(|other| if from_other { (at, other) } else { (other, at) }),
+                );
+            }
+        }
+    }
+    for (to, from) in pairs {
+        let given: Vec<Argument> = declarations[from]
+            .arguments
+            .iter()
+            .filter(|argument| {
+                !is_requisite(&argument.name) && !matches!(argument.name.as_str(), "name" | "names" | "order")
+            })
+            .cloned()
+            .collect();
+        for argument in given {
+            if declarations[to].argument(&argument.name).is_none() {
+                declarations[to].arguments.push(argument);
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Files that calls refer to: from the state tree as text or blob, from the bundle by hash. Whoever runs the low state
+//! asks for nothing by name.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Input;
+use super::chunks::Draft;
+use super::load::variables;
+use crate::problem::{Problem, did_you_mean};
+use crate::secret;
+use crate::template::{Purpose, Renderer};
+use crate::tree::{is_plain_path, sha256};
+use crate::yaml;
+
+/// Texts up to this many bytes stand in the low state itself; larger ones are blobs.
+const MAX_TEXT: usize = 256 * 1024;
+
+type Blobs = BTreeMap<String, Vec<u8>>;
+
+/// Resolves the source of one call, and marks it when it holds a secret.
+pub(super) fn resolve(
+    input: &Input,
+    renderer: &Renderer,
+    draft: &mut Draft,
+    blobs: &mut Blobs,
+    problems: &mut Vec<Problem>,
+) {
+    let job = Job { input, renderer };
+    let result = match (draft.chunk.state.as_str(), draft.chunk.fun.as_str()) {
+        ("file", "managed") => job.managed(draft, blobs),
+        ("file", "recurse") => job.recurse(draft, blobs),
+        ("kubernetes", "manifest") => job.manifest(draft),
+        ("archive", "extracted") => job.archive(draft, blobs),
+        _ => Ok(()),
+    };
+    if let Err(problem) = result {
+        problems.push(*problem);
+    }
+    mark_secrets(draft, problems);
+}
+
+type Outcome<T> = Result<T, Box<Problem>>;
+
+struct Job<'a> {
+    input: &'a Input<'a>,
+    renderer: &'a Renderer,
+}
+
+/// Content of the state tree as it goes into a low state.
+enum Content {
+    Text(String),
+    Blob(String),
+}
+
+impl Job<'_> {
+    fn managed(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
+        let Some(source) = text(&draft.chunk.args, "source") else {
+            for name in ["template", "context", "defaults"] {
+                if draft.chunk.args.contains_key(name) {
+                    return Err(fail(draft, format!("`{name}` needs a `source`"))
+                        .map_hint("`contents` are not rendered again: the SLS itself is a template"));
+                }
+            }
+            return Ok(());
+        };
+        if draft.chunk.args.contains_key("contents") {
+            return Err(fail(draft, "`source` and `contents` exclude each other"));
+        }
+        if source.starts_with('/') {
+            return self.no_template(draft);
+        }
+        if let Some(path) = source.strip_prefix("bundle://") {
+            self.no_template(draft)?;
+            let hash = self.bundled(draft, path)?;
+            draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+            return Ok(());
+        }
+        let path = tree_path(draft, &source)?;
+        let content = self.content(draft, &path, blobs)?;
+        draft
+            .chunk
+            .args
+            .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
+        match content {
+            Content::Text(text) => {
+                // Byte for byte as in the tree: `true` would add a newline, `false` take all of them away.
+                let newline = text.is_empty() || text.ends_with('\n');
+                draft.chunk.args.insert("contents".into(), json!(text));
+                draft.chunk.args.insert("contents_newline".into(), json!(newline));
+            }
+            Content::Blob(hash) => {
+                draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn recurse(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
+        let Some(source) = text(&draft.chunk.args, "source") else { return Ok(()) };
+        let directory = tree_path(draft, source.trim_end_matches('/'))?;
+        let prefix = format!("{directory}/");
+        let paths: Vec<String> =
+            self.input.tree.list().into_iter().filter(|path| path.starts_with(&prefix)).collect();
+        if paths.is_empty() {
+            return Err(fail(draft, format!("the state tree has no files below `{directory}/`")));
+        }
+        let mut files = Map::new();
+        for path in paths {
+            let relative = path[prefix.len()..].to_owned();
+            let entry = match self.content(draft, &path, blobs)? {
+                Content::Text(text) => json!({"contents": text}),
+                Content::Blob(hash) => json!({"blob": hash}),
+            };
+            files.insert(relative, entry);
+        }
+        draft.chunk.args.retain(|name, _| !matches!(name.as_str(), "template" | "context" | "defaults"));
+        draft.chunk.args.insert("files".into(), Value::Object(files));
+        Ok(())
+    }
+
+    fn manifest(&self, draft: &mut Draft) -> Outcome<()> {
+        let Some(source) = text(&draft.chunk.args, "source") else {
+            return match draft.chunk.args.get("documents") {
+                Some(Value::Array(_)) => Ok(()),
+                Some(_) => Err(fail(draft, "`documents` must be a list of objects")),
+                None => Err(fail(
+                    draft,
+                    format!("kubernetes.manifest in `{}` needs `source` or `documents`", draft.chunk.id),
+                )),
+            };
+        };
+        let path = tree_path(draft, &source)?;
+        let nodes = if draft.chunk.args.contains_key("template") {
+            // The text is parsed before secrets are put in, as an SLS is.
+            let rendered = self.render(draft, &path, Purpose::Sls)?;
+            yaml::parse_all_located(&path, &rendered.text, &|position| rendered.map.locate(position))
+        } else {
+            let Some(text) = self.renderer.source(&path) else {
+                return Err(missing(self.input, draft, &path));
+            };
+            note_file(draft, &path);
+            yaml::parse_all(&path, &text)
+        };
+        let documents: Vec<Value> =
+            nodes?.iter().map(yaml::Node::to_json).filter(|node| !node.is_null()).collect();
+        draft
+            .chunk
+            .args
+            .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
+        draft.chunk.args.insert("documents".into(), Value::Array(documents));
+        Ok(())
+    }
+
+    fn archive(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
+        let Some(source) = text(&draft.chunk.args, "source") else { return Ok(()) };
+        let hash = if source.starts_with('/') {
+            return Ok(());
+        } else if let Some(path) = source.strip_prefix("bundle://") {
+            self.bundled(draft, path)?
+        } else {
+            let path = tree_path(draft, &source)?;
+            let Some(bytes) = self.input.tree.read(&path) else {
+                return Err(missing(self.input, draft, &path));
+            };
+            note_file(draft, &path);
+            let hash = sha256(&bytes);
+            blobs.insert(hash.clone(), bytes);
+            hash
+        };
+        draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+        Ok(())
+    }
+
+    fn no_template(&self, draft: &Draft) -> Outcome<()> {
+        if draft.chunk.args.contains_key("template") {
+            return Err(fail(draft, "only files of the state tree (`salt://`) can be templates"));
+        }
+        Ok(())
+    }
+
+    fn bundled(&self, draft: &Draft, path: &str) -> Outcome<String> {
+        (self.input.bundle)(path).ok_or_else(|| {
+            fail(draft, format!("the bundle has no file `{path}`"))
+                .map_hint("`ctl bundle list` shows what it has")
+        })
+    }
+
+    fn content(&self, draft: &mut Draft, path: &str, blobs: &mut Blobs) -> Outcome<Content> {
+        let (bytes, rendered) = if draft.chunk.args.contains_key("template") {
+            (self.render(draft, path, Purpose::File)?.text.into_bytes(), true)
+        } else {
+            let Some(bytes) = self.input.tree.read(path) else {
+                return Err(missing(self.input, draft, path));
+            };
+            note_file(draft, path);
+            (bytes, false)
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) if text.len() <= MAX_TEXT => Ok(Content::Text(text)),
+            Ok(text) if rendered && secret::mentions(&text) => Err(fail(
+                draft,
+                format!("`{path}` holds a secret and has more than {MAX_TEXT} bytes"),
+            )
+            .map_hint(
+                "split it: secrets are filled in when a job is sent, and large files are not part of it",
+            )),
+            other => {
+                let bytes = other.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
+                let hash = sha256(&bytes);
+                blobs.insert(hash.clone(), bytes);
+                Ok(Content::Blob(hash))
+            }
+        }
+    }
+
+    fn render(&self, draft: &mut Draft, path: &str, purpose: Purpose) -> Outcome<crate::template::Rendered> {
+        if let Some(other) = text(&draft.chunk.args, "template").filter(|name| name != "jinja") {
+            return Err(fail(draft, format!("there is no template engine `{other}`; it is `jinja`")));
+        }
+        if self.renderer.source(path).is_none() {
+            return Err(missing(self.input, draft, path));
+        }
+        let mut all = variables(&draft.chunk.sls, draft.provenance.files.first().map_or("", String::as_str));
+        for name in ["defaults", "context"] {
+            if let Some(Value::Object(given)) = draft.chunk.args.get(name) {
+                all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+            }
+        }
+        let rendered = self.renderer.render(purpose, path, &all)?;
+        for file in &rendered.files {
+            note_file(draft, file);
+        }
+        for path in &rendered.pillar {
+            if !draft.provenance.pillar.contains(path) {
+                draft.provenance.pillar.push(path.clone());
+            }
+        }
+        Ok(rendered)
+    }
+}
+
+fn text(args: &Map<String, Value>, name: &str) -> Option<String> {
+    args.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn note_file(draft: &mut Draft, path: &str) {
+    if !draft.provenance.files.iter().any(|known| known == path) {
+        draft.provenance.files.push(path.to_owned());
+    }
+}
+
+fn fail(draft: &Draft, message: impl Into<String>) -> Box<Problem> {
+    Box::new(Problem::at(&draft.source_argument, message))
+}
+
+/// Adds a hint to a boxed problem.
+trait MapHint {
+    fn map_hint(self, hint: &str) -> Self;
+}
+
+impl MapHint for Box<Problem> {
+    fn map_hint(mut self, hint: &str) -> Self {
+        self.hint = hint.to_owned();
+        self
+    }
+}
+
+/// The path of a `salt://` source.
+fn tree_path(draft: &Draft, source: &str) -> Outcome<String> {
+    let Some(path) = source.strip_prefix("salt://") else {
+        return Err(fail(draft, format!("the source `{source}` is of no kind that there is"))
+            .map_hint("it is `salt://path` (state tree), `bundle://path`, or an absolute path on the host; nothing is downloaded"));
+    };
+    if !is_plain_path(path) {
+        return Err(fail(draft, format!("`{path}` is not a path in the state tree")));
+    }
+    Ok(path.to_owned())
+}
+
+fn missing(input: &Input, draft: &Draft, path: &str) -> Box<Problem> {
+    let problem = fail(draft, format!("the state tree has no file `{path}`"));
+    let paths = input.tree.list();
+    match did_you_mean(path, paths.iter().map(String::as_str)) {
+        Some(near) => problem.map_hint(&format!("did you mean `salt://{near}`?")),
+        None => problem,
+    }
+}
+
+/// Marks a call that holds a secret; refuses one that would show it, and a reference that would never be filled in.
+fn mark_secrets(draft: &mut Draft, problems: &mut Vec<Problem>) {
+    let chunk = &mut draft.chunk;
+    let mut broken = false;
+    let mut look = |text: &str| {
+        let mentioned = text.matches(secret::PREFIX).count();
+        chunk.sensitive |= mentioned > 0;
+        broken |= mentioned != secret::references(text).len();
+    };
+    for value in chunk.args.values() {
+        each_text(value, &mut look);
+    }
+    let controls = &chunk.controls;
+    let commands = controls.unless.iter().chain(&controls.onlyif).any(secret::is_in)
+        || controls
+            .creates
+            .iter()
+            .chain(&controls.check_cmd)
+            .chain(&controls.runas)
+            .any(|text| secret::mentions(text));
+    if commands || secret::mentions(&chunk.id) || secret::mentions(&chunk.name) {
+        problems.push(
+            Problem::at(
+                &chunk.source,
+                "a secret stands in an id, a name or a command, which everybody on the host can see",
+            )
+            .hint("pass it as another argument; a command gets it through `stdin` or `env`"),
+        );
+    }
+    if broken {
+        problems.push(
+            Problem::at(&chunk.source, format!("an argument of `{}` holds a secret that was taken apart", chunk.id))
+                .hint("a secret can be put into a text, but not cut, printed as part of a dictionary, or used as a key"),
+        );
+    }
+}
+
+fn each_text(value: &Value, look: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => look(text),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, look)),
+        Value::Object(map) => {
+            for (key, value) in map {
+                // A key is never filled in: shown to `look` it would count as whole, so it is shown cut.
+                if secret::mentions(key) {
+                    look(secret::PREFIX);
+                }
+                each_text(value, look);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,106 @@
+//! `top.sls`: which SLS files a minion gets. The default matcher is `compound`, as in Salt.
+
+use std::collections::BTreeMap;
+
+use super::Input;
+use crate::low::Position;
+use crate::problem::Problem;
+use crate::target::{Candidate, matches};
+use crate::template::{Purpose, Renderer};
+use crate::yaml::{self, Kind, Node};
+
+/// One SLS for a minion, and the place that assigns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Dotted name.
+    pub sls: String,
+    /// Its line in `top.sls`; empty when asked for by name.
+    pub position: Position,
+}
+
+/// The file that assigns.
+const TOP: &str = "top.sls";
+
+pub(super) fn assigned(input: &Input, renderer: &Renderer, problems: &mut Vec<Problem>) -> Vec<Assignment> {
+    if renderer.source(TOP).is_none() {
+        problems.push(
+            Problem::in_file(TOP, "the state tree has no top.sls")
+                .hint("top.sls says which SLS files a minion gets; apply single ones with `ctl apply`"),
+        );
+        return Vec::new();
+    }
+    let node = renderer.render(Purpose::Sls, TOP, &BTreeMap::new()).and_then(|rendered| {
+        yaml::parse_located(TOP, &rendered.text, &|position| rendered.map.locate(position))
+    });
+    let node = match node {
+        Ok(node) => node,
+        Err(problem) => {
+            problems.push(problem);
+            return Vec::new();
+        }
+    };
+    let candidate = Candidate { id: input.minion, grains: input.grains, pillar: input.pillar };
+    let mut found: Vec<Assignment> = Vec::new();
+    if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
+        problems.push(wrong(&node, "top.sls must be a mapping `base: {target: [sls, …]}`"));
+    }
+    for (environment, targets) in node.entries() {
+        if environment.raw != "base" {
+            problems.push(
+                Problem::at(&environment.position, format!("there is no environment `{}`", environment.raw))
+                    .hint("the state tree is one environment, `base`"),
+            );
+            continue;
+        }
+        if !matches!(targets.kind, Kind::Map(_) | Kind::Null) {
+            problems.push(wrong(targets, "`base` must be a mapping from targets to lists of SLS names"));
+        }
+        for (target, listed) in targets.entries() {
+            single(target, listed, &candidate, &mut found, problems);
+        }
+    }
+    found
+}
+
+fn wrong(node: &Node, message: &str) -> Problem {
+    Problem::at(&node.position, format!("{message}, but it is {}", node.kind_name()))
+}
+
+fn single(
+    target: &Node,
+    listed: &Node,
+    candidate: &Candidate,
+    found: &mut Vec<Assignment>,
+    problems: &mut Vec<Problem>,
+) {
+    if !matches!(listed.kind, Kind::List(_)) {
+        problems.push(wrong(listed, "a target must have a list of SLS names"));
+        return;
+    }
+    let mut kind = "compound";
+    let mut names = Vec::new();
+    for item in listed.items() {
+        match &item.kind {
+            Kind::Map(entries) => match entries.as_slice() {
+                [(key, value)] if key.raw == "match" && value.is_scalar() => kind = &value.raw,
+                _ => problems.push(
+                    Problem::at(&item.position, "an entry is an SLS name, or `match: KIND` once")
+                        .hint("states themselves stand in SLS files"),
+                ),
+            },
+            Kind::List(_) | Kind::Null => problems.push(wrong(item, "an entry must be an SLS name")),
+            _ => names.push(item),
+        }
+    }
+    match matches(kind, &target.raw, candidate) {
+        Ok(false) => {}
+        Ok(true) => {
+            for name in names {
+                if !found.iter().any(|known| known.sls == name.raw) {
+                    found.push(Assignment { sls: name.raw.clone(), position: name.position.clone() });
+                }
+            }
+        }
+        Err(problem) => problems.push(Problem::at(&target.position, problem.message)),
+    }
+}

@@ -1,0 +1,259 @@
+//! Low state: the compiled, ordered, fully rendered list of state calls for one minion.
+//!
+//! This is the contract between compiler and executor. It is plain data: what the master stores, what travels,
+//! and what `ctl render` shows. Salt calls the same thing low state and its entries low chunks.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The version of this format. A minion refuses a low state with a higher number.
+pub const FORMAT: u32 = 1;
+
+/// All state calls for one minion, in the order in which they run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LowState {
+    /// Always [`FORMAT`] when written by this version.
+    pub format: u32,
+    /// The minion that this was compiled for.
+    pub minion: String,
+    /// The calls. Requisites refer to positions in this list.
+    pub chunks: Vec<Chunk>,
+}
+
+/// One state call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// State module, for example `file`.
+    pub state: String,
+    /// Function of the module, for example `managed`.
+    pub fun: String,
+    /// The state's id in its SLS (`__id__`).
+    pub id: String,
+    /// The `name` argument; the id where none was given.
+    pub name: String,
+    /// The SLS that holds it, dotted, for example `base.etcd`.
+    pub sls: String,
+    /// Where the call stands in the source.
+    pub source: Position,
+    /// Arguments of the function, `name` and everything below excluded.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub args: Map<String, Value>,
+    /// Resolved requisites.
+    #[serde(default, skip_serializing_if = "Requisites::is_empty")]
+    pub requisites: Requisites,
+    /// Global arguments that decide whether and how the call runs.
+    #[serde(default, skip_serializing_if = "Controls::is_default")]
+    pub controls: Controls,
+    /// True when an argument holds, or was made from, a secret: no diff, no value of it is shown or stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+}
+
+impl Chunk {
+    /// Salt's key of a return: `state_|-id_|-name_|-fun`.
+    #[must_use]
+    pub fn tag(&self) -> String {
+        format!("{}_|-{}_|-{}_|-{}", self.state, self.id, self.name, self.fun)
+    }
+
+    /// `state.fun`, as it is written in an SLS.
+    #[must_use]
+    pub fn function(&self) -> String {
+        format!("{}.{}", self.state, self.fun)
+    }
+}
+
+/// A place in a source file; lines and columns count from 1.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Path relative to the root of the state tree.
+    pub file: String,
+    /// Line in the source file, not in the rendered text.
+    pub line: u32,
+    /// Column; 0 when only the line is known.
+    pub column: u32,
+}
+
+/// Requisites by kind, each a list of positions in [`LowState::chunks`]. `_in` forms and `use` are already resolved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(
+    missing_docs,
+    reason = "the names are Salt's requisites; their semantics are those of Salt, see docs/coming-from-salt.md"
+)]
+pub struct Requisites {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub require: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub require_any: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch_any: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onchanges: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onchanges_any: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onfail: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onfail_any: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onfail_all: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prereq: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<usize>,
+}
+
+impl Requisites {
+    /// True when the call depends on nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Salt's global state arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Controls {
+    /// Skip when all hold (shell commands, or `{fun: …, args…}` calls).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unless: Vec<Value>,
+    /// Run only when all hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub onlyif: Vec<Value>,
+    /// Skip when all of these paths exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub creates: Vec<String>,
+    /// Shell commands that must succeed afterwards (except for `file.managed`, whose `check_cmd` is an argument).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub check_cmd: Vec<String>,
+    /// Attempts beyond the first failing one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// May run beside the calls that follow it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub parallel: bool,
+    /// A failure ends the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failhard: bool,
+    /// `false` marks a failure that an `onfail` handles, so that requisites of the handler are not stopped by it.
+    #[serde(skip_serializing_if = "is_true")]
+    pub onfail_stop: bool,
+    /// User that runs the shell commands above and `cmd.*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runas: Option<String>,
+    /// Whether a failure counts against the run's result; `false` isolates the operator's own states.
+    #[serde(skip_serializing_if = "is_true")]
+    pub fail_run: bool,
+}
+
+impl Default for Controls {
+    fn default() -> Self {
+        Self {
+            unless: Vec::new(),
+            onlyif: Vec::new(),
+            creates: Vec::new(),
+            check_cmd: Vec::new(),
+            retry: None,
+            parallel: false,
+            failhard: false,
+            onfail_stop: true,
+            runas: None,
+            fail_run: true,
+        }
+    }
+}
+
+impl Controls {
+    /// True when nothing was set.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes references")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+/// `retry`: run again until the result is `until`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// All attempts, the first included.
+    pub attempts: u32,
+    /// Seconds between attempts.
+    pub interval: f64,
+    /// Result that ends the attempts.
+    pub until: bool,
+}
+
+/// What one state call came to; the shape of Salt's returns, with an absolute start time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StateReturn {
+    /// The chunk's position in its low state.
+    pub index: usize,
+    /// The chunk's id.
+    #[serde(rename = "__id__")]
+    pub id: String,
+    /// The chunk's name.
+    pub name: String,
+    /// `state.fun`.
+    pub function: String,
+    /// The chunk's SLS.
+    #[serde(rename = "__sls__")]
+    pub sls: String,
+    /// `Some(true)`: in the wanted state; `Some(false)`: failed; `None`: would change (test mode only).
+    pub result: Option<bool>,
+    /// What was, or would be, changed. Empty: nothing.
+    pub changes: Map<String, Value>,
+    /// One sentence for people.
+    pub comment: String,
+    /// RFC 3339, UTC.
+    pub start_time: String,
+    /// Milliseconds.
+    pub duration: f64,
+    /// Position in the run, without gaps.
+    #[serde(rename = "__run_num__")]
+    pub run_num: usize,
+    /// False when a requisite or a control kept it from running.
+    #[serde(rename = "__state_ran__")]
+    pub ran: bool,
+    /// Whether a `false` result counts against the run.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub fail_run: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The returns of a whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReturn {
+    /// In the order in which they ran; `listen` calls come last.
+    pub states: Vec<StateReturn>,
+}
+
+impl RunReturn {
+    /// True when no state failed that counts against the run.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.states.iter().all(|s| s.result != Some(false) || !s.fail_run)
+    }
+
+    /// Number of states that changed something (or would, in test mode).
+    #[must_use]
+    pub fn changed(&self) -> usize {
+        self.states.iter().filter(|s| s.result.is_none() || !s.changes.is_empty()).count()
+    }
+
+    /// Number of failed states.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.states.iter().filter(|s| s.result == Some(false)).count()
+    }
+}

@@ -1,0 +1,175 @@
+//! One state: `onlyif`, `unless` and `creates`, then check and apply (or predict), `mod_watch`, `check_cmd` and `retry`.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::Started;
+use crate::engine::{Checked, Failure, Modules, RunOptions};
+use crate::low::{Chunk, StateReturn};
+
+/// What a state came to.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    pub result: Option<bool>,
+    pub changes: Map<String, Value>,
+    pub comment: String,
+    pub ran: bool,
+}
+
+impl Outcome {
+    fn failed(failure: Failure) -> Self {
+        Self { result: Some(false), changes: Map::new(), comment: failure.0, ran: true }
+    }
+}
+
+/// Runs one state, with `retry`. `changed`: a watched state changed.
+pub(super) async fn execute<M: Modules>(
+    chunk: &Chunk,
+    index: usize,
+    modules: &M,
+    options: RunOptions,
+    changed: bool,
+) -> StateReturn {
+    let started = Started::now();
+    let mut outcome = once(chunk, modules, options, changed).await;
+    if let Some(retry) = chunk.controls.retry.as_ref().filter(|_| !options.test && outcome.ran) {
+        let mut comments = String::new();
+        let mut attempt = 1;
+        while outcome.result != Some(retry.until) && attempt < retry.attempts {
+            let result = if outcome.result == Some(false) { "False" } else { "True" };
+            comments.push_str(&format!(
+                "Attempt {attempt}: Returned a result of \"{result}\", with the following comment: \"{}\"\n",
+                outcome.comment
+            ));
+            attempt += 1;
+            let seconds = if retry.interval.is_finite() { retry.interval.clamp(0.0, 86_400.0) } else { 0.0 };
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+            let earlier = std::mem::take(&mut outcome.changes);
+            outcome = once(chunk, modules, options, changed).await;
+            // What an earlier attempt changed stays changed, whoever watches this state must hear of it.
+            for (key, value) in earlier {
+                outcome.changes.entry(key).or_insert(value);
+            }
+        }
+        outcome.comment.insert_str(0, &comments);
+    }
+    started.finish(chunk, index, outcome)
+}
+
+/// `mod_watch` of a state; `None` when its function has none.
+pub(super) async fn watch<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions) -> Option<Outcome> {
+    let outcome = match modules.watch(chunk).await? {
+        Ok(checked) => settle(chunk, modules, options, checked).await,
+        Err(failure) => Outcome::failed(failure),
+    };
+    Some(outcome)
+}
+
+/// The comment of the `onlyif`, `unless` or `creates` that keeps a state from running.
+pub(super) async fn controls<M: Modules>(chunk: &Chunk, modules: &M) -> Result<Option<String>, Failure> {
+    let controls = &chunk.controls;
+    if !controls.onlyif.is_empty() && !all_hold(chunk, &controls.onlyif, modules).await? {
+        return Ok(Some("onlyif condition is false".into()));
+    }
+    if !controls.unless.is_empty() && all_hold(chunk, &controls.unless, modules).await? {
+        return Ok(Some("unless condition is true".into()));
+    }
+    if !controls.creates.is_empty() {
+        let mut all = true;
+        for path in &controls.creates {
+            all = all && modules.exists(path).await;
+        }
+        if all {
+            return Ok(Some(match controls.creates.as_slice() {
+                [path] => format!("{path} exists"),
+                _ => "All files in creates exist".into(),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+async fn all_hold<M: Modules>(chunk: &Chunk, conditions: &[Value], modules: &M) -> Result<bool, Failure> {
+    for condition in conditions {
+        if !modules.condition(chunk, condition).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, changed: bool) -> Outcome {
+    match controls(chunk, modules).await {
+        Ok(None) => {}
+        Ok(Some(comment)) => {
+            return Outcome { result: Some(true), changes: Map::new(), comment, ran: false };
+        }
+        Err(failure) => return Outcome::failed(failure),
+    }
+    let mut outcome = match modules.check(chunk).await {
+        Ok(checked) => settle(chunk, modules, options, checked).await,
+        Err(failure) => Outcome::failed(failure),
+    };
+    if changed
+        && outcome.changes.is_empty()
+        && outcome.result != Some(false)
+        && let Some(watched) = watch(chunk, modules, options).await
+    {
+        outcome = watched;
+    }
+    if !options.test && !chunk.controls.check_cmd.is_empty() {
+        check_cmd(chunk, modules, &mut outcome).await;
+    }
+    outcome
+}
+
+/// Makes, or in test mode predicts, the difference that a check found.
+async fn settle<M: Modules>(
+    chunk: &Chunk,
+    modules: &M,
+    options: RunOptions,
+    checked: Checked<M::Diff>,
+) -> Outcome {
+    let Checked { mut changes, mut comment, diff } = checked;
+    if changes.is_empty() {
+        return Outcome { result: Some(true), changes, comment, ran: true };
+    }
+    if options.test {
+        modules.predict(chunk, &diff).await;
+        return Outcome { result: None, changes, comment, ran: true };
+    }
+    match modules.apply(chunk, &diff).await {
+        Ok(applied) => {
+            for (key, value) in applied.changes {
+                if value.is_null() {
+                    changes.remove(&key);
+                } else {
+                    changes.insert(key, value);
+                }
+            }
+            if !applied.comment.is_empty() {
+                comment = applied.comment;
+            }
+            Outcome { result: Some(true), changes, comment, ran: true }
+        }
+        Err(failure) => Outcome::failed(failure),
+    }
+}
+
+/// Salt lets `check_cmd` alone decide about the result, a failure of the state itself included.
+async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome) {
+    let conditions: Vec<Value> =
+        chunk.controls.check_cmd.iter().map(|line| Value::from(line.as_str())).collect();
+    match all_hold(chunk, &conditions, modules).await {
+        Ok(true) => {
+            outcome.result = Some(true);
+            outcome.comment = "check_cmd determined the state succeeded".into();
+        }
+        Ok(false) => {
+            outcome.result = Some(false);
+            outcome.comment = "check_cmd determined the state failed".into();
+        }
+        Err(failure) => *outcome = Outcome::failed(failure),
+    }
+}

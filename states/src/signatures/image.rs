@@ -1,0 +1,11 @@
+//! `image.*`
+
+use super::on_minion;
+use crate::signature::Signature;
+
+pub(super) const SIGNATURES: &[Signature] = &[on_minion(
+    "image",
+    "present",
+    "A container image (the name is its full reference) in containerd's `k8s.io` namespace.",
+    &[],
+)];

@@ -1,0 +1,121 @@
+//! The signatures of all state functions: what may be written in an SLS.
+//!
+//! Names and arguments are Salt's where Salt has the function. The compiler checks every call against these, the
+//! reference (`docs/reference/states.md`) is generated from them, and a test holds the implementations to them.
+
+mod archive;
+mod certificates;
+mod cmd;
+mod file;
+mod firewalld;
+mod halite;
+mod host;
+mod http;
+mod identity;
+mod image;
+mod kernel;
+mod kubernetes;
+mod mount;
+mod pkg;
+mod reference;
+mod service;
+mod test;
+
+use std::sync::LazyLock;
+
+pub use reference::reference;
+
+use crate::signature::{Arg, Kind, RunsOn, Signature};
+
+static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
+    let mut all = [
+        archive::SIGNATURES,
+        certificates::SIGNATURES,
+        cmd::SIGNATURES,
+        file::SIGNATURES,
+        firewalld::SIGNATURES,
+        halite::SIGNATURES,
+        host::SIGNATURES,
+        http::SIGNATURES,
+        identity::SIGNATURES,
+        image::SIGNATURES,
+        kernel::SIGNATURES,
+        kubernetes::SIGNATURES,
+        mount::SIGNATURES,
+        pkg::SIGNATURES,
+        service::SIGNATURES,
+        test::SIGNATURES,
+    ]
+    .concat();
+    all.sort_by_key(|signature| (signature.state, signature.fun));
+    all
+});
+
+/// All state functions, sorted by module and function.
+#[must_use]
+pub fn signatures() -> &'static [Signature] {
+    &ALL
+}
+
+/// The signature of `state.fun`, if there is such a function.
+#[must_use]
+pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
+    ALL.binary_search_by(|signature| (signature.state, signature.fun).cmp(&(state, fun)))
+        .ok()
+        .and_then(|at| ALL.get(at))
+}
+
+/// An optional argument.
+const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+    Arg { name, kind, required: false, doc }
+}
+
+/// An argument that must be given.
+const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+    Arg { name, kind, required: true, doc }
+}
+
+/// A function that the minion runs.
+const fn on_minion(
+    state: &'static str,
+    fun: &'static str,
+    doc: &'static str,
+    args: &'static [Arg],
+) -> Signature {
+    Signature { state, fun, doc, args, runs_on: RunsOn::Minion }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_found_and_named_once() {
+        for signature in signatures() {
+            assert_eq!(find(signature.state, signature.fun), Some(signature));
+            let mut names: Vec<_> = signature.args.iter().map(|arg| arg.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), signature.args.len(), "{}.{}", signature.state, signature.fun);
+            assert!(!names.contains(&"name"), "`name` is every function's own");
+        }
+        let mut functions: Vec<_> = signatures().iter().map(|s| (s.state, s.fun)).collect();
+        functions.dedup();
+        assert_eq!(functions.len(), signatures().len());
+        assert_eq!(find("file", "replaced"), None);
+    }
+
+    #[test]
+    fn every_sentence_ends_with_a_full_stop() {
+        for signature in signatures() {
+            for doc in signature.args.iter().map(|arg| arg.doc).chain([signature.doc]) {
+                assert!(
+                    doc.ends_with('.') && !doc.contains('\n'),
+                    "{}.{}: {doc}",
+                    signature.state,
+                    signature.fun
+                );
+            }
+        }
+    }
+}

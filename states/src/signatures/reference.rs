@@ -1,0 +1,72 @@
+//! The reference of all state functions, as markdown.
+
+use std::fmt::Write;
+
+use super::signatures;
+use crate::signature::{Kind, RunsOn};
+
+/// The markdown of `docs/reference/states.md`: every function with its arguments.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# State functions\n\n\
+         Generated from the signatures in `states/src/signatures`; a test keeps it equal. Every function also takes `name`\n\
+         (default: the state's id), the [requisites](requisites.md) and the global arguments.\n\n",
+    );
+    let modules = signatures().chunk_by(|a, b| a.state == b.state);
+    for module in modules.clone() {
+        let Some(first) = module.first() else { continue };
+        let names: Vec<_> = module.iter().map(|s| format!("[{}](#{}{})", s.fun, s.state, s.fun)).collect();
+        let _ = writeln!(text, "- {}: {}", first.state, names.join(", "));
+    }
+    for signature in modules.flatten() {
+        let place = match signature.runs_on {
+            RunsOn::Minion => "",
+            RunsOn::Master => " On the target `master`.",
+            RunsOn::Orchestration => " A step of an orchestration.",
+        };
+        let _ = write!(text, "\n## {}.{}\n\n{}{place}\n", signature.state, signature.fun, signature.doc);
+        if signature.args.is_empty() {
+            continue;
+        }
+        text.push_str("\n| argument | takes | meaning |\n|---|---|---|\n");
+        for arg in signature.args {
+            let required = if arg.required { " Required." } else { "" };
+            let doc = arg.doc.replace('|', "\\|");
+            let _ = writeln!(text, "| `{}` | {} | {doc}{required} |", arg.name, kind(arg.kind));
+        }
+    }
+    text
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "text",
+        Kind::Integer => "whole number",
+        Kind::Boolean => "true or false",
+        Kind::Mode => "file mode",
+        Kind::TextList => "list of texts",
+        Kind::Mapping => "mapping",
+        Kind::Any => "see there",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn the_reference_in_docs_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/states.md");
+        let wanted = super::reference();
+        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &wanted).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "docs/reference/states.md is old: run this test with HALITE_UPDATE_GOLDENS=1"
+        );
+    }
+}

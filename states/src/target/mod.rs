@@ -1,0 +1,150 @@
+//! Targeting: which minions an expression means. Salt's matchers, with errors instead of silent mismatches.
+
+mod compound;
+pub(crate) mod pattern;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use crate::problem::Problem;
+use pattern::Glob;
+
+/// What is known of a minion. Grains are what it says of itself: never authorise with them.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// The minion's id.
+    pub id: &'a str,
+    /// Its grains.
+    pub grains: &'a Value,
+    /// Its pillar view.
+    pub pillar: &'a Value,
+}
+
+/// The kinds of expressions, as `match:` in `top.sls` and `tgt_type` name them.
+pub const KINDS: &[&str] = &[
+    "glob",
+    "list",
+    "pcre",
+    "grain",
+    "grain_pcre",
+    "pillar",
+    "pillar_pcre",
+    "pillar_exact",
+    "ipcidr",
+    "compound",
+];
+
+/// Whether an expression of a kind means this minion. An empty expression means nobody, never everybody.
+///
+/// # Errors
+/// An unknown kind, a bad pattern, a bad compound expression. The problem has no place; the caller knows it.
+pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, Problem> {
+    evaluate(kind, expression, candidate).map_err(|message| Problem::in_file("", message))
+}
+
+fn evaluate(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, String> {
+    match kind {
+        "glob" => Ok(Glob::new(expression)?.is_match(candidate.id)),
+        "pcre" => Ok(pattern::anchored(expression)?.is_match(candidate.id)),
+        "list" => Ok(expression.split(',').map(str::trim).any(|id| id == candidate.id)),
+        "grain" => data(candidate.grains, expression, &glob(expression)?),
+        "grain_pcre" => data(candidate.grains, expression, &regex),
+        "pillar" => data(candidate.pillar, expression, &glob(expression)?),
+        "pillar_pcre" => data(candidate.pillar, expression, &regex),
+        "pillar_exact" => data(candidate.pillar, expression, &|wanted, text| Ok(wanted == text)),
+        "ipcidr" => address(expression, candidate.grains),
+        "compound" => {
+            compound::evaluate(expression, &mut |kind, expression| evaluate(kind, expression, candidate))
+        }
+        _ => {
+            let hint = crate::problem::did_you_mean(kind, KINDS.iter().copied());
+            Err(match hint {
+                Some(near) => format!("there is no target kind `{kind}`; did you mean `{near}`?"),
+                None => format!("there is no target kind `{kind}`; there are {}", KINDS.join(", ")),
+            })
+        }
+    }
+}
+
+type Test<'a> = dyn Fn(&str, &str) -> Result<bool, String> + 'a;
+
+/// Checks the pattern once, even where no value is compared with it.
+fn glob(expression: &str) -> Result<impl Fn(&str, &str) -> Result<bool, String>, String> {
+    Glob::new(expression)?;
+    Ok(|wanted: &str, text: &str| Ok(Glob::new(wanted)?.is_match(text)))
+}
+
+fn regex(wanted: &str, text: &str) -> Result<bool, String> {
+    Ok(pattern::anchored(wanted)?.is_match(text))
+}
+
+/// Salt's `subdict_match`: every split of `a:b:c` into a path and a pattern is tried; lists match by any member,
+/// dictionaries by their keys.
+fn data(data: &Value, expression: &str, test: &Test) -> Result<bool, String> {
+    if !expression.contains(':') {
+        return Err(format!("`{expression}` needs a key and a value, separated by `:`"));
+    }
+    for (at, _) in expression.match_indices(':') {
+        let (path, wanted) = (&expression[..at], &expression[at + 1..]);
+        if let Some(found) = traverse(data, path)
+            && holds(found, wanted, test)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn holds(found: &Value, wanted: &str, test: &Test) -> Result<bool, String> {
+    match found {
+        Value::Object(map) => {
+            for key in map.keys() {
+                if test(wanted, key)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Value::Array(items) => {
+            for item in items {
+                if holds(item, wanted, test)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Value::String(text) => test(wanted, text),
+        // As Python prints them, since that is what a Salt user wrote the expression for.
+        Value::Bool(true) => Ok(test(wanted, "True")? || test(wanted, "true")?),
+        Value::Bool(false) => Ok(test(wanted, "False")? || test(wanted, "false")?),
+        Value::Null => Ok(test(wanted, "None")? || test(wanted, "null")?),
+        Value::Number(number) => test(wanted, &number.to_string()),
+    }
+}
+
+/// Follows `a:b:0` through dictionaries and lists.
+pub(crate) fn traverse<'a>(data: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split(':').try_fold(data, |at, part| match at {
+        Value::Object(map) => map.get(part),
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn address(expression: &str, grains: &Value) -> Result<bool, String> {
+    let wanted: IpNet = expression
+        .parse()
+        .or_else(|_| expression.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| format!("`{expression}` is neither an address nor a network like 10.0.0.0/24"))?;
+    Ok(["ipv4", "ipv6"]
+        .iter()
+        .filter_map(|grain| grains.get(grain)?.as_array())
+        .flatten()
+        .filter_map(|text| text.as_str()?.parse::<IpAddr>().ok())
+        .any(|address| wanted.contains(&address)))
+}
+
+#[cfg(test)]
+mod tests;

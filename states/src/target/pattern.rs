@@ -1,0 +1,96 @@
+//! Shell patterns as Python's `fnmatch` reads them, and regular expressions anchored as Python's `re.match`.
+
+use regex::{Regex, RegexBuilder};
+
+/// A pattern of `*`, `?`, `[abc]` and `[!abc]`, for a whole text, case-sensitive.
+#[derive(Debug, Clone)]
+pub(crate) struct Glob(Regex);
+
+impl Glob {
+    /// # Errors
+    /// A set like `[z-a]` that is none.
+    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
+        let mut regex = String::from("(?s)^");
+        let chars: Vec<char> = pattern.chars().collect();
+        let mut at = 0;
+        while let Some(&c) = chars.get(at) {
+            at += 1;
+            match c {
+                '*' => regex.push_str(".*"),
+                '?' => regex.push('.'),
+                '[' => {
+                    let negated = chars.get(at) == Some(&'!');
+                    let first = at + usize::from(negated);
+                    // A `]` that comes first belongs to the set; without an end the bracket is a letter.
+                    let end = (first + 1..chars.len()).find(|end| chars[*end] == ']');
+                    let Some(end) = end else {
+                        regex.push_str("\\[");
+                        continue;
+                    };
+                    regex.push_str(if negated { "[^" } else { "[" });
+                    for c in &chars[first..end] {
+                        if matches!(c, '\\' | '[' | ']' | '^' | '&' | '~') {
+                            regex.push('\\');
+                        }
+                        regex.push(*c);
+                    }
+                    regex.push(']');
+                    at = end + 1;
+                }
+                c => regex.push_str(&regex::escape(&c.to_string())),
+            }
+        }
+        regex.push('$');
+        compile(&regex).map(Self).map_err(|_| format!("`{pattern}` is not a pattern"))
+    }
+
+    /// Whether the whole text matches.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// Whether a text has anything in it that makes it a pattern.
+    pub(crate) fn is_pattern(text: &str) -> bool {
+        text.contains(['*', '?', '['])
+    }
+}
+
+/// A regular expression that must match at the start of the text.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn anchored(pattern: &str) -> Result<Regex, String> {
+    compile(&format!("^(?:{pattern})")).map_err(|error| {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("`{pattern}` is not a regular expression: {why}")
+    })
+}
+
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(1 << 20).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_fnmatchs() {
+        for (pattern, text, wanted) in [
+            ("*", "", true),
+            ("web*", "web-1.prod", true),
+            ("web?", "web12", false),
+            ("web[12]", "web2", true),
+            ("web[!12]", "web2", false),
+            ("[]]", "]", true),
+            ("a.c", "abc", false),
+            ("a[", "a[", true),
+            ("{a,b}", "a", false),
+            ("Web", "web", false),
+        ] {
+            assert_eq!(Glob::new(pattern).unwrap().is_match(text), wanted, "{pattern} {text}");
+        }
+        assert!(Glob::new("[z-a]").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Values as JSON and YAML texts, as Salt's filters write them.
+
+use serde_json::Value;
+
+use crate::yaml::{Kind, scalar};
+
+/// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow style.
+pub(super) fn flow(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), flow(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// JSON over several lines.
+pub(super) fn pretty(value: &Value, indent: usize) -> String {
+    let mut out = String::new();
+    pretty_into(value, indent, indent, &mut out);
+    out
+}
+
+fn pretty_into(value: &Value, step: usize, column: usize, out: &mut String) {
+    let pad = " ".repeat(column);
+    let end = " ".repeat(column - step.min(column));
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            out.push_str("[\n");
+            for (number, item) in items.iter().enumerate() {
+                out.push_str(&pad);
+                pretty_into(item, step, column + step, out);
+                out.push_str(if number + 1 < items.len() { ",\n" } else { "\n" });
+            }
+            out.push_str(&format!("{end}]"));
+        }
+        Value::Object(map) if !map.is_empty() => {
+            out.push_str("{\n");
+            for (number, (key, item)) in map.iter().enumerate() {
+                out.push_str(&format!("{pad}{}: ", Value::from(key.as_str())));
+                pretty_into(item, step, column + step, out);
+                out.push_str(if number + 1 < map.len() { ",\n" } else { "\n" });
+            }
+            out.push_str(&format!("{end}}}"));
+        }
+        other => out.push_str(&flow(other)),
+    }
+}
+
+/// YAML's block style, without a newline at the end.
+pub(super) fn block(value: &Value) -> String {
+    let mut lines = Vec::new();
+    block_into(value, "", &mut lines);
+    lines.join("\n")
+}
+
+fn block_into(value: &Value, pad: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, item) in map {
+                let key = plain(key);
+                match item {
+                    Value::Object(inner) if !inner.is_empty() => {
+                        lines.push(format!("{pad}{key}:"));
+                        block_into(item, &format!("{pad}  "), lines);
+                    }
+                    // As Salt's `yaml` filter, and kubeadm, write lists: not indented.
+                    Value::Array(inner) if !inner.is_empty() => {
+                        lines.push(format!("{pad}{key}:"));
+                        block_into(item, pad, lines);
+                    }
+                    _ => lines.push(format!("{pad}{key}: {}", leaf(item))),
+                }
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                let first = lines.len();
+                block_into(item, &format!("{pad}  "), lines);
+                if let Some(line) = lines.get_mut(first) {
+                    line.replace_range(pad.len()..pad.len() + 2, "- ");
+                }
+            }
+        }
+        _ => lines.push(format!("{pad}{}", leaf(value))),
+    }
+}
+
+fn leaf(value: &Value) -> String {
+    match value {
+        Value::String(text) => plain(text),
+        other => flow(other),
+    }
+}
+
+/// A text as a YAML scalar: plain where it cannot be read as anything else.
+fn plain(text: &str) -> String {
+    let first = text.chars().next().unwrap_or(' ');
+    let simple = (first.is_alphanumeric() || matches!(first, '/' | '_' | '.'))
+        && !text.ends_with([' ', ':'])
+        && !text.contains(": ")
+        && !text.contains(" #")
+        && text.chars().all(|c| !c.is_control())
+        && matches!(scalar::resolve(text), Kind::Text(_));
+    if simple { text.to_owned() } else { Value::from(text).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn block_style_reads_back_as_it_was() {
+        let value = json!({
+            "a": {"b": [1, "two", {"c": null, "d": [[], {}, [1, [2]]]}]},
+            "text": "x: y", "yes": "yes", "0644": "0644", "lines": "a\nb\n", "empty": "", "star": "*", "time": "1:2",
+        });
+        let text = block(&value);
+        assert_eq!(crate::yaml::parse("x", &text).unwrap().to_json(), value, "{text}");
+        assert_eq!(block(&json!([{"a": 1, "b": 2}])), "- a: 1\n  b: 2");
+    }
+
+    #[test]
+    fn json_is_pythons() {
+        let value = json!({"a": [1, {"b": "x"}], "c": {}});
+        assert_eq!(flow(&value), r#"{"a": [1, {"b": "x"}], "c": {}}"#);
+        assert_eq!(pretty(&json!({"a": [1]}), 2), "{\n  \"a\": [\n    1\n  ]\n}");
+        assert_eq!(serde_json::from_str::<Value>(&pretty(&value, 4)).unwrap(), value);
+    }
+}

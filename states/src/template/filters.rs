@@ -1,0 +1,280 @@
+//! Salt's filters.
+
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use regex::{Regex, RegexBuilder};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256, Sha512};
+
+use super::values::{from_json, to_json};
+use super::{dump, lines, methods, network};
+
+/// All filters, without guard.
+pub(super) fn unguarded() -> &'static Environment<'static> {
+    static ENV: OnceLock<Environment<'static>> = OnceLock::new();
+    ENV.get_or_init(|| {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        env.set_unknown_method_callback(methods::call);
+        network::add(&mut env);
+        texts(&mut env);
+        structures(&mut env);
+        env
+    })
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// A regular expression; `flags` are Salt's `ignorecase` and `multiline`.
+pub(super) fn compile(pattern: &str, flags: Option<&Kwargs>) -> Result<Regex, Error> {
+    let mut builder = RegexBuilder::new(pattern);
+    if let Some(flags) = flags {
+        builder.case_insensitive(flags.get::<Option<bool>>("ignorecase")?.unwrap_or(false));
+        builder.multi_line(flags.get::<Option<bool>>("multiline")?.unwrap_or(false));
+        flags.assert_all_used()?;
+    }
+    builder.size_limit(1 << 20).build().map_err(|error| invalid(format!("not a regular expression: {error}")))
+}
+
+fn groups(regex: &Regex, text: &str) -> Value {
+    regex.captures(text).map_or_else(
+        || Value::from(()),
+        |found| {
+            let groups: Vec<Value> = found
+                .iter()
+                .skip(1)
+                .map(|group| group.map_or_else(|| Value::from(()), |group| group.as_str().into()))
+                .collect();
+            // Python's match objects of a pattern without groups give `()`, which is false; the match itself says more.
+            if groups.is_empty() { Value::from(vec![found[0].to_owned()]) } else { groups.into() }
+        },
+    )
+}
+
+fn texts(env: &mut Environment<'static>) {
+    for name in ["json", "tojson"] {
+        env.add_filter(
+            name,
+            |value: &Value, indent: Option<usize>, kwargs: Kwargs| -> Result<String, Error> {
+                let indent = indent.or(kwargs.get("indent")?);
+                let _sorted: Option<bool> = kwargs.get("sort_keys")?;
+                kwargs.assert_all_used()?;
+                let json = to_json(value)?;
+                Ok(indent.map_or_else(|| dump::flow(&json), |indent| dump::pretty(&json, indent.min(16))))
+            },
+        );
+    }
+    env.add_filter("yaml", |value: &Value, flow: Option<bool>| -> Result<String, Error> {
+        let json = to_json(value)?;
+        Ok(if flow.unwrap_or(true) { dump::flow(&json) } else { dump::block(&json) })
+    });
+    env.add_filter("yaml_encode", |value: &Value| -> Result<String, Error> {
+        match to_json(value)? {
+            Json::Array(_) | Json::Object(_) => {
+                Err(invalid("yaml_encode takes a scalar; use `yaml` for lists and mappings".into()))
+            }
+            scalar => Ok(dump::flow(&scalar)),
+        }
+    });
+    env.add_filter("yaml_dquote", |value: &Value| dump::flow(&Json::from(value.to_string())));
+    env.add_filter("yaml_squote", |value: &Value| format!("'{}'", value.to_string().replace('\'', "''")));
+    env.add_filter("quote", |value: &Value| {
+        let text = value.to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+        if !text.is_empty() && text.chars().all(plain) {
+            text
+        } else {
+            format!("'{}'", text.replace('\'', "'\"'\"'"))
+        }
+    });
+    env.add_filter("to_bool", |value: &Value| match value.kind() {
+        ValueKind::String => {
+            matches!(value.as_str().unwrap_or_default().to_lowercase().as_str(), "yes" | "1" | "true")
+        }
+        ValueKind::Number => f64::try_from(value.clone()).is_ok_and(|number| number > 0.0),
+        _ => value.is_true(),
+    });
+    for name in ["base64_encode", "b64encode"] {
+        env.add_filter(name, |value: &Value| STANDARD.encode(value.to_string()));
+    }
+    for name in ["base64_decode", "b64decode"] {
+        env.add_filter(name, |value: &str| -> Result<String, Error> {
+            let bytes =
+                STANDARD.decode(value.trim()).map_err(|error| invalid(format!("not base64: {error}")))?;
+            String::from_utf8(bytes).map_err(|_| invalid("the decoded base64 is not text".into()))
+        });
+    }
+    env.add_filter("sha256", |value: &Value| hex(&Sha256::digest(value.to_string())));
+    env.add_filter("sha512", |value: &Value| hex(&Sha512::digest(value.to_string())));
+    env.add_filter("regex_escape", |value: &str| regex::escape(value));
+    env.add_filter("regex_match", |value: &str, pattern: &str, flags: Kwargs| {
+        Ok::<_, Error>(groups(&compile(&format!("^(?:{pattern})"), Some(&flags))?, value))
+    });
+    env.add_filter("regex_search", |value: &str, pattern: &str, flags: Kwargs| {
+        Ok::<_, Error>(groups(&compile(pattern, Some(&flags))?, value))
+    });
+    env.add_filter("regex_replace", |value: &str, pattern: &str, with: &str, flags: Kwargs| {
+        let regex = compile(pattern, Some(&flags))?;
+        Ok::<_, Error>(regex.replace_all(value, replacement(with).as_str()).into_owned())
+    });
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Python's `\1` and `\g<name>` as the regex crate writes them.
+fn replacement(python: &str) -> String {
+    let mut out = String::new();
+    let mut chars = python.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek().copied()) {
+            ('$', _) => out.push_str("$$"),
+            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+                chars.next();
+                out.push_str(&format!("${{{digit}}}"));
+            }
+            ('\\', Some('g')) => {
+                chars.next();
+                let name: String =
+                    chars.by_ref().skip_while(|c| *c == '<').take_while(|c| *c != '>').collect();
+                out.push_str(&format!("${{{name}}}"));
+            }
+            ('\\', Some('\\')) => {
+                chars.next();
+                out.push('\\');
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+fn structures(env: &mut Environment<'static>) {
+    env.add_filter("is_list", |value: &Value| value.kind() == ValueKind::Seq);
+    env.add_filter("is_iter", |value: &Value| {
+        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
+    });
+    env.add_filter("sequence", |value: Value| match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => value,
+        _ => Value::from(vec![value]),
+    });
+    env.add_filter("load_yaml", |text: &Value| -> Result<Value, Error> {
+        let text = lines::strip(&text.to_string());
+        let node = crate::yaml::parse("load_yaml", &text).map_err(|problem| invalid(problem.to_string()))?;
+        Ok(from_json(&node.to_json()))
+    });
+    env.add_filter("load_json", |text: &Value| -> Result<Value, Error> {
+        let json: Json = serde_json::from_str(&lines::strip(&text.to_string()))
+            .map_err(|error| invalid(format!("not JSON: {error}")))?;
+        Ok(from_json(&json))
+    });
+    env.add_filter("load_text", |text: &Value| text.to_string());
+    env.add_filter(
+        "traverse",
+        |value: &Value, path: &str, default: Option<Value>, delimiter: Option<&str>| {
+            Ok::<_, Error>(
+                traverse(value, path, delimiter.unwrap_or(":"))?
+                    .or(default)
+                    .unwrap_or_else(|| Value::from(())),
+            )
+        },
+    );
+    env.add_filter(
+        "set_dict_key_value",
+        |value: &Value, path: &str, new: &Value, delimiter: Option<&str>| {
+            let mut json = to_json(value)?;
+            let mut place = &mut json;
+            for part in path.split(delimiter.unwrap_or(":")) {
+                if !place.is_object() {
+                    *place = Json::Object(serde_json::Map::new());
+                }
+                place = &mut place[part];
+            }
+            *place = to_json(new)?;
+            Ok::<_, Error>(from_json(&json))
+        },
+    );
+    for (name, keep) in [
+        ("union", (|_, _| true) as fn(bool, bool) -> bool),
+        ("intersect", |a, b| a && b),
+        ("difference", |a, b| a && !b),
+        ("symmetric_difference", |a, b| a != b),
+    ] {
+        env.add_filter(name, move |one: &Value, two: &Value| -> Result<Vec<Value>, Error> {
+            let (one, two): (Vec<Value>, Vec<Value>) = (one.try_iter()?.collect(), two.try_iter()?.collect());
+            let mut kept: Vec<Value> = Vec::new();
+            for item in one.iter().chain(&two) {
+                if keep(one.contains(item), two.contains(item)) && !kept.contains(item) {
+                    kept.push(item.clone());
+                }
+            }
+            Ok(kept)
+        });
+    }
+}
+
+/// Follows a path through dictionaries and lists, as `pillar.get` does.
+pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Option<Value>, Error> {
+    let mut at = value.clone();
+    for part in path.split(delimiter) {
+        let next = match at.kind() {
+            ValueKind::Seq => match part.parse::<usize>() {
+                Ok(number) => at.get_item_by_index(number)?,
+                Err(_) => Value::UNDEFINED,
+            },
+            ValueKind::Map => at.get_item(&Value::from(part))?,
+            _ => Value::UNDEFINED,
+        };
+        if next.is_undefined() {
+            return Ok(None);
+        }
+        at = next;
+    }
+    Ok(Some(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guard::{Purpose, add};
+    use super::*;
+    use serde_json::json;
+
+    fn render(text: &str, purpose: Purpose) -> String {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        add(&mut env, purpose);
+        let context = from_json(
+            &json!({"s": "halite-secret::pki.key::", "d": {"k": "halite-secret::x::"}, "t": "text"}),
+        );
+        env.render_str(text, context).unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn filters_are_salts() {
+        for (text, wanted) in [
+            ("{{ {'a': [1, True]} | tojson }}", r#"{"a": [1, true]}"#),
+            ("{{ {'a': [1]} | yaml(False) }}", "a:\n- 1"),
+            ("{{ 'x\"y' | yaml_dquote }} {{ 5 | yaml_encode }}", r#""x\"y" 5"#),
+            ("{{ 'Yes' | to_bool }} {{ 'no' | to_bool }} {{ 2 | to_bool }}", "True False True"),
+            ("{{ 'abcd' | regex_search('(b)(c)') }} {{ 'x' | regex_match('y') }}", "['b', 'c'] None"),
+            (r"{{ 'lets replace spaces' | regex_replace('\s+', '_') }}", "lets_replace_spaces"),
+            (r"{{ 'ab' | regex_replace('(a)(B)', '\\2\\1', ignorecase=True) }}", "ba"),
+            ("{{ 'hi' | base64_encode }} {{ 'aGk=' | b64decode }}", "aGk= hi"),
+            ("{{ [1, 2] | union([2, 3]) }} {{ [1, 2] | difference([2]) }}", "[1, 2, 3] [1]"),
+            ("{{ {'a': {'b': [5]}} | traverse('a:b:0') }}", "5"),
+            ("{{ {'a': 1} | set_dict_key_value('b:c', 2) }}", "{'a': 1, 'b': {'c': 2}}"),
+            ("{{ [3, 1] | sort | join('-') }} {{ \"it's\" | quote }}", "1-3 'it'\"'\"'s'"),
+            ("{{ ['a', 'b'] | map('upper') | list }}", "['A', 'B']"),
+            ("{{ missing | default('x') }}", "x"),
+        ] {
+            assert_eq!(render(text, Purpose::Sls), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The filters and tests of templates, each with a guard: none may compute with a reference to a secret.
+
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+
+use super::filters::{compile, unguarded};
+use super::values::{Secret, holds_secret};
+
+/// Filters that move a secret without looking into it.
+const PASS: &[&str] = &[
+    "attr",
+    "batch",
+    "chain",
+    "default",
+    "d",
+    "dictsort",
+    "first",
+    "groupby",
+    "items",
+    "last",
+    "list",
+    "load_json",
+    "load_yaml",
+    "map",
+    "reject",
+    "rejectattr",
+    "safe",
+    "select",
+    "selectattr",
+    "sequence",
+    "set_dict_key_value",
+    "slice",
+    "string",
+    "traverse",
+    "zip",
+    "union",
+    "join",
+];
+
+/// Filters whose result is read back by YAML or JSON before the secret is filled in: right in an SLS, wrong in a file.
+const QUOTE: &[&str] = &["indent", "json", "tojson", "yaml", "yaml_dquote", "yaml_encode", "yaml_squote"];
+
+/// What else is there, for the guard to cover: the engine's own and ours.
+const OTHERS: &[&str] = &[
+    "abs",
+    "bool",
+    "capitalize",
+    "count",
+    "e",
+    "escape",
+    "float",
+    "format",
+    "int",
+    "length",
+    "lines",
+    "lower",
+    "max",
+    "min",
+    "pprint",
+    "replace",
+    "reverse",
+    "round",
+    "sort",
+    "split",
+    "sum",
+    "title",
+    "trim",
+    "unique",
+    "upper",
+    "base64_decode",
+    "base64_encode",
+    "b64decode",
+    "b64encode",
+    "difference",
+    "in_network",
+    "intersect",
+    "ipaddr",
+    "ipv4",
+    "ipv6",
+    "is_ip",
+    "is_ipv4",
+    "is_ipv6",
+    "is_iter",
+    "is_list",
+    "network_host",
+    "network_hosts",
+    "network_prefix",
+    "network_size",
+    "quote",
+    "regex_escape",
+    "regex_match",
+    "regex_replace",
+    "regex_search",
+    "sha256",
+    "sha512",
+    "symmetric_difference",
+    "to_bool",
+];
+
+/// What a rendered text becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// YAML that is parsed before secrets are filled in.
+    Sls,
+    /// A file; secrets are filled into the finished text.
+    File,
+}
+
+/// Adds all filters and tests to an environment.
+pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
+    for name in PASS.iter().chain(QUOTE).chain(OTHERS) {
+        env.add_filter(*name, move |_: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+            let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
+            guard(name, &args, purpose)?;
+            unguarded().empty_state().apply_filter(name, &args)
+        });
+    }
+    env.add_test("match", |value: &str, pattern: &str| {
+        Ok::<_, Error>(compile(&format!("^(?:{pattern})"), None)?.is_match(value))
+    });
+    env.add_test("search", |value: &str, pattern: &str| {
+        Ok::<_, Error>(compile(pattern, None)?.is_match(value))
+    });
+    env.add_test("list", |value: &Value| value.kind() == ValueKind::Seq);
+}
+
+/// Refuses what would compute with a secret.
+fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
+    if !args.iter().any(holds_secret) {
+        return Ok(());
+    }
+    let itself = args.first().is_some_and(|value| {
+        value.downcast_object_ref::<Secret>().is_some() || value.kind() == ValueKind::String
+    });
+    let looks_inside = match name {
+        "first" | "last" | "list" | "batch" | "slice" => itself,
+        // `map(attribute='x')` passes on, `map('upper')` computes.
+        "map" => !args.get(1).is_some_and(Value::is_kwargs),
+        _ => false,
+    };
+    let passes = PASS.contains(&name) && !looks_inside;
+    if passes || (purpose == Purpose::Sls && QUOTE.contains(&name)) {
+        return Ok(());
+    }
+    let why = if QUOTE.contains(&name) {
+        "the text of the file is finished before the secret, which may have several lines, is put in"
+    } else {
+        "a template sees only a reference to it, so the result would be wrong"
+    };
+    Err(Error::new(ErrorKind::InvalidOperation, format!("`{name}` cannot be used on a secret: {why}")))
+}
+
+/// Whether a method may be called on a value that is, or holds, a secret.
+pub(super) fn guard_method(method: &str, value: &Value, args: &[Value]) -> Result<(), Error> {
+    let on_text = value.kind() == ValueKind::String || value.downcast_object_ref::<Secret>().is_some();
+    let fine = matches!(method, "join" | "format");
+    if on_text && !fine && std::iter::once(value).chain(args).any(holds_secret) {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!(
+                "`{method}` cannot be used on a secret: a template sees only a reference to it, so the result would be wrong"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use minijinja::UndefinedBehavior;
+    use serde_json::json;
+
+    use super::super::values::from_json;
+    use super::*;
+
+    fn render(text: &str, purpose: Purpose) -> String {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        add(&mut env, purpose);
+        let context = from_json(
+            &json!({"s": "halite-secret::pki.key::", "d": {"k": "halite-secret::x::"}, "t": "text"}),
+        );
+        env.render_str(text, context).unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn secrets_can_be_passed_on_but_not_computed_with() {
+        for text in [
+            "{{ s }}",
+            "{{ 'a ' ~ s }}",
+            "{{ s | default('x') }}",
+            "{{ [s, 'a'] | join(' ') }}",
+            "{{ d | items | list }}",
+        ] {
+            for purpose in [Purpose::Sls, Purpose::File] {
+                assert!(render(text, purpose).contains("halite-secret::"), "{text}");
+            }
+        }
+        for text in
+            ["{{ s | indent(8) }}", "{{ d | tojson }}", "{{ s | yaml_dquote }}", "{{ d | yaml(False) }}"]
+        {
+            assert!(render(text, Purpose::Sls).contains("halite-secret::"), "{text}");
+            assert!(render(text, Purpose::File).contains("cannot be used on a secret"), "{text}");
+        }
+        for text in [
+            "{{ s | b64encode }}",
+            "{{ s | upper }}",
+            "{{ s | length }}",
+            "{{ s | sha256 }}",
+            "{{ s | trim }}",
+            "{{ s | replace('a', 'b') }}",
+            "{{ ('x' ~ s) | upper }}",
+            "{{ s | regex_search('x') }}",
+            "{{ s | first }}",
+            "{{ [s] | map('upper') | list }}",
+            "{{ s[2:5] }}",
+            "{{ s | list }}",
+            "{{ s.split(':') }}",
+        ] {
+            for purpose in [Purpose::Sls, Purpose::File] {
+                let out = render(text, purpose);
+                assert!(
+                    out.contains("secret") && out.contains("cannot") || out.contains("(in "),
+                    "{text}: {out}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+use serde_json::json;
+
+use super::*;
+use crate::low::Position;
+use crate::tree::MemoryTree;
+
+fn renderer(tree: MemoryTree) -> Renderer {
+    Renderer::new(
+        &tree,
+        "web-1",
+        &json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"}),
+        &json!({"os_family": "Debian", "id": "web-1"}),
+    )
+}
+
+fn one(text: &str) -> Result<Rendered, Problem> {
+    renderer(MemoryTree::new().with("a.sls", text)).render(Purpose::Sls, "a.sls", &BTreeMap::new())
+}
+
+fn text(source: &str) -> String {
+    one(source).map_or_else(|problem| problem.to_string(), |rendered| rendered.text)
+}
+
+#[test]
+fn salts_names_are_there() {
+    for (source, wanted) in [
+        ("{{ pillar.a.b.c }} {{ pillar['a']['b']['c'] }}", "deep deep"),
+        ("{{ salt['pillar.get']('a:b:c') }} {{ salt.pillar.get('a:x', 'd') }}", "deep d"),
+        ("{{ salt['pillar.get']('list:1') }} {{ salt['grains.get']('os_family') }}", "2 Debian"),
+        ("{{ grains.id }} {{ opts.id }} {{ saltenv }}", "web-1 web-1 base"),
+        (
+            "{% set m = salt['grains.filter_by']({'Debian': {'x': 1}, 'default': {'y': 2}}, merge={'z': 3}) %}{{ m }}",
+            "{'x': 1, 'z': 3}",
+        ),
+        ("{{ salt['grains.filter_by']({'default': {'y': 2}}, grain='nope') }}", "{'y': 2}"),
+        ("{{ salt['match.compound']('G@os_family:Debian and web*') }}", "True"),
+        ("{{ salt['defaults.merge']({'a': {'b': 1}}, {'a': {'c': 2}}) }}", "{'a': {'b': 1, 'c': 2}}"),
+        ("{% if pillar.nothing %}x{% endif %}{{ pillar.get('nothing', 'd') }}", "d"),
+        (
+            "{% set ns = namespace(l=[]) %}{% for i in [1,2] %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.l }}",
+            "[1, 2]",
+        ),
+        ("{{ tplfile }} {{ tpldir }}\n", "a.sls .\n"),
+        ("{% load_yaml as d %}\nx: 0644\ny: yes\n{% endload %}{{ d }}", "{'x': 420, 'y': True}"),
+    ] {
+        assert_eq!(text(source), wanted, "{source}");
+    }
+}
+
+#[test]
+fn imports_find_their_files() {
+    let tree = MemoryTree::new()
+        .with("kube/init.sls", "{% from './map.jinja' import map with context %}{% import_yaml tpldir ~ '/d.yaml' as d %}{{ map.x }} {{ d.v }} {{ tplfile }}")
+        .with("kube/map.jinja", "{% set map = salt['grains.filter_by']({'Debian': {'x': tplfile}}) %}")
+        .with("kube/d.yaml", "v: {{ pillar.a.b.c }}");
+    let rendered = renderer(tree).render(Purpose::Sls, "kube/init.sls", &BTreeMap::new()).unwrap();
+    assert_eq!(rendered.text, "kube/map.jinja deep kube/init.sls");
+    assert_eq!(rendered.files, ["kube/init.sls", "kube/map.jinja", "kube/d.yaml"]);
+    assert_eq!(rendered.pillar, ["a.b.c"]);
+}
+
+#[test]
+fn undefined_values_are_named_in_full() {
+    assert_eq!(
+        text("a:\n  x: {{ pillar.a.nope.c }}\n"),
+        "a.sls:2:17: `pillar.a.nope` is undefined\n   |   x: {{ pillar.a.nope.c }}\n   = give a default, \
+         `{{ x | default('…') }}` or `salt['pillar.get']('a:b', '…')`, or test it with `is defined`"
+    );
+}
+
+#[test]
+fn asking_the_host_is_explained() {
+    let out = text("{{ salt['cmd.run']('id') }}");
+    assert!(out.contains("a.sls:1:") && out.contains("must be known from a host is a grain"), "{out}");
+    assert!(text("{{ salt['pillar.gte']('x') }}").contains("did you mean `pillar.get`?"));
+}
+
+#[test]
+fn errors_in_imported_files_are_placed_there() {
+    let tree = MemoryTree::new()
+        .with("a.sls", "\n{% from 'm.jinja' import f %}\n{{ f() }}")
+        .with("m.jinja", "{% macro f() %}\n{{ nothing.x }}\n{% endmacro %}");
+    let problem = renderer(tree).render(Purpose::Sls, "a.sls", &BTreeMap::new()).unwrap_err();
+    assert_eq!((problem.file.as_str(), problem.line), ("m.jinja", 2), "{problem}");
+    assert_eq!(problem.excerpt, "{{ nothing.x }}");
+}
+
+#[test]
+fn syntax_errors_and_missing_files_have_a_place() {
+    let out = text("a:\n{% if true %}\nb: 1\n");
+    assert!(out.starts_with("a.sls:"), "{out}");
+    let out = text("\n{% from 'nope.jinja' import x %}");
+    assert!(out.starts_with("a.sls:2") && out.contains("nope.jinja"), "{out}");
+}
+
+#[test]
+fn lines_lead_back_to_the_template() {
+    let rendered =
+        one("{% for i in [1, 2] %}\nid{{ i }}:\n  test.nop: []\n{% endfor %}\n{%- set x = 1 %}\nlast: 1\n")
+            .unwrap();
+    let found: Vec<(String, u32)> = rendered
+        .text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(number, line)| {
+            let mut position = Position { file: "a.sls".into(), line: number as u32 + 1, column: 1 };
+            rendered.map.locate(&mut position);
+            (line.to_owned(), position.line)
+        })
+        .collect();
+    let wanted = [("id1:", 2), ("  test.nop: []", 3), ("id2:", 2), ("  test.nop: []", 3), ("last: 1", 6)];
+    assert_eq!(found, wanted.map(|(line, number)| (line.to_owned(), number)));
+}
+
+#[test]
+fn a_macro_line_leads_to_the_macro() {
+    let tree = MemoryTree::new()
+        .with("a.sls", "{% from 'm.jinja' import f %}\n{{ f('x') }}\n")
+        .with("m.jinja", "\n{% macro f(n) -%}\n{{ n }}:\n  test.nope: []\n{%- endmacro %}\n");
+    let rendered = renderer(tree).render(Purpose::Sls, "a.sls", &BTreeMap::new()).unwrap();
+    assert_eq!(rendered.text, "\nx:\n  test.nope: []\n");
+    let mut position = Position { file: "a.sls".into(), line: 3, column: 3 };
+    rendered.map.locate(&mut position);
+    assert_eq!((position.file.as_str(), position.line, position.column), ("m.jinja", 4, 3));
+}
+
+#[test]
+fn endless_loops_end() {
+    let out = text("{% for a in range(10000) %}{% for b in range(10000) %}{{ b }}{% endfor %}{% endfor %}");
+    assert!(out.contains("too many steps"), "{out}");
+}
+
+#[test]
+fn a_secret_is_a_reference_and_not_recorded_by_value() {
+    let rendered = one("a: {{ pillar.key }}\nb: |\n  {{ pillar.key | indent(2) }}\n").unwrap();
+    assert_eq!(rendered.text, "a: halite-secret::key::\nb: |\n  halite-secret::key::\n");
+    let out = text("\n{{ pillar.key | b64encode }}");
+    assert!(out.starts_with("a.sls:2:"), "{out}");
+    assert!(out.contains("`b64encode` cannot be used on a secret"), "{out}");
+}
+
+#[test]
+fn yaml_only_files_are_not_templates() {
+    assert_eq!(text("#!yaml\na: {{ x }}\n"), "\na: {{ x }}\n");
+}

@@ -1,0 +1,264 @@
+//! Pillar, grains and other data as templates see them: dictionaries that keep their order and know their path, so that
+//! what a template read can be told, and secrets that can only be passed on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::{Error, ErrorKind, Value};
+use serde_json::{Map, Number, Value as Json};
+
+use crate::secret;
+
+/// Remembers which pillar paths were read.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// Path, and whether all of it was read (iterated, printed).
+    read: Mutex<BTreeSet<(String, bool)>>,
+}
+
+impl Recorder {
+    fn note(&self, path: &str, whole: bool) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert((path.to_owned(), whole));
+    }
+
+    /// The paths read since the last call: leaves, and dictionaries that were read as a whole.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        let passed_through = |path: &str| {
+            read.iter().any(|(other, _)| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+        };
+        let mut paths: Vec<String> = read
+            .iter()
+            .filter(|(path, whole)| *whole || !passed_through(path))
+            .map(|(path, _)| path.clone())
+            .collect();
+        paths.dedup();
+        paths
+    }
+}
+
+/// A dictionary.
+pub(crate) struct Dict {
+    entries: Vec<(Value, Value)>,
+    index: HashMap<String, usize>,
+    origin: Option<(String, Arc<Recorder>)>,
+}
+
+impl fmt::Debug for Dict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.entries.iter().map(|(key, value)| (key, value))).finish()
+    }
+}
+
+impl Object for Dict {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let at = match key.as_str() {
+            Some(key) => self.index.get(key),
+            None => self.index.get(&key.to_string()),
+        };
+        let (key, value) = self.entries.get(*at?)?;
+        if let Some((path, recorder)) = &self.origin {
+            let key = key.as_str().unwrap_or_default();
+            recorder.note(&join(path, key), false);
+        }
+        Some(value.clone())
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        if let Some((path, recorder)) = &self.origin
+            && !path.is_empty()
+        {
+            recorder.note(path, true);
+        }
+        Enumerator::Values(self.entries.iter().map(|(key, _)| key.clone()).collect())
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.entries.len())
+    }
+
+    fn custom_cmp(self: &Arc<Self>, _: &DynObject) -> Option<std::cmp::Ordering> {
+        None
+    }
+}
+
+/// A reference to a secret. It can be printed, joined to texts and passed on, nothing else.
+pub(crate) struct Secret {
+    path: String,
+}
+
+impl Secret {
+    pub(crate) fn text(&self) -> String {
+        secret::reference(&self.path)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl Object for Secret {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// JSON as a template value.
+pub(crate) fn from_json(json: &Json) -> Value {
+    convert(json, "", None)
+}
+
+/// The pillar: what templates read of it is recorded.
+pub(crate) fn recorded(json: &Json, recorder: &Arc<Recorder>) -> Value {
+    convert(json, "", Some(recorder))
+}
+
+fn convert(json: &Json, path: &str, recorder: Option<&Arc<Recorder>>) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(value) => Value::from(*value),
+        Json::Number(number) => number
+            .as_i64()
+            .map(Value::from)
+            .or_else(|| number.as_u64().map(Value::from))
+            .unwrap_or_else(|| Value::from(number.as_f64().unwrap_or(f64::NAN))),
+        Json::String(text) => match secret::referenced(text) {
+            Some(path) => Value::from_object(Secret { path: path.to_owned() }),
+            None => Value::from(text.as_str()),
+        },
+        Json::Array(items) => {
+            items.iter().map(|item| convert(item, path, None)).collect::<Vec<Value>>().into()
+        }
+        Json::Object(map) => dict(
+            map.iter().map(|(key, value)| (key.clone(), convert(value, &join(path, key), recorder))),
+            recorder.map(|recorder| (path.to_owned(), recorder.clone())),
+        ),
+    }
+}
+
+fn dict(entries: impl Iterator<Item = (String, Value)>, origin: Option<(String, Arc<Recorder>)>) -> Value {
+    let mut index = HashMap::new();
+    let mut listed = Vec::new();
+    for (key, value) in entries {
+        index.insert(key.clone(), listed.len());
+        listed.push((Value::from(key), value));
+    }
+    Value::from_object(Dict { entries: listed, index, origin })
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// A template value as JSON. Keys become texts, secrets become references.
+///
+/// # Errors
+/// A value that has no JSON form: undefined, a function, a macro.
+pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
+    if let Some(secret) = value.downcast_object_ref::<Secret>() {
+        return Ok(Json::from(secret.text()));
+    }
+    Ok(match value.kind() {
+        ValueKind::Undefined => {
+            return Err(Error::new(ErrorKind::UndefinedError, "an undefined value cannot be passed on"));
+        }
+        ValueKind::None => Json::Null,
+        ValueKind::Bool => Json::Bool(value.is_true()),
+        ValueKind::Number => {
+            if value.is_integer() {
+                match value.as_i64() {
+                    Some(number) => Json::from(number),
+                    None => u64::try_from(value.clone())
+                        .map_or_else(|_| Json::from(value.to_string()), Json::from),
+                }
+            } else {
+                Number::from_f64(f64::try_from(value.clone())?).map_or(Json::Null, Json::Number)
+            }
+        }
+        ValueKind::String | ValueKind::Bytes => Json::from(value.to_string()),
+        ValueKind::Seq | ValueKind::Iterable => {
+            value.try_iter()?.map(|item| to_json(&item)).collect::<Result<Vec<_>, _>>()?.into()
+        }
+        ValueKind::Map => {
+            let mut map = Map::new();
+            for key in value.try_iter()? {
+                let item = value.get_item(&key)?;
+                map.insert(key.to_string(), to_json(&item)?);
+            }
+            Json::Object(map)
+        }
+        other => {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                format!("a value of type {other} is not data"),
+            ));
+        }
+    })
+}
+
+/// Whether a value is, or holds, a reference to a secret.
+pub(crate) fn holds_secret(value: &Value) -> bool {
+    holds(value, 0)
+}
+
+fn holds(value: &Value, depth: usize) -> bool {
+    if value.downcast_object_ref::<Secret>().is_some() {
+        return true;
+    }
+    match value.kind() {
+        ValueKind::String => value.as_str().is_some_and(secret::mentions),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable if depth < 16 && value.len().is_some() => {
+            let is_map = value.kind() == ValueKind::Map;
+            if let Some(dict) = value.downcast_object_ref::<Dict>() {
+                return dict.entries.iter().any(|(_, item)| holds(item, depth + 1));
+            }
+            value.try_iter().is_ok_and(|mut items| {
+                items.any(|item| {
+                    holds(&item, depth + 1)
+                        || is_map && value.get_item(&item).is_ok_and(|item| holds(&item, depth + 1))
+                })
+            })
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_survives_and_keeps_its_order() {
+        let json = json!({"z": 1, "a": [true, null, 1.5, "x"], "m": {"k": "halite-secret::a.b::"}});
+        let value = from_json(&json);
+        assert_eq!(
+            serde_json::to_string(&to_json(&value).unwrap()).unwrap(),
+            serde_json::to_string(&json).unwrap()
+        );
+        assert!(holds_secret(&value));
+        assert_eq!(
+            value.to_string(),
+            "{'z': 1, 'a': [True, None, 1.5, 'x'], 'm': {'k': halite-secret::a.b::}}"
+        );
+    }
+
+    #[test]
+    fn what_was_read_is_told() {
+        let recorder = Arc::new(Recorder::default());
+        let pillar = recorded(&json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}}), &recorder);
+        pillar.get_attr("a").unwrap().get_attr("b").unwrap().get_attr("c").unwrap();
+        let nodes = pillar.get_attr("nodes").unwrap();
+        assert_eq!(nodes.try_iter().unwrap().count(), 1);
+        assert_eq!(recorder.take(), ["a.b.c", "nodes"]);
+        assert!(recorder.take().is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! The state tree: SLS files, templates and files to deliver, by path relative to its root.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+/// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
+pub const MAX_FILE: u64 = 64 * 1024 * 1024;
+
+/// Where the compiler reads from. Paths use `/`, are relative, and have no `.` or `..` parts.
+pub trait Tree: Sync {
+    /// The content of a file; `None` when there is none.
+    fn read(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// All paths, sorted.
+    fn list(&self) -> Vec<String>;
+
+    /// Permission bits of a file, for `file.recurse` with `file_mode: keep`.
+    fn mode(&self, path: &str) -> Option<u32> {
+        let _ = path;
+        None
+    }
+}
+
+/// SHA-256 of a content, in hex: the name of a blob.
+#[must_use]
+pub fn sha256(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a path may be looked up: relative, without empty, `.` and `..` parts, without NUL and backslash.
+#[must_use]
+pub fn is_plain_path(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains(['\0', '\\'])
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix (`custom`).
+#[derive(Debug, Clone, Default)]
+pub struct DirTree {
+    roots: Vec<(String, PathBuf)>,
+}
+
+impl DirTree {
+    /// A tree without roots.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a directory; those added before win over it.
+    #[must_use]
+    pub fn root(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.roots.push((String::new(), directory.into()));
+        self
+    }
+
+    /// Adds a directory whose files appear below `prefix/`.
+    #[must_use]
+    pub fn mount(mut self, prefix: &str, directory: impl Into<PathBuf>) -> Self {
+        self.roots.push((format!("{}/", prefix.trim_matches('/')), directory.into()));
+        self
+    }
+
+    /// The file on disk that a path of the tree stands for. Links that lead out of their root are not followed.
+    #[must_use]
+    pub fn locate(&self, path: &str) -> Option<PathBuf> {
+        if !is_plain_path(path) {
+            return None;
+        }
+        self.roots.iter().find_map(|(prefix, directory)| {
+            let file = directory.join(path.strip_prefix(prefix.as_str())?);
+            let real = file.canonicalize().ok()?;
+            let inside = real.starts_with(directory.canonicalize().ok()?);
+            (inside && real.metadata().is_ok_and(|data| data.is_file() && data.len() <= MAX_FILE))
+                .then_some(real)
+        })
+    }
+}
+
+impl Tree for DirTree {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        std::fs::read(self.locate(path)?).ok()
+    }
+
+    fn list(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (prefix, directory) in &self.roots {
+            walk(directory, prefix, 0, &mut found);
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn mode(&self, path: &str) -> Option<u32> {
+        use std::os::unix::fs::PermissionsExt;
+        Some(self.locate(path)?.metadata().ok()?.permissions().mode() & 0o7777)
+    }
+}
+
+/// Lists files below a directory; links to directories are not entered.
+fn walk(directory: &Path, prefix: &str, depth: usize, found: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            if depth < 32 && name != ".git" {
+                walk(&entry.path(), &format!("{prefix}{name}/"), depth + 1, found);
+            }
+        } else {
+            found.push(format!("{prefix}{name}"));
+        }
+    }
+}
+
+/// A tree in memory, for tests and for `ctl local` on standard input.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryTree {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl MemoryTree {
+    /// An empty tree.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds or replaces a file.
+    #[must_use]
+    pub fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(path.to_owned(), content.into());
+        self
+    }
+}
+
+impl Tree for MemoryTree {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        self.files.get(path).cloned()
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_roots_win_and_nothing_outside_is_read() {
+        let base = std::env::temp_dir().join(format!("halite-tree-{}", std::process::id()));
+        let (one, two, own) = (base.join("one"), base.join("two"), base.join("own"));
+        for directory in [&one, &two.join("sub"), &own] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(one.join("a.sls"), "one").unwrap();
+        std::fs::write(two.join("a.sls"), "two").unwrap();
+        std::fs::write(two.join("sub/b.sls"), "b").unwrap();
+        std::fs::write(own.join("c.sls"), "c").unwrap();
+        std::fs::write(base.join("secret"), "x").unwrap();
+        std::os::unix::fs::symlink(base.join("secret"), one.join("link")).unwrap();
+        let tree = DirTree::new().mount("custom", &own).root(&one).root(&two);
+        assert_eq!(tree.read("a.sls").unwrap(), b"one");
+        assert_eq!(tree.read("custom/c.sls").unwrap(), b"c");
+        assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "link", "sub/b.sls"]);
+        for path in ["link", "../secret", "/etc/hostname", "sub/../../secret", "sub//b.sls", ""] {
+            assert_eq!(tree.read(path), None, "{path}");
+        }
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}

@@ -1,0 +1,187 @@
+//! A host in memory with the few state functions that the probes use: `test.*`, `cmd.run` and some of `file.*`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use halite_states::engine::{Applied, Checked, Failure, Modules};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    Directory { mode: u64 },
+    File { content: String, mode: u64 },
+    Link { target: String },
+}
+
+/// What a check wants to happen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    put: Option<(String, Entry)>,
+    command: Option<String>,
+}
+
+/// The host.
+#[derive(Debug, Default)]
+pub struct Host {
+    pub entries: Mutex<BTreeMap<String, Entry>>,
+    pub existing: BTreeSet<String>,
+}
+
+impl Host {
+    fn entry(&self, path: &str) -> Option<Entry> {
+        self.entries.lock().unwrap().get(path).cloned()
+    }
+
+    fn put(&self, wanted: &Wanted) {
+        if let Some((path, entry)) = &wanted.put {
+            self.entries.lock().unwrap().insert(path.clone(), entry.clone());
+        }
+    }
+}
+
+fn changes(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+/// Exit code and standard output of the commands that the probes run.
+fn shell(line: &str) -> (i64, String) {
+    let mut out = Vec::new();
+    for part in line.split(';').map(str::trim) {
+        match part.split_once(' ').unwrap_or((part, "")) {
+            ("false", _) => return (1, out.join("\n")),
+            ("exit", code) => return (code.parse().unwrap(), out.join("\n")),
+            ("echo", text) if !text.ends_with(">&2") => out.push(text.to_owned()),
+            ("true" | "sleep" | "echo", _) => {}
+            _ => panic!("no such command here: {part}"),
+        }
+    }
+    (0, out.join("\n"))
+}
+
+impl Modules for Host {
+    type Diff = Wanted;
+
+    async fn check(&self, chunk: &Chunk) -> Result<Checked<Wanted>, Failure> {
+        let mut checked: Checked<Wanted> = Checked { comment: "Success!".to_owned(), ..Checked::default() };
+        let changed =
+            || changes(json!({"testing": {"old": "Unchanged", "new": "Something pretended to change"}}));
+        let text = |name: &str| chunk.args.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let flag = |name: &str| chunk.args.get(name).and_then(Value::as_bool).unwrap_or(true);
+        match (chunk.state.as_str(), chunk.fun.as_str()) {
+            ("test", "nop" | "succeed_without_changes") => {}
+            ("test", "succeed_with_changes") => checked.changes = changed(),
+            ("test", "fail_without_changes") => return Err(Failure("Failure!".to_owned())),
+            ("test", "configurable_test_state") => {
+                if !flag("result") {
+                    return Err(Failure(text("comment")));
+                }
+                checked.comment = text("comment");
+                if flag("changes") {
+                    checked.changes = changed();
+                }
+            }
+            ("cmd", "run") => {
+                checked.changes = changes(json!({"cmd": chunk.name}));
+                checked.comment = format!("Command \"{}\" would have been executed", chunk.name);
+                checked.diff.command = Some(chunk.name.clone());
+            }
+            ("file", _) => self.file(chunk, &mut checked)?,
+            (state, fun) => panic!("no such function here: {state}.{fun}"),
+        }
+        Ok(checked)
+    }
+
+    async fn apply(&self, chunk: &Chunk, wanted: &Wanted) -> Result<Applied, Failure> {
+        self.put(wanted);
+        let Some(line) = &wanted.command else { return Ok(Applied::default()) };
+        let (mut code, stdout) = shell(line);
+        let fine = chunk.args.get("success_retcodes").and_then(Value::as_array).cloned().unwrap_or_default();
+        if fine.contains(&json!(code)) {
+            code = 0;
+        }
+        let comment = format!("Command \"{line}\" run");
+        if code != 0 {
+            return Err(Failure(comment));
+        }
+        Ok(Applied {
+            changes: changes(json!({"cmd": null, "retcode": code, "stdout": stdout, "stderr": ""})),
+            comment,
+        })
+    }
+
+    async fn predict(&self, _: &Chunk, wanted: &Wanted) {
+        self.put(wanted);
+    }
+
+    async fn watch(&self, chunk: &Chunk) -> Option<Result<Checked<Wanted>, Failure>> {
+        (chunk.state == "test").then(|| {
+            Ok(Checked {
+                changes: changes(json!({"Requisites with changes": []})),
+                comment: "Watch statement fired.".to_owned(),
+                diff: Wanted::default(),
+            })
+        })
+    }
+
+    async fn condition(&self, _: &Chunk, condition: &Value) -> Result<bool, Failure> {
+        match condition {
+            Value::String(line) => Ok(shell(line).0 == 0),
+            _ if condition["fun"] == "file.file_exists" => {
+                Ok(self.exists(condition["path"].as_str().unwrap_or_default()).await)
+            }
+            _ => Err(Failure(format!("no such condition: {condition}"))),
+        }
+    }
+
+    async fn exists(&self, path: &str) -> bool {
+        self.existing.contains(path) || self.entry(path).is_some()
+    }
+}
+
+impl Host {
+    fn file(&self, chunk: &Chunk, checked: &mut Checked<Wanted>) -> Result<(), Failure> {
+        let path = chunk.name.clone();
+        let mode = chunk.args.get("mode").and_then(Value::as_u64);
+        let there = self.entry(&path);
+        let wanted = match chunk.fun.as_str() {
+            "directory" => Entry::Directory { mode: mode.unwrap_or(0o755) },
+            "symlink" => Entry::Link { target: chunk.args["target"].as_str().unwrap_or_default().to_owned() },
+            "managed" => {
+                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+                if self.entry(parent).is_none() {
+                    return Err(Failure("Parent directory not present".to_owned()));
+                }
+                let kept = match &there {
+                    Some(Entry::File { mode, .. }) => *mode,
+                    _ => 0o644,
+                };
+                let mut content = chunk.args["contents"].as_str().unwrap_or_default().to_owned();
+                if !content.ends_with('\n') {
+                    content.push('\n');
+                }
+                Entry::File { content, mode: mode.unwrap_or(kept) }
+            }
+            "append" => {
+                let Some(Entry::File { content, mode }) = &there else {
+                    return Err(Failure(format!("{path} is not there")));
+                };
+                let mut content = content.clone();
+                for line in chunk.args["text"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                    if !content.lines().any(|known| known == line) {
+                        content.push_str(line);
+                        content.push('\n');
+                    }
+                }
+                Entry::File { content, mode: *mode }
+            }
+            other => panic!("no such function here: file.{other}"),
+        };
+        if there.as_ref() != Some(&wanted) {
+            checked.changes = changes(json!({"diff": "…"}));
+            checked.diff.put = Some((path, wanted));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Golden cases of the compiler. A case file has sections `==> tree/PATH`, `==> pillar`, `==> grains`, `==> apply` and
+//! `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written anew, to be read and judged.
+#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use halite_states::compile::{Compiled, Input, highstate, sls};
+use halite_states::low::Chunk;
+use halite_states::problem::Problem;
+use halite_states::tree::{MemoryTree, sha256};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+struct Case {
+    path: PathBuf,
+    sections: Vec<(String, String)>,
+}
+
+impl Case {
+    fn read(path: PathBuf) -> Self {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut sections: Vec<(String, String)> = Vec::new();
+        for line in text.lines() {
+            match line.strip_prefix("==> ") {
+                Some(name) => sections.push((name.to_owned(), String::new())),
+                None => {
+                    let body = &mut sections.last_mut().unwrap().1;
+                    body.push_str(line);
+                    body.push('\n');
+                }
+            }
+        }
+        Self { path, sections }
+    }
+
+    fn section(&self, name: &str) -> &str {
+        self.sections.iter().find(|(known, _)| known == name).map_or("", |(_, body)| body)
+    }
+
+    fn json(&self, name: &str) -> Value {
+        match halite_states::yaml::parse(name, self.section(name)).unwrap().to_json() {
+            Value::Null => json!({}),
+            value => value,
+        }
+    }
+
+    fn compile(&self) -> Result<Compiled, Vec<Problem>> {
+        let tree = self
+            .sections
+            .iter()
+            .filter_map(|(name, body)| Some((name.strip_prefix("tree/")?, body)))
+            .fold(MemoryTree::new(), |tree, (path, body)| tree.with(path, body.as_str()));
+        let (pillar, grains) = (self.json("pillar"), self.json("grains"));
+        let bundle = |path: &str| (path == "images/pause.tar").then(|| sha256(b"pause"));
+        let input = Input { tree: &tree, minion: "web-1", pillar: &pillar, grains: &grains, bundle: &bundle };
+        match self.section("apply").split_whitespace().collect::<Vec<_>>().as_slice() {
+            [] => highstate(&input),
+            names => sls(&input, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()),
+        }
+    }
+
+    fn outcome(&self) -> String {
+        match self.compile() {
+            Ok(compiled) => show(&compiled),
+            Err(problems) => problems.iter().fold(String::new(), |mut text, problem| {
+                let _ = writeln!(text, "{problem}");
+                text
+            }),
+        }
+    }
+}
+
+fn show(compiled: &Compiled) -> String {
+    let mut out = String::new();
+    for (chunk, provenance) in compiled.low.chunks.iter().zip(&compiled.provenance) {
+        let _ =
+            write!(out, "{} {} ({}:{})", chunk.function(), chunk.id, chunk.source.file, chunk.source.line);
+        if chunk.name != chunk.id {
+            let _ = write!(out, " name={}", chunk.name);
+        }
+        if chunk.sensitive {
+            out.push_str(" sensitive");
+        }
+        out.push('\n');
+        for (label, value) in [
+            ("args", json!(chunk.args)),
+            ("controls", json!(chunk.controls)),
+            ("requisites", requisites(chunk, compiled)),
+        ] {
+            if value.as_object().is_some_and(|map| !map.is_empty()) {
+                let _ = writeln!(out, "    {label}: {value}");
+            }
+        }
+        if provenance.files.len() > 1 || !provenance.pillar.is_empty() {
+            let _ =
+                writeln!(out, "    from: {} <- {}", provenance.files.join(" "), provenance.pillar.join(" "));
+        }
+    }
+    for (hash, content) in &compiled.blobs {
+        let _ = writeln!(out, "blob {} {} bytes", &hash[..8], content.len());
+    }
+    out
+}
+
+/// Requisites by tag instead of position.
+fn requisites(chunk: &Chunk, compiled: &Compiled) -> Value {
+    let mut value = json!(chunk.requisites);
+    for targets in value.as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
+        for target in targets.as_array_mut().into_iter().flatten() {
+            let named = &compiled.low.chunks[target.as_u64().unwrap() as usize];
+            *target = json!(format!("{}:{}", named.state, named.name));
+        }
+    }
+    value
+}
+
+#[test]
+fn cases() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut wrong = Vec::new();
+    for path in paths {
+        let case = Case::read(path);
+        let outcome = case.outcome();
+        if outcome == case.section("expected") {
+            continue;
+        }
+        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+            let mut text = String::new();
+            for (name, body) in case.sections.iter().filter(|(name, _)| name != "expected") {
+                let _ = write!(text, "==> {name}\n{body}");
+            }
+            let _ = write!(text, "==> expected\n{outcome}");
+            std::fs::write(&case.path, text).unwrap();
+        }
+        wrong.push(format!("{}:\n{outcome}", case.path.display()));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An SLS of states that require, watch or are required by others, drawn so that there is no circle.
+fn acyclic() -> impl Strategy<Value = String> {
+    let state = (any::<prop::sample::Index>(), 0..4u8, prop::option::of(-3i64..20));
+    (prop::collection::vec(state, 1..25), any::<u64>()).prop_map(|(states, seed)| {
+        let mut lines: Vec<String> = Vec::new();
+        for (at, (other, kind, order)) in states.iter().enumerate() {
+            let mut text = format!("s{at}:\n  test.nop:\n    - comment: x\n");
+            if at > 0 {
+                let other = other.index(at);
+                let word = ["require", "watch", "onchanges", "require_any"][usize::from(*kind)];
+                text.push_str(&format!("    - {word}: [{{test: s{other}}}]\n"));
+            }
+            if let Some(order) = order {
+                text.push_str(&format!("    - order: {order}\n"));
+            }
+            lines.push(text);
+        }
+        // The order of the file must not matter for the law.
+        let length = lines.len();
+        for at in 0..length {
+            lines.swap(at, (seed as usize).wrapping_mul(31).wrapping_add(at * 7) % length);
+        }
+        lines.concat()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_state_comes_after_what_it_waits_for(source in acyclic()) {
+        let tree = MemoryTree::new().with("a.sls", source.as_str());
+        let (pillar, grains) = (json!({}), json!({}));
+        let input = Input { tree: &tree, minion: "m", pillar: &pillar, grains: &grains, bundle: &|_| None };
+        let compiled = sls(&input, &["a".to_owned()]).unwrap();
+        for (at, chunk) in compiled.low.chunks.iter().enumerate() {
+            let requisites = &chunk.requisites;
+            for needed in [&requisites.require, &requisites.watch, &requisites.onchanges, &requisites.require_any] {
+                prop_assert!(needed.iter().all(|needed| *needed < at), "{source}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_compiler_panic(source in "[a-c:{}% \n\\-\\[\\]'\"|.#&*]{0,80}") {
+        let tree = MemoryTree::new().with("a.sls", source.as_str());
+        let (pillar, grains) = (json!({}), json!({}));
+        let input = Input { tree: &tree, minion: "m", pillar: &pillar, grains: &grains, bundle: &|_| None };
+        let _ = sls(&input, &["a".to_owned()]);
+    }
+}

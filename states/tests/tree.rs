@@ -1,0 +1,298 @@
+//! The shipped tree compiles for every kind of target, secrets go only where they belong, and what the states are, and in
+//! which order they run, stands in goldens. `HALITE_UPDATE_GOLDENS=1 cargo test -p halite-states --test tree` writes the goldens.
+#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use halite_states::compile::{self, Compiled, Input};
+use halite_states::low::Chunk;
+use halite_states::tree::DirTree;
+use serde_json::{Value, json};
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Pillar and grains of one target.
+fn fixture(name: &str) -> (Value, Value) {
+    let text = fs::read_to_string(here().join(format!("tests/tree/{name}.json"))).unwrap();
+    let mut fixture: Value = serde_json::from_str(&text).unwrap();
+    (fixture["pillar"].take(), fixture["grains"].take())
+}
+
+fn bundle(path: &str) -> Option<String> {
+    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg"]
+        .contains(&path)
+        .then(|| halite_states::tree::sha256(path.as_bytes()))
+}
+
+fn with<R>(pillar: &Value, grains: &Value, run: impl FnOnce(&Input) -> R) -> R {
+    let tree = DirTree::new().root(here().join("tree"));
+    let minion = grains["id"].as_str().unwrap();
+    run(&Input { tree: &tree, minion, pillar, grains, bundle: &bundle })
+}
+
+fn sure(compiled: Result<Compiled, Vec<halite_states::problem::Problem>>) -> Compiled {
+    compiled.unwrap_or_else(|problems| {
+        panic!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn highstate(pillar: &Value, grains: &Value) -> Compiled {
+    sure(with(pillar, grains, compile::highstate))
+}
+
+fn of(name: &str) -> Compiled {
+    let (pillar, grains) = fixture(name);
+    highstate(&pillar, &grains)
+}
+
+fn chunk<'a>(compiled: &'a Compiled, fun: &str, name: &str) -> &'a Chunk {
+    let found = compiled.low.chunks.iter().find(|chunk| chunk.function() == fun && chunk.name == name);
+    found.unwrap_or_else(|| panic!("no {fun} {name}"))
+}
+
+fn contents<'a>(compiled: &'a Compiled, name: &str) -> &'a str {
+    chunk(compiled, "file.managed", name).args["contents"].as_str().unwrap()
+}
+
+/// Compares with a golden file, or writes it.
+fn golden(name: &str, actual: &str) {
+    let path: PathBuf = here().join("tests/tree").join(name);
+    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), actual, "{}", path.display());
+}
+
+fn listing(compiled: &Compiled) -> String {
+    compiled
+        .low
+        .chunks
+        .iter()
+        .map(|chunk| {
+            let name = if chunk.name == chunk.id { String::new() } else { format!(" ({})", chunk.name) };
+            format!("{:<24} {:<28} {}{name}\n", chunk.sls, chunk.function(), chunk.id)
+        })
+        .collect()
+}
+
+#[test]
+fn every_target_has_its_states_in_order() {
+    for name in ["bootstrap", "worker", "master"] {
+        golden(&format!("{name}.txt"), &listing(&of(name)));
+    }
+}
+
+#[test]
+fn orchestrations_compile() {
+    let (pillar, grains) = fixture("master");
+    let bootstrap = sure(with(&pillar, &grains, |i| compile::sls(i, &["orchestrate.bootstrap".to_owned()])));
+    let steps = |compiled: &Compiled| compiled.low.chunks.iter().map(|c| c.id.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        steps(&bootstrap),
+        ["host", "images", "containerd", "etcd", "control-plane", "network", "ready", "custom"]
+    );
+    let mut pillar = pillar;
+    pillar["node"] = json!("worker-1");
+    let add = sure(with(&pillar, &grains, |i| compile::sls(i, &["orchestrate.add_node".to_owned()])));
+    assert_eq!(
+        steps(&add),
+        ["enrolled", "peers", "host", "containerd", "kubelet", "node", "ready", "custom"]
+    );
+    assert_eq!(add.low.chunks[2].args["tgt"], "worker-1");
+}
+
+/// Every SLS that a step names can be applied alone.
+#[test]
+fn every_step_compiles_alone() {
+    let steps: [(&str, &[&str]); 3] = [
+        (
+            "bootstrap",
+            &[
+                "host",
+                "halite.bundle_server",
+                "halite.master",
+                "halite.minion",
+                "base.containerd",
+                "images",
+                "base.kubelet",
+                "base.etcd",
+                "base.control_plane",
+            ],
+        ),
+        ("worker", &["host", "host.hosts", "host.firewall", "base.containerd", "images", "base.kubelet"]),
+        ("master", &["base.nodes", "base.network", "base.kube_proxy", "base.coredns"]),
+    ];
+    for (name, slss) in steps {
+        let (pillar, grains) = fixture(name);
+        for sls in slss {
+            let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &[(*sls).to_owned()])));
+            assert!(!compiled.low.chunks.is_empty(), "{name} {sls}");
+        }
+    }
+}
+
+#[test]
+fn secrets_are_in_key_files_and_nowhere_else() {
+    let holding = |compiled: &Compiled| {
+        let mut names = Vec::new();
+        for chunk in &compiled.low.chunks {
+            let holds = serde_json::to_string(chunk).unwrap().contains("halite-secret::");
+            assert_eq!(chunk.sensitive, holds, "{}", chunk.id);
+            if holds {
+                assert_eq!(chunk.args["mode"], json!(0o600), "{}", chunk.id);
+                names.push(chunk.name.clone());
+            }
+        }
+        names
+    };
+    let mut keys = holding(&of("bootstrap"));
+    keys.sort();
+    let pki = "/etc/kubernetes/pki";
+    assert_eq!(
+        keys,
+        [
+            format!("{pki}/ca.key"),
+            format!("{pki}/etcd/ca.key"),
+            format!("{pki}/front-proxy-ca.key"),
+            format!("{pki}/sa.key")
+        ]
+    );
+    assert!(holding(&of("worker")).is_empty());
+    assert!(holding(&of("master")).is_empty());
+}
+
+#[test]
+fn what_the_enrolment_script_writes_is_what_the_states_want() {
+    let worker = of("worker");
+    let script_owner = of("bootstrap");
+    let script = contents(&script_owner, "/srv/halite/enrol.sh");
+    let unit = contents(&worker, "/etc/systemd/system/halite-minion.service");
+    let heredoc = |marker: &str| {
+        let start = script.find(&format!("<<{marker}\n")).unwrap() + marker.len() + 3;
+        let end = script[start..].find(&format!("\n{}\n", marker.trim_matches('\''))).unwrap();
+        format!("{}\n", &script[start..start + end])
+    };
+    assert_eq!(heredoc("'UNIT'"), unit);
+    // Also in the last byte: otherwise the first highstate of a new node would restart its minion.
+    let managed = chunk(&worker, "file.managed", "/etc/systemd/system/halite-minion.service");
+    assert!(unit.ends_with('\n') && managed.args["contents_newline"] == json!(true));
+    let configuration = contents(&worker, "/etc/halite/minion.yaml");
+    let master = "10.10.0.11:4550";
+    assert!(script.contains(&format!("master='{master}'")));
+    assert_eq!(
+        heredoc("CONFIGURATION").replace("$name", "worker-1").replace("$master", master),
+        configuration
+    );
+}
+
+#[test]
+fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["apiServer"]["keepalived"] = json!(false);
+    let foreign = highstate(&pillar, &grains);
+    chunk(&foreign, "service.dead", "keepalived");
+    pillar["apiServer"]["vip"] = Value::Null;
+    pillar["apiServer"]["address"] = json!("10.10.0.11");
+    let none = highstate(&pillar, &grains);
+    chunk(&none, "service.dead", "keepalived");
+    assert_eq!(chunk(&none, "host.present", "api.prod.internal").args["ip"], json!(["10.10.0.11"]));
+    // No certificate depends on the address of the endpoint.
+    let certificates = |compiled: &Compiled| {
+        compiled.low.chunks.iter().filter(|c| c.state == "x509").map(|c| c.args.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(certificates(&of("bootstrap")), certificates(&none));
+}
+
+#[test]
+fn the_operators_settings_reach_their_files() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["kubelet"]["config"] = json!({"failCgroupV1": false, "maxPods": 60});
+    pillar["containerd"] = json!({
+        "restrictOomScoreAdj": true,
+        "config": {"plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin", "/x"]}}}},
+    });
+    pillar["apiServer"]["certSANs"] = json!(["k8s.example.com", "192.0.2.7"]);
+    pillar["apiServer"]["extraArgs"] =
+        json!({"audit-log-maxage": "30", "etcd-servers": "https://a:1,https://b:1"});
+    pillar["host"] = json!({
+        "sysctls": {"net.ipv4.ip_forward": null, "vm.max_map_count": "262144"},
+        "kernelModules": [], "manageSwap": false, "manageFirewall": false, "packages": ["chrony"],
+    });
+    let compiled = highstate(&pillar, &grains);
+    let kubelet = contents(&compiled, "/var/lib/kubelet/config.yaml");
+    assert!(kubelet.contains("failCgroupV1: false\n") && kubelet.contains("maxPods: 60\n"), "{kubelet}");
+    let containerd = contents(&compiled, "/etc/containerd/config.toml");
+    assert!(containerd.contains("\"restrict_oom_score_adj\" = true\n"), "{containerd}");
+    assert!(containerd.contains("\"cni\".\"bin_dirs\" = [\"/opt/cni/bin\", \"/x\"]\n"), "{containerd}");
+    let apiserver = chunk(&compiled, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
+    let sans = |key: &str, san: &str| apiserver.args[key].as_array().unwrap().contains(&json!(san));
+    assert!(sans("sans_dns", "k8s.example.com") && sans("sans_ip", "192.0.2.7"));
+    let pod = contents(&compiled, "/etc/kubernetes/manifests/kube-apiserver.yaml");
+    assert!(pod.contains("- \"--audit-log-maxage=30\"\n"), "{pod}");
+    assert!(pod.contains("- \"--etcd-servers=https://a:1,https://b:1\"\n"), "{pod}");
+    assert!(!compiled.low.chunks.iter().any(|c| c.name == "net.ipv4.ip_forward" || c.state == "firewalld"));
+    assert!(!compiled.low.chunks.iter().any(|c| c.state == "swap" || c.state == "kmod"));
+    chunk(&compiled, "sysctl.present", "vm.max_map_count");
+    let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.as_array().unwrap().contains(&json!("chrony")), "{packages}");
+}
+
+#[test]
+fn flannel_finds_its_interface_by_the_workload_network() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["networks"]["workloadPlane"]["cidrs"] =
+        json!(["10.20.0.0/24", "10.0.8.0/22", "172.16.0.0/12", "0.0.0.0/0"]);
+    let text =
+        serde_json::to_string(&chunk(&highstate(&pillar, &grains), "kubernetes.manifest", "flannel").args)
+            .unwrap();
+    for pattern in [
+        "^10\\.20\\.0\\.[0-9]+$",
+        "^10\\.0\\.(8|9|10|11)\\.[0-9]+$",
+        "^172\\.(16|17|18|19|20|21|22|23|24|25|26|27|28|29|30|31)\\.[0-9]+\\.[0-9]+$",
+        "^[0-9]+\\.[0-9]+\\.[0-9]+\\.[0-9]+$",
+    ] {
+        assert!(
+            text.contains(&serde_json::to_string(&format!("--iface-regex={pattern}")).unwrap()),
+            "{pattern} in {text}"
+        );
+    }
+}
+
+#[test]
+fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
+    for name in ["bootstrap", "worker", "master"] {
+        let (mut pillar, grains) = fixture(name);
+        pillar["cni"]["plugin"] = json!("none");
+        let text = serde_json::to_string(&highstate(&pillar, &grains).low).unwrap();
+        assert!(!text.contains("flannel") && !text.contains("8472"), "{name}");
+    }
+}
+
+/// What only the test machines need must come through pillar keys that any operator can set.
+#[test]
+fn the_tree_knows_nothing_of_the_lab() {
+    for file in halite_states::tree::Tree::list(&DirTree::new().root(here().join("tree"))) {
+        let text = fs::read_to_string(here().join("tree").join(&file)).unwrap();
+        for word in ["failCgroupV1", "10.10.", "10.20.", "bootstrap-1", "worker-1", "nspawn"] {
+            assert!(!text.contains(word), "{file}: {word}");
+        }
+    }
+}
+
+/// The checksum tells kubeadm whether somebody changed its defaults; this one is made by kubeadm v1.36.3 for the same
+/// cluster domain and DNS address.
+#[test]
+fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_text() {
+    let (mut pillar, grains) = fixture("master");
+    let hash = |pillar: &Value| {
+        let compiled = highstate(pillar, &grains);
+        let documents = &chunk(&compiled, "kubernetes.manifest", "kubeadm-configuration").args["documents"];
+        documents[1]["metadata"]["annotations"]["kubeadm.kubernetes.io/component-config.hash"].clone()
+    };
+    assert_eq!(hash(&pillar), "sha256:26488e9fc7c5cb5fdda9996cda2e6651a9af5febce07ea02de11bd3ef3f49e9c");
+    pillar["kubelet"]["config"] = json!({"maxPods": 60});
+    assert_eq!(hash(&pillar), Value::Null);
+}

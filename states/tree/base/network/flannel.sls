@@ -1,0 +1,9 @@
+include:
+  - base.kubeadm_objects
+
+flannel:
+  kubernetes.manifest:
+    - source: salt://base/network/flannel.yaml.j2
+    - template: jinja
+    - require:
+        - kubernetes: api-ready

@@ -1,0 +1,14 @@
+{%- from 'host/map.jinja' import packages, pinned with context %}
+include:
+  - host.repository
+
+# One transaction: a package that is missing stops the run before half of them are there.
+host-packages:
+  pkg.installed:
+    - pkgs:
+{%- for package in packages | unique | sort %}
+{%- set version = pillar.packages.get(package) if package in pinned else none %}
+        - {{ package }}{% if version %}: {{ version | json }}{% endif %}
+{%- endfor %}
+    - require:
+        - pkgrepo: halite-repository

@@ -1,0 +1,19 @@
+{#- Images that the host will run, pulled before they are needed: a static pod then starts at once. -#}
+{%- from 'images/map.jinja' import components with context %}
+{%- from 'map.jinja' import is_bundle_host with context %}
+include:
+  - base.containerd
+{%- if is_bundle_host %}
+  - halite.bundle_server
+{%- endif %}
+{%- for component in components | sort %}
+
+{{ pillar.images[component] }}:
+  image.present:
+    - parallel: True
+    - require:
+        - service: containerd
+{%-   if is_bundle_host %}
+        - http: bundle-server-answers
+{%-   endif %}
+{%- endfor %}

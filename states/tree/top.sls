@@ -1,0 +1,40 @@
+{#- Roles to states. Within a host the order here is the order of application; `custom` comes last.
+
+    `master` is no host: its states are Kubernetes objects, applied by the master itself. -#}
+{%- set kubernetes_node = 'I@node:roles:etcd or I@node:roles:control-plane or I@node:roles:worker or I@node:roles:infra' %}
+base:
+  'I@node:roles:*':
+    - match: compound
+    - host
+    - halite.minion
+
+  'I@node:roles:bootstrap':
+    - match: compound
+    - halite.master
+    - halite.bundle_server
+
+  '{{ kubernetes_node }}':
+    - match: compound
+    - base.containerd
+    - images
+    - base.kubelet
+
+  'I@node:roles:etcd':
+    - match: compound
+    - base.etcd
+
+  'I@node:roles:control-plane':
+    - match: compound
+    - base.control_plane
+
+  'master':
+    - base.kubeadm_objects
+    - base.network
+    - base.kube_proxy
+    - base.coredns
+    - base.nodes
+
+  # The operator's own states, from /etc/halite/custom.
+  '* and not master':
+    - match: compound
+    - custom
