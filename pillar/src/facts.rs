@@ -1,0 +1,89 @@
+//! What is known of a real host when a declaration is validated on it: its addresses and routes.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Addresses and routes of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostFacts {
+    /// The host's name, for messages.
+    pub name: String,
+    /// IPv4 addresses by interface.
+    pub addresses: BTreeMap<String, Vec<Ipv4Addr>>,
+    /// IPv4 routes.
+    pub routes: Vec<Route>,
+}
+
+/// One route of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The network that it leads to.
+    pub destination: Ipv4Net,
+    /// The interface that it goes out by.
+    pub interface: String,
+}
+
+/// Interfaces that the cluster itself makes: on a second run their routes lead into the pod network, rightly.
+const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
+
+impl HostFacts {
+    /// Takes addresses (`ip4_interfaces`, as Salt has it) and routes (`ip4_routes`, the minion's own) out of grains.
+    #[must_use]
+    pub fn from_grains(name: &str, grains: &Value) -> Self {
+        let mut addresses = BTreeMap::new();
+        for (interface, list) in grains.get("ip4_interfaces").and_then(Value::as_object).into_iter().flatten()
+        {
+            let list: Vec<Ipv4Addr> = list
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|item| item.as_str()?.split('/').next()?.parse().ok())
+                .collect();
+            addresses.insert(interface.clone(), list);
+        }
+        let routes = grains.get("ip4_routes").and_then(Value::as_array).into_iter().flatten();
+        let routes = routes.filter_map(|route| serde_json::from_value(route.clone()).ok()).collect();
+        Self { name: name.to_owned(), addresses, routes }
+    }
+
+    /// The addresses that other hosts can reach, with their interface: neither loopback nor the cluster's own bridges.
+    pub fn usable(&self) -> impl Iterator<Item = (&str, Ipv4Addr)> {
+        self.addresses
+            .iter()
+            .filter(|(interface, _)| !own(interface))
+            .flat_map(|(interface, list)| list.iter().map(move |address| (interface.as_str(), *address)))
+            .filter(|(_, address)| !address.is_loopback())
+    }
+
+    /// The routes that were there before the cluster, without default routes (also in two halves, as VPNs set them).
+    pub fn foreign_routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().filter(|route| !own(&route.interface) && route.destination.prefix_len() > 1)
+    }
+}
+
+fn own(interface: &str) -> bool {
+    OWN_INTERFACES.contains(&interface) || interface.starts_with("veth")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_others_reach_are_usable() {
+        let grains = serde_json::json!({"ip4_interfaces": {
+            "lo": ["127.0.0.1"], "cni0": ["10.233.0.1"], "eth0": ["10.0.0.5", "bad"], "eth1": []
+        }, "ip4_routes": [{"destination": "0.0.0.0/0", "interface": "eth0"}, {"destination": "10.9.0.0/16", "interface": "tun0"}]});
+        let facts = HostFacts::from_grains("a", &grains);
+        assert_eq!(facts.usable().collect::<Vec<_>>(), [("eth0", Ipv4Addr::new(10, 0, 0, 5))]);
+        assert_eq!(
+            facts.foreign_routes().map(|route| route.interface.as_str()).collect::<Vec<_>>(),
+            ["tun0"]
+        );
+    }
+}

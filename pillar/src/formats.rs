@@ -1,0 +1,361 @@
+//! The texts that documents may hold, by name: each format of the schema has one function that judges it.
+
+use std::net::Ipv4Addr;
+use std::str::FromStr as _;
+
+use ipnet::Ipv4Net;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::node::Role;
+
+/// Why a text is not of its format: what is wrong, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// What is wrong, as the rest of a sentence that begins with the text.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
+    Misfit { message: message.into(), hint: hint.into() }
+}
+
+/// Judges a text by the name of a format; a format that this build does not know accepts everything.
+///
+/// # Errors
+/// The text is not of the format.
+pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
+    match format {
+        "ipv4-network" => check_network(text),
+        "ipv4-address" => check_address(text),
+        "dns-subdomain" => check_subdomain(text),
+        "certificate-name" => check_san(text),
+        "kubernetes-version" => check_version(text),
+        "flag-name" => check_flag(text),
+        "label-key" => check_label_key(text),
+        "label-value" => check_label_value(text),
+        "sysctl-key" => {
+            check_words(text, "a kernel parameter", "./_-", "its name has the form net.ipv4.ip_forward")
+        }
+        "module-name" => check_words(text, "a kernel module", "_-", "its name has the form br_netfilter"),
+        "package-name" => check_words(text, "a package name", "+._-", "for example chrony"),
+        "secret-name" => check_words(text, "a name for a secret", "_-", "use letters, digits, `-` and `_`"),
+        _ => Ok(()),
+    }
+}
+
+fn check_network(text: &str) -> Result<(), Misfit> {
+    if text.contains(':') {
+        return Err(misfit("is an IPv6 network", "this version of Halite builds IPv4 clusters"));
+    }
+    let Ok(network) = Ipv4Net::from_str(text) else {
+        return Err(misfit(
+            "is not an IPv4 network",
+            "write it as address and prefix length, for example 10.233.0.0/16",
+        ));
+    };
+    if network.network() != network.addr() {
+        return Err(misfit(
+            "has bits set behind its prefix",
+            format!("the network that holds it is {}", network.trunc()),
+        ));
+    }
+    Ok(())
+}
+
+fn check_address(text: &str) -> Result<(), Misfit> {
+    if text.contains(':') {
+        return Err(misfit("is an IPv6 address", "this version of Halite builds IPv4 clusters"));
+    }
+    if text.contains('/') {
+        return Err(misfit("is a network, not an address", "leave out the prefix length"));
+    }
+    match Ipv4Addr::from_str(text) {
+        Err(_) => Err(misfit("is not an IPv4 address", "for example 10.0.0.11")),
+        Ok(address)
+            if address.is_unspecified()
+                || address.is_loopback()
+                || address.is_multicast()
+                || address.is_broadcast() =>
+        {
+            Err(misfit("cannot be the address of a host", "take one that other hosts can reach"))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// RFC 1123 subdomain, as Kubernetes asks of node names.
+fn check_subdomain(text: &str) -> Result<(), Misfit> {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    for part in text.split('.') {
+        let bytes = part.as_bytes();
+        if part.is_empty() {
+            return Err(misfit("is not a usable name: a part of it is empty", "for example worker-1"));
+        }
+        if bytes.len() > 63 {
+            return Err(misfit(
+                format!("is not a usable name: a part has {} characters", bytes.len()),
+                "at most 63 between dots (RFC 1123)",
+            ));
+        }
+        if let Some(bad) = part.chars().find(|c| !c.is_ascii() || !inner(*c as u8)) {
+            let hint = if bad.is_ascii_uppercase() {
+                format!("write {}", text.to_ascii_lowercase())
+            } else {
+                "use lower-case letters, digits and `-` (RFC 1123)".to_owned()
+            };
+            return Err(misfit(format!("is not a usable name: it has the character {bad:?}"), hint));
+        }
+        if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
+            return Err(misfit(
+                "is not a usable name: a part begins or ends with `-`",
+                "begin and end with a letter or digit",
+            ));
+        }
+    }
+    if text.len() > 253 {
+        return Err(misfit(
+            format!("is not a usable name: it has {} characters", text.len()),
+            "at most 253 (RFC 1123)",
+        ));
+    }
+    Ok(())
+}
+
+/// What kubeadm's `ValidateCertSANs` accepts: an address, a name, or a name with a wildcard in front.
+fn check_san(text: &str) -> Result<(), Misfit> {
+    if text.parse::<std::net::IpAddr>().is_ok()
+        || check_subdomain(text.strip_prefix("*.").unwrap_or(text)).is_ok()
+    {
+        return Ok(());
+    }
+    Err(misfit(
+        "is neither an address nor a DNS name",
+        "for example 192.0.2.10 or api.example.com, without port",
+    ))
+}
+
+fn check_version(text: &str) -> Result<(), Misfit> {
+    let parts: Vec<&str> = text.strip_prefix('v').unwrap_or(text).split('.').collect();
+    let number = |part: &&str| !part.is_empty() && part.len() < 6 && part.bytes().all(|b| b.is_ascii_digit());
+    if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
+        Ok(())
+    } else {
+        Err(misfit("is not a Kubernetes version", "for example \"1.36\" or \"1.36.3\""))
+    }
+}
+
+fn check_flag(text: &str) -> Result<(), Misfit> {
+    if let Some(bare) = text.strip_prefix('-') {
+        return Err(misfit("begins with a dash", format!("write {}", bare.trim_start_matches('-'))));
+    }
+    if let Some((name, _)) = text.split_once('=') {
+        return Err(misfit("holds the value too", format!("write it as `{name}: VALUE`")));
+    }
+    let word = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if word && text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        Ok(())
+    } else {
+        Err(misfit(
+            "is not the name of a flag",
+            "lower-case letters, digits and `-`, for example audit-log-maxage",
+        ))
+    }
+}
+
+fn check_label_key(text: &str) -> Result<(), Misfit> {
+    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    if let Some(prefix) = prefix
+        && let Err(why) = check_subdomain(prefix)
+    {
+        return Err(misfit("is not a label's key: what stands before the slash is no DNS name", why.hint));
+    }
+    if name.is_empty() || check_label_value(name).is_err() {
+        return Err(misfit(
+            "is not a label's key",
+            "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
+        ));
+    }
+    Ok(())
+}
+
+fn check_label_value(text: &str) -> Result<(), Misfit> {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    if bytes.len() <= 63 && bytes.iter().all(|b| inner(*b)) && ends(bytes.first()) && ends(bytes.last()) {
+        Ok(())
+    } else {
+        Err(misfit(
+            "is not a label's value",
+            "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
+        ))
+    }
+}
+
+fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Misfit> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || also.contains(c);
+    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(fits) {
+        Ok(())
+    } else {
+        Err(misfit(format!("is not {what}"), hint))
+    }
+}
+
+macro_rules! texts {
+    ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
+        pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({"type": "string", "format": $format})
+        }
+        pub(crate) fn $optional(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({"type": ["string", "null"], "format": $format})
+        }
+    )*};
+}
+
+texts!(
+    subdomain optional_subdomain "dns-subdomain",
+    address optional_address "ipv4-address",
+);
+
+pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "ipv4-network"})
+}
+
+pub(crate) fn cidrs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "ipv4-network"}, "minItems": 1})
+}
+
+pub(crate) fn optional_cidrs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["array", "null"], "items": {"type": "string", "format": "ipv4-network"}})
+}
+
+pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "kubernetes-version"})
+}
+
+pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "label-key"})
+}
+
+pub(crate) fn label_value(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "label-value"})
+}
+
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "label-key"},
+        "additionalProperties": {"type": "string", "format": "label-value"},
+    })
+}
+
+pub(crate) fn flags(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "flag-name"},
+        "additionalProperties": {"type": "string"},
+    })
+}
+
+pub(crate) fn sysctls(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "sysctl-key"},
+        "additionalProperties": {"type": ["string", "null"]},
+    })
+}
+
+pub(crate) fn sans(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "certificate-name"}})
+}
+
+pub(crate) fn modules(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "module-name"}})
+}
+
+pub(crate) fn packages(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "package-name"}})
+}
+
+pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "dns-subdomain"}})
+}
+
+pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<crate::cluster::OwnSecret>();
+    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
+}
+
+fn role_names() -> Vec<&'static str> {
+    Role::ALL.iter().map(|role| role.as_str()).collect()
+}
+
+pub(crate) fn roles(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}, "minItems": 1})
+}
+
+pub(crate) fn roles_optional(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}})
+}
+
+pub(crate) fn plugin(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["flannel", "none"]})
+}
+
+pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
+}
+
+pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]})
+}
+
+pub(crate) fn api_version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": crate::cluster::API_VERSION})
+}
+
+pub(crate) fn kind_cluster(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": "Cluster"})
+}
+
+pub(crate) fn kind_node(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": "Node"})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_and_bad_texts() {
+        let table: [(&str, &[&str], &[&str]); 9] = [
+            (
+                "ipv4-network",
+                &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
+                &["10.0.0.1/8", "10.0.0.0", "10.0.0.0/33", "fd00::/64", ""],
+            ),
+            (
+                "ipv4-address",
+                &["10.0.0.1"],
+                &["10.0.0.0/8", "10.0.0", "127.0.0.1", "0.0.0.0", "::1", "224.0.0.1"],
+            ),
+            ("dns-subdomain", &["a", "worker-1", "a.b-c.d"], &["A", "-a", "a-", "a..b", "", "a_b", "é"]),
+            ("certificate-name", &["*.a.b", "::1", "10.0.0.1", "a"], &["a:6443", "https://a", "a*", ""]),
+            ("kubernetes-version", &["1.36", "v1.36.3"], &["1", "latest", "1.36.x", "1.2.3.4", ""]),
+            ("flag-name", &["audit-log-maxage", "v"], &["--v", "v=1", "Audit", ""]),
+            ("label-key", &["a", "example.com/a_b"], &["/a", "a/", "A B", "a/b/c d"]),
+            ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),
+            ("sysctl-key", &["net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/x"], &["", "a b", "a=1", "../x"]),
+        ];
+        for (format, good, bad) in table {
+            for text in good {
+                assert_eq!(check(format, text), Ok(()), "{format}: {text}");
+            }
+            for text in bad {
+                assert!(check(format, text).is_err(), "{format}: {text}");
+            }
+        }
+    }
+}

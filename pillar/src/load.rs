@@ -1,0 +1,206 @@
+//! Reads the documents of a cluster, and reports every problem of every file at once.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::Path;
+
+use halite_states::problem::Problem;
+use halite_states::yaml;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::cluster::Cluster;
+use crate::node::Node;
+use crate::source::Source;
+use crate::validate::{self, Context};
+use crate::{reader, schema, secret};
+
+/// A file by name and content.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Text {
+    /// As problems shall name it.
+    pub file: String,
+    /// Its content.
+    pub text: String,
+}
+
+impl std::fmt::Debug for Text {
+    // The text may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Text").field(&self.file).finish()
+    }
+}
+
+/// Everything that an operator declares, as texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// `cluster.yaml`.
+    pub cluster: Text,
+    /// `nodes/*.yaml`.
+    pub nodes: Vec<Text>,
+    /// `custom/pillar.yaml`.
+    pub custom: Option<Text>,
+}
+
+impl Texts {
+    /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`. Hidden files and other
+    /// endings in `nodes/` are left alone.
+    ///
+    /// # Errors
+    /// All files that are missing or cannot be read.
+    pub fn from_dir(dir: &Path) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut read = |path: &Path| {
+            let file = path.display().to_string();
+            match std::fs::read_to_string(path) {
+                Ok(text) => Some(Text { file, text }),
+                Err(error) => {
+                    problems.push(Problem::in_file(file, format!("cannot be read: {error}")));
+                    None
+                }
+            }
+        };
+        let cluster = read(&dir.join("cluster.yaml"));
+        let mut names: Vec<_> = std::fs::read_dir(dir.join("nodes"))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                path.extension().is_some_and(|ending| ending == "yaml")
+                    && !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+            })
+            .collect();
+        names.sort();
+        let nodes = names.iter().filter_map(|path| read(path)).collect();
+        let custom = dir.join("custom/pillar.yaml");
+        let custom = if custom.exists() { read(&custom) } else { None };
+        match (cluster, problems.is_empty()) {
+            (Some(cluster), true) => Ok(Self { cluster, nodes, custom }),
+            _ => Err(problems),
+        }
+    }
+}
+
+/// A document with its text.
+#[derive(Debug, Clone)]
+pub struct Document<T> {
+    /// What it says.
+    pub value: T,
+    /// How it is written.
+    pub source: Source,
+}
+
+impl<T> Deref for Document<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Everything that an operator declares.
+#[derive(Debug, Clone)]
+pub struct Declaration {
+    /// The cluster document.
+    pub cluster: Document<Cluster>,
+    /// Node documents by name.
+    pub nodes: BTreeMap<String, Document<Node>>,
+    /// `custom/pillar.yaml`: the ground that both documents' `custom` is laid over.
+    pub custom: Map<String, Value>,
+}
+
+/// Reads and validates. `context` says what else is known; what is not known is not judged.
+///
+/// # Errors
+/// All problems of all files, sorted by place.
+pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let custom = custom(texts.custom.as_ref(), &mut problems);
+    let mut nodes = Vec::new();
+    for text in &texts.nodes {
+        if let Some(node) = document::<Node>(text, schema::node(), &mut problems) {
+            nodes.push(node);
+        }
+    }
+    if let Some(cluster) = document::<Cluster>(&texts.cluster, schema::cluster(), &mut problems) {
+        problems.extend(validate::duplicate_names(&nodes));
+        let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
+        let declaration = Declaration { cluster, nodes, custom };
+        problems.extend(validate::validate(&declaration, context));
+        if problems.is_empty() {
+            return Ok(declaration);
+        }
+    }
+    problems.sort();
+    problems.dedup();
+    Err(problems)
+}
+
+fn document<T: DeserializeOwned>(
+    text: &Text,
+    schema: &Value,
+    problems: &mut Vec<Problem>,
+) -> Option<Document<T>> {
+    let root = match yaml::parse(&text.file, &text.text) {
+        Ok(root) => root,
+        Err(problem) => {
+            problems.push(problem);
+            return None;
+        }
+    };
+    let read = reader::read(&root, schema, &text.text);
+    problems.extend(read.problems);
+    let mut source = Source::new(&text.file, &text.text, root);
+    source.broken = read.broken;
+    placeholders(&read.value, &source, "", problems);
+    match serde_json::from_value(read.value) {
+        Ok(value) => Some(Document { value, source }),
+        Err(error) => {
+            // serde's words may quote a value: only the place of the failure is told.
+            problems.push(Problem::in_file(&text.file, format!("cannot be used ({:?})", error.classify())));
+            None
+        }
+    }
+}
+
+/// A placeholder in a declaration would be filled like one that Halite made.
+fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<Problem>) {
+    match value {
+        Value::String(text) if text.contains(secret::PREFIX) => problems.push(
+            source
+                .problem(path, format!("`{}` stands for secrets and cannot be written here", secret::PREFIX))
+                .hint("declare the secret under `secrets:` and use it in a state"),
+        ),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, item)| placeholders(item, source, &format!("{path}[{index}]"), problems)),
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, item)| placeholders(item, source, &crate::source::join(path, key), problems)),
+        _ => {}
+    }
+}
+
+fn custom(text: Option<&Text>, problems: &mut Vec<Problem>) -> Map<String, Value> {
+    let Some(text) = text else { return Map::new() };
+    let root = match yaml::parse(&text.file, &text.text) {
+        Ok(root) => root,
+        Err(problem) => {
+            problems.push(problem);
+            return Map::new();
+        }
+    };
+    let value = root.to_json();
+    let source = Source::new(&text.file, &text.text, root);
+    placeholders(&value, &source, "", problems);
+    match value {
+        Value::Object(map) => map,
+        Value::Null => Map::new(),
+        _ => {
+            problems
+                .push(source.problem("", "must be a mapping").hint("its keys become `pillar.custom.KEY`"));
+            Map::new()
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The node document: `kind: Node`, one per host, in `nodes/NAME.yaml`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::cluster::Metadata;
+use crate::formats;
+
+/// What one host is to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Node {
+    /// Always `halite/v1`.
+    #[schemars(schema_with = "formats::api_version")]
+    pub api_version: String,
+    /// Always `Node`.
+    #[schemars(schema_with = "formats::kind_node")]
+    pub kind: String,
+    /// The node's name: also its minion id and its name in Kubernetes.
+    pub metadata: Metadata,
+    /// What the host is for.
+    #[schemars(schema_with = "formats::roles")]
+    pub roles: Vec<Role>,
+    /// The host's address in a control-plane network. Default: found in the host's own report.
+    #[serde(default)]
+    #[schemars(schema_with = "formats::optional_address")]
+    pub address: Option<Ipv4Addr>,
+    /// Labels of the Kubernetes node, besides those of its roles.
+    #[serde(default)]
+    #[schemars(schema_with = "formats::labels")]
+    pub labels: BTreeMap<String, String>,
+    /// Taints of the Kubernetes node, instead of those of its roles.
+    #[serde(default)]
+    pub taints: Option<Vec<Taint>>,
+    /// Anything that the operator's own states read, as `pillar.custom`; laid over the cluster's.
+    #[serde(default)]
+    pub custom: Map<String, Value>,
+    /// Written by Halite: the addresses that were chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolvedNode>,
+}
+
+/// The addresses of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolvedNode {
+    /// In a control-plane network.
+    #[schemars(schema_with = "formats::address")]
+    pub control_plane: Ipv4Addr,
+    /// In a workload-plane network.
+    #[schemars(schema_with = "formats::address")]
+    pub workload_plane: Ipv4Addr,
+}
+
+/// A taint of a Kubernetes node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Taint {
+    /// As a label's key, for example `example.com/gpu`.
+    #[schemars(schema_with = "formats::label_key")]
+    pub key: String,
+    /// As a label's value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "formats::label_value")]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[schemars(schema_with = "formats::taint_effect")]
+    pub effect: String,
+}
+
+/// What a host is for. Roles combine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The first host: holds bundle and master.
+    Bootstrap,
+    /// A member of etcd.
+    Etcd,
+    /// API server, controller manager and scheduler.
+    ControlPlane,
+    /// Runs workloads.
+    Worker,
+    /// Runs the cluster's own services.
+    Infra,
+    /// Takes traffic from outside.
+    Frontend,
+    /// Serves packages and images.
+    Registry,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 7] = [
+        Self::Bootstrap,
+        Self::Etcd,
+        Self::ControlPlane,
+        Self::Worker,
+        Self::Infra,
+        Self::Frontend,
+        Self::Registry,
+    ];
+
+    /// As it is written in documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrap",
+            Self::Etcd => "etcd",
+            Self::ControlPlane => "control-plane",
+            Self::Worker => "worker",
+            Self::Infra => "infra",
+            Self::Frontend => "frontend",
+            Self::Registry => "registry",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The roles of the first host of this version's clusters.
+pub const BOOTSTRAP_ROLES: [Role; 4] = [Role::Bootstrap, Role::Registry, Role::Etcd, Role::ControlPlane];
+
+impl Node {
+    /// A document with nothing but what is asked for.
+    #[must_use]
+    pub fn new(name: &str, address: Option<Ipv4Addr>, roles: &[Role]) -> Self {
+        Self {
+            api_version: crate::cluster::API_VERSION.to_owned(),
+            kind: "Node".to_owned(),
+            metadata: Metadata { name: name.to_owned() },
+            roles: roles.to_vec(),
+            address,
+            labels: BTreeMap::new(),
+            taints: None,
+            custom: Map::new(),
+            resolved: None,
+        }
+    }
+
+    /// Whether the host has a role.
+    #[must_use]
+    pub fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// The control-plane address: the recorded one, else the declared one.
+    #[must_use]
+    pub fn control_plane(&self) -> Option<Ipv4Addr> {
+        self.resolved.map(|resolved| resolved.control_plane).or(self.address)
+    }
+
+    /// The taints that count: as declared, else those that kubeadm gives a control-plane node (none on workers).
+    #[must_use]
+    pub fn effective_taints(&self) -> Vec<Taint> {
+        match &self.taints {
+            Some(taints) => taints.clone(),
+            None if self.has(Role::ControlPlane) && !self.has(Role::Worker) => vec![Taint {
+                key: "node-role.kubernetes.io/control-plane".to_owned(),
+                value: String::new(),
+                effect: "NoSchedule".to_owned(),
+            }],
+            None => Vec::new(),
+        }
+    }
+
+    /// The document as the text of its file, short form.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let roles: Vec<&str> = self.roles.iter().map(|role| role.as_str()).collect();
+        let mut text = format!(
+            "apiVersion: {}\nkind: Node\nmetadata:\n  name: {}\nroles: [{}]\n",
+            self.api_version,
+            quoted(&self.metadata.name),
+            roles.join(", ")
+        );
+        if let Some(address) = self.address {
+            text.push_str(&format!("address: {address}\n"));
+        }
+        // JSON is YAML: values of any shape stay exact without an emitter.
+        let mut further = |key: &str, value: Value| {
+            text.push_str(&format!("{key}: {value}\n"));
+        };
+        if !self.labels.is_empty() {
+            further("labels", serde_json::json!(self.labels));
+        }
+        if let Some(taints) = &self.taints {
+            further("taints", serde_json::json!(taints));
+        }
+        if !self.custom.is_empty() {
+            further("custom", Value::Object(self.custom.clone()));
+        }
+        if let Some(resolved) = &self.resolved {
+            text.push_str(&crate::resolve::node_block(resolved));
+        }
+        text
+    }
+}
+
+/// A name made of digits would be read as a number by other programs.
+fn quoted(name: &str) -> String {
+    if name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !matches!(name, "on" | "off" | "yes" | "no" | "y" | "n" | "true" | "false" | "null")
+    {
+        name.to_owned()
+    } else {
+        format!("'{name}'")
+    }
+}

@@ -1,0 +1,178 @@
+//! What was left open is chosen once and recorded, so that a repair next year chooses the same.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use halite_states::problem::Problem;
+use halite_states::yaml::{self, Kind};
+use ipnet::Ipv4Net;
+
+use crate::cluster::Cluster;
+use crate::facts::HostFacts;
+use crate::load::{Declaration, Document};
+use crate::node::{Node, ResolvedNode};
+
+/// Chooses the addresses of a node from what its host reports: for each plane the first network of the list in which the
+/// host has an address. What is recorded already stays, and a declared `address` is the control plane's.
+///
+/// # Errors
+/// The host has no address in one of the planes.
+pub fn addresses(
+    cluster: &Document<Cluster>,
+    node: &Document<Node>,
+    host: &HostFacts,
+) -> Result<ResolvedNode, Problem> {
+    if let Some(resolved) = node.resolved {
+        return Ok(resolved);
+    }
+    let networks = &cluster.networks;
+    let control_plane = match node.address {
+        Some(address) => address,
+        None => choose(cluster, &networks.control_plane.cidrs, host)
+            .ok_or_else(|| nowhere(cluster, "networks.controlPlane.cidrs", "control-plane", host))?,
+    };
+    let workload = networks.workload_cidrs();
+    // One address for both planes, where it fits.
+    let workload_plane =
+        if networks.workload_plane.is_none() || workload.iter().any(|c| c.contains(&control_plane)) {
+            control_plane
+        } else {
+            choose(cluster, workload, host)
+                .ok_or_else(|| nowhere(cluster, "networks.workloadPlane.cidrs", "workload-plane", host))?
+        };
+    Ok(ResolvedNode { control_plane, workload_plane })
+}
+
+/// The VIP is on the host that holds it, but is never the host's own.
+fn choose(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Option<Ipv4Addr> {
+    let own: Vec<Ipv4Addr> =
+        host.usable().map(|(_, address)| address).filter(|a| Some(*a) != cluster.api_server.vip).collect();
+    cidrs.iter().find_map(|cidr| own.iter().find(|address| cidr.contains(*address)).copied())
+}
+
+fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts) -> Problem {
+    let have = host.usable().map(|(_, address)| address.to_string()).collect::<Vec<_>>().join(", ");
+    cluster
+        .source
+        .problem(path, format!("the host `{}` has no address in a {what} network; it has: {have}", host.name))
+        .hint("add the network of one of these addresses, or give the host an address")
+}
+
+/// A declaration with everything that can be resolved for one node filled in, and the texts to write back.
+pub struct Resolved {
+    /// The node document's text with its `resolved` block; `None` when it already had one.
+    pub node_text: Option<String>,
+    /// The chosen addresses.
+    pub addresses: ResolvedNode,
+}
+
+/// Resolves one node of a declaration and records it there.
+///
+/// # Errors
+/// There is no such node, its host has no fitting address, or its text cannot take the record.
+pub fn node(declaration: &mut Declaration, name: &str, host: &HostFacts) -> Result<Resolved, Problem> {
+    let Some(node) = declaration.nodes.get(name) else {
+        return Err(Problem::in_file("", format!("there is no node `{name}`")));
+    };
+    let addresses = addresses(&declaration.cluster, node, host)?;
+    if node.resolved.is_some() {
+        return Ok(Resolved { node_text: None, addresses });
+    }
+    let text = record(&node.source.file, node.source.text(), &node_block(&addresses))?;
+    if let Some(node) = declaration.nodes.get_mut(name) {
+        node.value.resolved = Some(addresses);
+    }
+    Ok(Resolved { node_text: Some(text), addresses })
+}
+
+/// The block that records a node's addresses.
+#[must_use]
+pub fn node_block(resolved: &ResolvedNode) -> String {
+    let mut block =
+        String::from("# Chosen by Halite; certificates and etcd name these addresses.\nresolved:\n");
+    let _ = writeln!(block, "  controlPlane: {}", resolved.control_plane);
+    let _ = writeln!(block, "  workloadPlane: {}", resolved.workload_plane);
+    block
+}
+
+/// The block that records a cluster's Kubernetes version.
+#[must_use]
+pub fn cluster_block(kubernetes: &str) -> String {
+    format!("# Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n  kubernetes: {kubernetes}\n")
+}
+
+/// Puts a `resolved` block into the text of a document in place of an older one, or at its end. Everything else stays as
+/// it is, comments included.
+///
+/// # Errors
+/// The text is not a document in block style.
+pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
+    let root = yaml::parse(file, text)?;
+    let Kind::Map(entries) = &root.kind else {
+        return Err(Problem::at(&root.position, "must be a mapping").excerpt_from(text));
+    };
+    let first = text.lines().nth((root.position.line as usize).saturating_sub(1)).unwrap_or_default();
+    if first.trim_start().starts_with('{') {
+        return Err(Problem::at(
+            &root.position,
+            "the chosen addresses cannot be recorded in a document in braces",
+        )
+        .hint("write one key per line")
+        .excerpt_from(text));
+    }
+    let comment = block.lines().next().unwrap_or_default();
+    let old =
+        entries.iter().find(|(key, _)| key.raw == "resolved").map(|(key, _)| key.position.line as usize - 1);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out: Vec<&str> = Vec::new();
+    match old {
+        None => {
+            out.extend(&lines);
+            // A document may end with an explicit marker.
+            if out.last().is_some_and(|line| line.trim() == "...") {
+                out.pop();
+            }
+        }
+        Some(at) => {
+            let end = lines[at + 1..]
+                .iter()
+                .position(|line| !line.is_empty() && !line.starts_with([' ', '\t']))
+                .map_or(lines.len(), |offset| at + 1 + offset);
+            let start = if at > 0 && lines[at - 1] == comment { at - 1 } else { at };
+            out.extend(&lines[..start]);
+            out.extend(block.lines());
+            out.extend(&lines[end..]);
+        }
+    }
+    if old.is_none() {
+        out.extend(block.lines());
+    }
+    Ok(out.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: &str = "# note\nresolved:\n  controlPlane: 10.0.0.5\n";
+
+    #[test]
+    fn recording_keeps_everything_else() {
+        let text = "# mine\nkind: Node # yes\nroles:\n- worker # why\n# end";
+        let once = record("f", text, BLOCK).unwrap();
+        assert_eq!(once, format!("{text}\n{BLOCK}"));
+        assert_eq!(record("f", &once, BLOCK).unwrap(), once);
+    }
+
+    #[test]
+    fn an_older_record_is_replaced_where_it_stands() {
+        let text = "a: 1\nresolved: {controlPlane: 10.0.0.1,\n  workloadPlane: 10.0.0.1}\nb: 2 # keep\n";
+        assert_eq!(record("f", text, BLOCK).unwrap(), format!("a: 1\n{BLOCK}b: 2 # keep\n"));
+    }
+
+    #[test]
+    fn a_document_in_braces_is_refused() {
+        assert!(record("f", "{kind: Node}\n", BLOCK).is_err());
+        assert!(record("f", "- a\n", BLOCK).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! Versions, the bundle, and settings that Halite keeps to itself.
+
+use serde_json::{Map, Value};
+
+use super::Check;
+use crate::cluster::CniPlugin;
+use crate::node::Role;
+use crate::source::join;
+
+/// What every cluster runs.
+const IMAGES: [&str; 7] =
+    ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns", "pause"];
+const FLANNEL_IMAGES: [&str; 2] = ["flannel", "flannel-cni-plugin"];
+
+pub(super) fn check(check: &mut Check<'_>) {
+    version(check);
+    settings(check);
+    sysctls(check);
+    secrets(check);
+}
+
+fn version(check: &mut Check<'_>) {
+    const PATH: &str = "kubernetes.version";
+    let cluster = &check.declaration.cluster;
+    let declared = &cluster.kubernetes.version;
+    if let Some(resolved) = &cluster.resolved {
+        let have: Vec<&str> = resolved.kubernetes.trim_start_matches('v').split('.').collect();
+        let want: Vec<&str> = declared.trim_start_matches('v').split('.').collect();
+        if check.sound("resolved") && !have.starts_with(&want) {
+            check.cluster(
+                PATH,
+                format!("this cluster was made with Kubernetes {}, not {declared}", resolved.kubernetes),
+                "this version of Halite does not upgrade; put back the version that the cluster has",
+            );
+            return;
+        }
+    }
+    let Some(bundle) = check.context.bundle else { return };
+    let wanted = cluster.kubernetes_version();
+    if check.sound(PATH) && !bundle.satisfies(wanted) {
+        check.cluster(
+            PATH,
+            format!("the bundle {} has Kubernetes {}, not {wanted}", bundle.path, bundle.kubernetes),
+            "declare its version, or use a bundle that has the wanted one",
+        );
+    }
+    let flannel: &[&str] = if cluster.cni.plugin == CniPlugin::Flannel { &FLANNEL_IMAGES } else { &[] };
+    let missing: Vec<&str> =
+        IMAGES.iter().chain(flannel).filter(|name| !bundle.images.contains_key(**name)).copied().collect();
+    if !missing.is_empty() {
+        let path = if missing.iter().all(|name| flannel.contains(name)) { "cni.plugin" } else { PATH };
+        check.cluster(
+            path,
+            format!("the bundle {} lacks the images: {}", bundle.path, missing.join(", ")),
+            "use a complete bundle; `ctl bundle list` shows what this one has",
+        );
+    }
+}
+
+/// Keys of component configurations that follow from other keys.
+const KUBELET: &[(&str, &str)] = &[
+    ("apiVersion", "it is always the same"),
+    ("kind", "it is always the same"),
+    ("clusterDNS", "it follows from networks.services"),
+    ("clusterDomain", "it follows from dnsDomain"),
+    ("staticPodPath", "it is always /etc/kubernetes/manifests"),
+    ("containerRuntimeEndpoint", "it is always containerd's socket"),
+];
+const KUBE_PROXY: &[(&str, &str)] = &[
+    ("apiVersion", "it is always the same"),
+    ("kind", "it is always the same"),
+    ("mode", "it follows from kubeProxy.mode"),
+    ("clusterCIDR", "it follows from networks.pods"),
+    ("nodePortAddresses", "it follows from firewall.nodePorts.cidrs"),
+];
+
+fn settings(check: &mut Check<'_>) {
+    let cluster = &check.declaration.cluster;
+    owned(check, "kubelet.config", &cluster.kubelet.config, KUBELET);
+    owned(check, "kubeProxy.config", &cluster.kube_proxy.config, KUBE_PROXY);
+    if cluster.cni.plugin == CniPlugin::None && cluster.cni.mtu.is_some() {
+        check.cluster(
+            "cni.mtu",
+            "with `plugin: none` nobody reads the MTU",
+            "remove it, and set it in the configuration of the plugin that you bring",
+        );
+    }
+}
+
+fn owned(check: &mut Check<'_>, path: &str, given: &Map<String, Value>, owned: &[(&str, &str)]) {
+    for key in given.keys() {
+        if let Some((_, instead)) = owned.iter().find(|(name, _)| name == key) {
+            check.cluster(
+                &join(path, key),
+                format!("Halite sets `{key}` itself"),
+                format!("remove it: {instead}"),
+            );
+        }
+    }
+}
+
+/// Without these pods reach nothing.
+const NEEDED_SYSCTLS: [&str; 2] = ["net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"];
+
+fn sysctls(check: &mut Check<'_>) {
+    for (key, value) in &check.declaration.cluster.host.sysctls {
+        let dotted = key.replace('/', ".");
+        if NEEDED_SYSCTLS.contains(&dotted.as_str())
+            && value.as_deref().is_some_and(|value| value.trim() == "0")
+        {
+            check.cluster(
+                &join("host.sysctls", key),
+                format!("with {dotted} = 0 pods cannot reach other hosts"),
+                "remove it, or write null if somebody else keeps it at 1",
+            );
+        }
+    }
+}
+
+fn secrets(check: &mut Check<'_>) {
+    let declaration = check.declaration;
+    for (name, secret) in &declaration.cluster.secrets {
+        let path = join("secrets", name);
+        if secret.roles.is_empty() && secret.nodes.is_empty() && check.sound(&join(&path, "roles")) {
+            check.cluster(
+                &path,
+                format!("no host gets the secret `{name}`"),
+                format!("name `roles:` ({}, …) or `nodes:`", Role::Worker),
+            );
+        }
+        if secret.value.reveal().is_empty() {
+            check.cluster(&join(&path, "value"), format!("the secret `{name}` is empty"), "write its value");
+        }
+        for (index, node) in secret.nodes.iter().enumerate() {
+            if !declaration.nodes.is_empty() && !declaration.nodes.contains_key(node) {
+                check.cluster(
+                    &format!("{path}.nodes[{index}]"),
+                    format!("there is no node `{node}`"),
+                    format!(
+                        "the nodes are: {}",
+                        declaration.nodes.keys().cloned().collect::<Vec<_>>().join(", ")
+                    ),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether what was declared can work: checks of meaning, after every value was found to be well-formed.
+//!
+//! Each check stands for itself and reports; none stops another. What hangs on a value that was already reported as
+//! unusable is not reported again.
+
+mod api;
+mod components;
+mod networks;
+mod nodes;
+
+use std::collections::BTreeMap;
+
+use halite_states::problem::Problem;
+
+use crate::bundle::BundleFacts;
+use crate::facts::HostFacts;
+use crate::load::{Declaration, Document};
+use crate::node::Node;
+
+/// What is known besides the documents. What is not known is not judged.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// The bundle that the cluster is made from.
+    pub bundle: Option<&'a BundleFacts>,
+    /// The host on which this runs, when it is one of the cluster's.
+    pub host: Option<&'a HostFacts>,
+}
+
+/// All problems of meaning.
+#[must_use]
+pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem> {
+    let mut check = Check { declaration, context, problems: Vec::new() };
+    networks::check(&mut check);
+    api::check(&mut check);
+    components::check(&mut check);
+    nodes::check(&mut check);
+    check.problems
+}
+
+/// Two documents for one name. Asked before they are kept by name.
+pub(crate) fn duplicate_names(nodes: &[Document<Node>]) -> Vec<Problem> {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for node in nodes.iter().filter(|node| node.source.is_sound("metadata.name")) {
+        match first.get(node.metadata.name.as_str()) {
+            Some(file) => problems.push(
+                node.source
+                    .problem(
+                        "metadata.name",
+                        format!("{file} already declares a node `{}`", node.metadata.name),
+                    )
+                    .hint("give one of them another name, or remove the file"),
+            ),
+            None => {
+                first.insert(&node.metadata.name, &node.source.file);
+            }
+        }
+    }
+    problems
+}
+
+/// The state of one validation.
+pub(crate) struct Check<'a> {
+    pub declaration: &'a Declaration,
+    pub context: &'a Context<'a>,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    /// Reports a problem of the cluster document, unless its value is unusable anyway.
+    fn cluster(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        let source = &self.declaration.cluster.source;
+        if source.is_sound(path) {
+            self.problems.push(source.problem(path, message).hint(hint));
+        }
+    }
+
+    /// Reports a problem of a node document, unless its value is unusable anyway.
+    fn node(
+        &mut self,
+        node: &Document<Node>,
+        path: &str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if node.source.is_sound(path) {
+            self.problems.push(node.source.problem(path, message).hint(hint));
+        }
+    }
+
+    /// Whether a value of the cluster document is usable.
+    fn sound(&self, path: &str) -> bool {
+        self.declaration.cluster.source.is_sound(path)
+    }
+}

@@ -1,0 +1,260 @@
+//! The view of one minion: everything that its templates may know, and nothing more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::bundle::BundleFacts;
+use crate::load::{Declaration, Document};
+use crate::network;
+use crate::node::{Node, Role};
+use crate::secret;
+
+/// The id that stands for the master as a target of states.
+pub const MASTER: &str = "master";
+/// The port of the API server.
+pub const API_PORT: u16 = 6443;
+/// The port on which the master listens.
+pub const MASTER_PORT: u16 = 4550;
+/// The port on which the bundle is served.
+pub const BUNDLE_PORT: u16 = 4551;
+/// What stands for a certificate that does not exist yet.
+pub const UNKNOWN: &str = "known after apply";
+
+/// The certificate authorities and the service-account key pair, without any private key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pki {
+    /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing ones show as [`UNKNOWN`].
+    pub certificates: BTreeMap<String, String>,
+    /// Public half of the service-account key (PEM).
+    pub service_account: Option<String>,
+}
+
+/// Why there is no view.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ViewError {
+    /// No document declares it.
+    #[error("there is no node {0:?}; `ctl node add` declares one")]
+    NoSuchNode(String),
+    /// The first host is not declared, or its address is not known.
+    #[error("no node with the role `bootstrap` and a known address is declared; run `ctl bootstrap` first")]
+    NoBootstrap,
+    /// The service network has no room for the fixed addresses.
+    #[error("networks.services is too small")]
+    Services,
+}
+
+/// A secret's place in the view: path, and the role whose hosts need it.
+const PKI_SECRETS: [(&str, &str, Role); 4] = [
+    ("kubernetes", "key", Role::ControlPlane),
+    ("etcd", "key", Role::Etcd),
+    ("front-proxy", "key", Role::ControlPlane),
+    ("sa", "key", Role::ControlPlane),
+];
+
+/// The pillar paths of the secrets that a minion may see. The pseudo minion `master` sees none.
+#[must_use]
+pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<String> {
+    let Some(node) = declaration.nodes.get(minion) else { return BTreeSet::new() };
+    let pki = PKI_SECRETS
+        .iter()
+        .filter(|(_, _, role)| node.has(*role))
+        .map(|(name, key, _)| format!("pki.{name}.{key}"));
+    let own = declaration
+        .cluster
+        .secrets
+        .iter()
+        .filter(|(_, secret)| {
+            secret.nodes.iter().any(|name| name == minion) || secret.roles.iter().any(|role| node.has(*role))
+        })
+        .map(|(name, _)| format!("secrets.{name}"));
+    pki.chain(own).collect()
+}
+
+/// The text of an operator's own secret, if this minion may have it. Keys of CAs come from the CA store.
+#[must_use]
+pub fn own_secret<'a>(declaration: &'a Declaration, minion: &str, path: &str) -> Option<&'a str> {
+    if !allowed_secrets(declaration, minion).contains(path) {
+        return None;
+    }
+    Some(declaration.cluster.secrets.get(path.strip_prefix("secrets.")?)?.value.reveal())
+}
+
+/// The node with the role `bootstrap`.
+#[must_use]
+pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
+    declaration.nodes.values().find(|node| node.has(Role::Bootstrap))
+}
+
+/// What the templates of one minion see as `pillar`. Secrets are placeholders.
+///
+/// # Errors
+/// The minion is not declared, or the cluster has no first host yet.
+pub fn view(
+    declaration: &Declaration,
+    bundle: &BundleFacts,
+    pki: &Pki,
+    minion: &str,
+) -> Result<Value, ViewError> {
+    let cluster = &declaration.cluster.value;
+    let node = declaration.nodes.get(minion);
+    if node.is_none() && minion != MASTER {
+        return Err(ViewError::NoSuchNode(minion.to_owned()));
+    }
+    let first =
+        bootstrap_node(declaration).and_then(|node| node.control_plane()).ok_or(ViewError::NoBootstrap)?;
+    let networks = &cluster.networks;
+    let api = network::api_service(networks.services).ok_or(ViewError::Services)?;
+    let dns = network::dns_service(networks.services).ok_or(ViewError::Services)?;
+    let allowed = allowed_secrets(declaration, minion);
+    let api_server = &cluster.api_server;
+    let address = api_server.vip.unwrap_or_else(|| {
+        let with_role = declaration.nodes.values().filter(|node| node.has(Role::ControlPlane));
+        with_role.filter_map(|node| node.control_plane()).next().unwrap_or(first)
+    });
+    let firewall = &cluster.firewall;
+    let kubernetes = if bundle.satisfies(cluster.kubernetes_version()) {
+        &bundle.kubernetes
+    } else {
+        cluster.kubernetes_version()
+    };
+    Ok(json!({
+        "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
+        "networks": {
+            "controlPlane": {"cidrs": networks.control_plane.cidrs},
+            "workloadPlane": {"cidrs": networks.workload_cidrs()},
+            "pods": networks.pods,
+            "services": networks.services,
+            "apiServiceIP": api,
+            "dnsServiceIP": dns,
+        },
+        "apiServer": {
+            "endpoint": cluster.endpoint(),
+            "address": address,
+            "port": API_PORT,
+            "vip": api_server.vip,
+            "keepalived": api_server.keeps_vip(),
+            "certSANs": api_server.cert_sans,
+            "extraArgs": api_server.extra_args,
+        },
+        "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
+        "scheduler": {"extraArgs": cluster.scheduler.extra_args},
+        "etcd": {"extraArgs": cluster.etcd.extra_args},
+        "kubernetes": {"version": kubernetes},
+        "components": bundle.components,
+        "images": bundle.images,
+        "packages": bundle.packages,
+        "bundle": {
+            "path": bundle.path,
+            "version": bundle.version,
+            "host": first,
+            "url": format!("https://{first}:{BUNDLE_PORT}"),
+            "programs": bundle.programs,
+        },
+        "master": {"address": first, "port": MASTER_PORT},
+        "node": this_node(node, minion),
+        "nodes": everybody(declaration),
+        "pki": pki_view(pki, &allowed),
+        "kubelet": {"config": cluster.kubelet.config},
+        "containerd": {
+            "restrictOomScoreAdj": cluster.containerd.restrict_oom_score_adj,
+            "config": cluster.containerd.config,
+        },
+        "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
+        "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
+        "host": cluster.host,
+        "firewall": {
+            "sources": {
+                "management": firewall.sources.management.as_ref().unwrap_or(&networks.control_plane.cidrs),
+            },
+            "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
+        },
+        "secrets": own_secrets(&allowed),
+        "custom": custom(declaration, node),
+    }))
+}
+
+fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
+    let Some(node) = node else {
+        return json!({
+            "name": minion, "roles": [], "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
+        });
+    };
+    json!({
+        "name": minion,
+        "roles": node.roles,
+        "controlPlane": node.control_plane(),
+        "workloadPlane": workload_plane(node),
+        "labels": node.labels,
+        "taints": node.effective_taints(),
+    })
+}
+
+/// Before it is recorded, the declared address stands for both.
+fn workload_plane(node: &Node) -> Option<std::net::Ipv4Addr> {
+    node.resolved.map(|resolved| resolved.workload_plane).or(node.address)
+}
+
+fn everybody(declaration: &Declaration) -> Value {
+    let each = |(name, node): (&String, &Document<Node>)| {
+        let value = json!({
+            "roles": node.roles,
+            "controlPlane": node.control_plane(),
+            "workloadPlane": workload_plane(node),
+            "labels": node.labels,
+            "taints": node.effective_taints(),
+        });
+        (name.clone(), value)
+    };
+    Value::Object(declaration.nodes.iter().map(each).collect())
+}
+
+fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
+    let mut out = Map::new();
+    for name in ["kubernetes", "etcd", "front-proxy", "site", "halite"] {
+        let certificate = pki.certificates.get(name).map_or(UNKNOWN, String::as_str);
+        out.insert(name.to_owned(), json!({"cert": certificate}));
+    }
+    let mut sa = Map::new();
+    if allowed.contains("pki.sa.key") {
+        sa.insert("pub".to_owned(), json!(pki.service_account.as_deref().unwrap_or(UNKNOWN)));
+    }
+    out.insert("sa".to_owned(), Value::Object(sa));
+    for (name, key, _) in PKI_SECRETS {
+        let path = format!("pki.{name}.{key}");
+        if allowed.contains(&path)
+            && let Some(Value::Object(entry)) = out.get_mut(name)
+        {
+            entry.insert(key.to_owned(), json!(secret::placeholder(&path)));
+        }
+    }
+    Value::Object(out)
+}
+
+fn own_secrets(allowed: &BTreeSet<String>) -> Value {
+    let each =
+        |path: &String| Some((path.strip_prefix("secrets.")?.to_owned(), json!(secret::placeholder(path))));
+    Value::Object(allowed.iter().filter_map(each).collect())
+}
+
+/// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the later and more particular one wins.
+fn custom(declaration: &Declaration, node: Option<&Document<Node>>) -> Value {
+    let mut out = declaration.custom.clone();
+    lay_over(&mut out, &declaration.cluster.custom);
+    if let Some(node) = node {
+        lay_over(&mut out, &node.custom);
+    }
+    Value::Object(out)
+}
+
+/// Mappings merge, everything else replaces.
+fn lay_over(under: &mut Map<String, Value>, over: &Map<String, Value>) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Value::Object(under)), Value::Object(over)) => lay_over(under, over),
+            _ => {
+                under.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}

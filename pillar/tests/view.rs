@@ -1,0 +1,250 @@
+//! The view of a minion: the contract with the state tree, and who sees which secret.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::facts::HostFacts;
+use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::node::{Node, Role};
+use halite_pillar::secret::{PREFIX, fill, secret_paths};
+use halite_pillar::validate::Context;
+use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
+use halite_pillar::{resolve, secret};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const CLUSTER: &str = "apiVersion: halite/v1
+kind: Cluster
+metadata: {name: prod}
+networks:
+  controlPlane: {cidrs: [10.0.0.0/24, 10.1.0.0/24]}
+  workloadPlane: {cidrs: [10.2.0.0/24]}
+kubernetes: {version: \"1.36\"}
+custom: {a: {x: cluster, y: cluster}, list: [1]}
+secrets:
+  smtp: {value: hunter2-hunter2, roles: [worker]}
+  only: {value: canary-canary, nodes: [worker-1]}
+";
+
+fn text(file: &str, text: impl Into<String>) -> Text {
+    Text { file: file.to_owned(), text: text.into() }
+}
+
+fn declaration() -> Declaration {
+    let bootstrap =
+        Node::new("bootstrap-1", Some("10.0.0.11".parse().unwrap()), &halite_pillar::node::BOOTSTRAP_ROLES);
+    let mut worker = Node::new("worker-1", None, &[Role::Worker]);
+    worker.custom = json!({"a": {"y": "node"}, "list": [2]}).as_object().unwrap().clone();
+    let texts = Texts {
+        cluster: text("cluster.yaml", CLUSTER),
+        nodes: [&bootstrap, &worker]
+            .map(|node| text(&format!("nodes/{}.yaml", node.metadata.name), node.to_text()))
+            .to_vec(),
+        custom: Some(text("custom/pillar.yaml", "a: {x: file, z: file}\nown: yes\n")),
+    };
+    load(&texts, &Context::default()).unwrap()
+}
+
+fn bundle() -> BundleFacts {
+    BundleFacts {
+        path: "/media/halite".into(),
+        version: "0.1.0".into(),
+        kubernetes: "v1.36.3".into(),
+        ..BundleFacts::default()
+    }
+}
+
+#[test]
+fn the_view_has_the_agreed_shape() {
+    let pki = Pki {
+        certificates: [("kubernetes".to_owned(), "CERT".to_owned())].into(),
+        service_account: Some("PUB".to_owned()),
+    };
+    let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();
+    for (pointer, wanted) in [
+        ("/cluster", json!({"name": "prod", "domain": "cluster.local"})),
+        ("/networks/pods", json!("10.233.0.0/16")),
+        ("/networks/apiServiceIP", json!("10.96.0.1")),
+        ("/networks/dnsServiceIP", json!("10.96.0.10")),
+        ("/networks/workloadPlane/cidrs", json!(["10.2.0.0/24"])),
+        ("/apiServer/endpoint", json!("api.prod.internal")),
+        ("/apiServer/address", json!("10.0.0.11")),
+        ("/apiServer/vip", Value::Null),
+        ("/apiServer/keepalived", json!(false)),
+        ("/kubernetes/version", json!("v1.36.3")),
+        ("/bundle/url", json!("https://10.0.0.11:4551")),
+        ("/master", json!({"address": "10.0.0.11", "port": 4550})),
+        ("/node/roles", json!(["bootstrap", "registry", "etcd", "control-plane"])),
+        ("/node/controlPlane", json!("10.0.0.11")),
+        ("/node/taints", json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])),
+        ("/pki/kubernetes", json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")})),
+        ("/pki/etcd/cert", json!(UNKNOWN)),
+        ("/pki/site", json!({"cert": UNKNOWN})),
+        ("/pki/sa", json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")})),
+        ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
+        ("/cni", json!({"plugin": "flannel", "mtu": null})),
+        ("/host/manageSwap", json!(true)),
+        ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),
+        ("/firewall/sources/management", json!(["10.0.0.0/24", "10.1.0.0/24"])),
+        ("/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
+        ("/nodes/worker-1/roles", json!(["worker"])),
+        ("/secrets", json!({})),
+        ("/custom", json!({"a": {"x": "cluster", "z": "file", "y": "cluster"}, "own": true, "list": [1]})),
+    ] {
+        assert_eq!(view.pointer(pointer), Some(&wanted), "{pointer}");
+    }
+}
+
+#[test]
+fn a_worker_sees_its_own_and_no_authority_keys() {
+    let declaration = declaration();
+    let view = view(&declaration, &bundle(), &Pki::default(), "worker-1").unwrap();
+    assert_eq!(secret_paths(&view), BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()]));
+    assert_eq!(view["pki"]["sa"], json!({}));
+    assert_eq!(view["custom"]["a"], json!({"x": "cluster", "z": "file", "y": "node"}));
+    assert_eq!(view["custom"]["list"], json!([2]));
+    assert_eq!(own_secret(&declaration, "worker-1", "secrets.only"), Some("canary-canary"));
+    assert_eq!(own_secret(&declaration, "bootstrap-1", "secrets.only"), None);
+}
+
+#[test]
+fn the_master_as_a_target_sees_no_secret() {
+    let view = view(&declaration(), &bundle(), &Pki::default(), "master").unwrap();
+    assert_eq!(secret_paths(&view), BTreeSet::new());
+    assert_eq!(view["node"]["name"], "master");
+    assert_eq!(view["nodes"].as_object().unwrap().len(), 2);
+}
+
+#[test]
+fn there_is_no_view_of_a_stranger() {
+    let declaration = declaration();
+    let stranger = view(&declaration, &bundle(), &Pki::default(), "worker-9");
+    assert_eq!(stranger, Err(ViewError::NoSuchNode("worker-9".into())));
+    let mut without = declaration;
+    without.nodes.remove("bootstrap-1");
+    assert_eq!(view(&without, &bundle(), &Pki::default(), "worker-1"), Err(ViewError::NoBootstrap));
+}
+
+#[test]
+fn a_declaration_shows_no_secret_in_debug_or_json() {
+    let declaration = declaration();
+    let shown = format!("{declaration:?}{}", serde_json::to_string(&declaration.cluster.value).unwrap());
+    assert!(!shown.contains("hunter2") && !shown.contains("canary-canary"), "{shown}");
+}
+
+#[test]
+fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
+    let mut declaration = declaration();
+    let host = |addresses: Value| HostFacts::from_grains("worker-1", &json!({"ip4_interfaces": addresses}));
+    let nowhere = resolve::node(&mut declaration, "worker-1", &host(json!({"eth0": ["10.0.0.12"]})));
+    assert!(nowhere.err().unwrap().message.contains("workload-plane network; it has: 10.0.0.12"));
+    let both = host(json!({"a": ["10.1.0.12"], "b": ["10.2.0.12"], "c": ["10.0.0.12"]}));
+    let resolved = resolve::node(&mut declaration, "worker-1", &both).unwrap();
+    assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.12");
+    assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
+    let recorded = resolved.node_text.unwrap();
+    assert!(
+        recorded.contains("\nresolved:\n  controlPlane: 10.0.0.12\n  workloadPlane: 10.2.0.12\n"),
+        "{recorded}"
+    );
+    let again = resolve::node(&mut declaration, "worker-1", &host(json!({"a": ["10.1.0.12"]}))).unwrap();
+    assert_eq!((again.node_text, again.addresses), (None, resolved.addresses));
+}
+
+#[test]
+fn the_vip_is_never_a_hosts_own_address() {
+    let cluster = CLUSTER.replace("custom:", "apiServer: {vip: 10.0.0.100}\ncustom:");
+    let cluster = cluster.replace("  workloadPlane: {cidrs: [10.2.0.0/24]}\n", "");
+    let node = Node::new("bootstrap-1", None, &halite_pillar::node::BOOTSTRAP_ROLES);
+    let worker = Node::new("worker-1", None, &[Role::Worker]);
+    let texts = Texts {
+        cluster: text("cluster.yaml", cluster),
+        nodes: vec![
+            text("nodes/bootstrap-1.yaml", node.to_text()),
+            text("nodes/worker-1.yaml", worker.to_text()),
+        ],
+        custom: None,
+    };
+    let mut declaration = load(&texts, &Context::default()).unwrap();
+    let grains = json!({"ip4_interfaces": {"eth0": ["10.0.0.100", "10.0.0.11"]}});
+    let host = HostFacts::from_grains("bootstrap-1", &grains);
+    let resolved = resolve::node(&mut declaration, "bootstrap-1", &host).unwrap();
+    assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.11");
+    let view = view(&declaration, &bundle(), &Pki::default(), "bootstrap-1").unwrap();
+    assert_eq!(view["apiServer"]["address"], "10.0.0.100");
+    assert_eq!(view["apiServer"]["keepalived"], true);
+}
+
+fn roles() -> impl Strategy<Value = Vec<Role>> {
+    prop::collection::btree_set(prop::sample::select(Role::ALL.to_vec()), 1..6)
+        .prop_map(|set| set.into_iter().collect())
+}
+
+proptest! {
+    /// Whatever the roles and whoever the secrets are for: a view holds exactly the placeholders that the roles allow,
+    /// and never the text of a secret.
+    #[test]
+    fn a_secret_reaches_only_the_hosts_that_need_it(
+        each in prop::collection::vec(roles(), 1..5),
+        secret_roles in prop::collection::vec(roles(), 0..4),
+        secret_node in 0usize..5,
+    ) {
+        let mut declaration = declaration();
+        declaration.nodes.retain(|name, _| name == "bootstrap-1");
+        let template = declaration.nodes["bootstrap-1"].clone();
+        for (index, roles) in each.iter().enumerate() {
+            let mut node = template.clone();
+            node.value = Node::new(&format!("n{index}"), None, roles);
+            declaration.nodes.insert(format!("n{index}"), node);
+        }
+        declaration.cluster.value.secrets.clear();
+        for (index, roles) in secret_roles.iter().enumerate() {
+            let secret = halite_pillar::cluster::OwnSecret {
+                value: secret::SecretText::new(format!("canary-{index}")),
+                roles: roles.clone(),
+                nodes: vec![format!("n{secret_node}")],
+            };
+            declaration.cluster.value.secrets.insert(format!("s{index}"), secret);
+        }
+        for (index, roles) in each.iter().enumerate() {
+            let name = format!("n{index}");
+            let mut shown = view(&declaration, &bundle(), &Pki::default(), &name).unwrap();
+            let mut wanted = BTreeSet::new();
+            if roles.contains(&Role::ControlPlane) {
+                wanted.extend(["pki.kubernetes.key", "pki.front-proxy.key", "pki.sa.key"].map(str::to_owned));
+            }
+            if roles.contains(&Role::Etcd) {
+                wanted.insert("pki.etcd.key".to_owned());
+            }
+            for (number, secret) in secret_roles.iter().enumerate() {
+                if secret_node == index || secret.iter().any(|role| roles.contains(role)) {
+                    wanted.insert(format!("secrets.s{number}"));
+                }
+            }
+            prop_assert_eq!(secret_paths(&shown), wanted.clone());
+            prop_assert_eq!(allowed_secrets(&declaration, &name), wanted.clone());
+            prop_assert!(!shown.to_string().contains("canary-"));
+            let used = fill(&mut shown, &|path| Some(format!("real {path}"))).unwrap();
+            prop_assert_eq!(used, wanted);
+            prop_assert!(!shown.to_string().contains(PREFIX));
+        }
+    }
+
+    /// Recording never changes what else is written, and is read back.
+    #[test]
+    fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254) {
+        let text = format!("# {comment}\napiVersion: halite/v1\nkind: Node\nmetadata: {{name: w}} # {comment}\nroles: [worker]\n");
+        let resolved = halite_pillar::node::ResolvedNode {
+            control_plane: [10, 0, 0, a].into(),
+            workload_plane: [10, 0, 0, b].into(),
+        };
+        let recorded = resolve::record("f", &text, &resolve::node_block(&resolved)).unwrap();
+        prop_assert!(recorded.starts_with(&text));
+        let node = halite_states::yaml::parse("f", &recorded).unwrap();
+        let back = node.get("resolved").unwrap().to_json();
+        prop_assert_eq!(back, serde_json::to_value(resolved).unwrap());
+        prop_assert_eq!(resolve::record("f", &recorded, &resolve::node_block(&resolved)).unwrap(), recorded);
+    }
+}
