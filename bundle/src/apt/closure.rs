@@ -1,0 +1,115 @@
+//! Taking packages from this machine's own package sources, with everything that a bare host lacks for them.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::program;
+use crate::{error::Error, files, lock::Lock};
+
+/// What identifies a request: the packages and the exact status of the base.
+pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
+    let mut names = packages.to_vec();
+    names.sort_unstable();
+    let (status, _) = files::digest(base)?;
+    Ok(files::sha256(format!("{}\n{status}\n", names.join(" ")).as_bytes()))
+}
+
+/// The archives of the packages and of what a host with the dpkg status `base` lacks for them; they are kept in
+/// `archives`. What the lock records is taken from there without asking any source.
+pub fn fetch(
+    packages: &[String],
+    base: &Path,
+    archives: &Path,
+    lock: Option<&Lock>,
+) -> Result<Vec<PathBuf>, Error> {
+    if packages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let asked = request(packages, base)?;
+    if let Some(lock) = lock.filter(|lock| lock.request == asked)
+        && let Some(found) = recorded(lock, archives)?
+    {
+        return Ok(found);
+    }
+    files::make_dir(&archives.join("partial"))?;
+    let listed = match list(packages, base, archives) {
+        Ok(listed) => listed,
+        Err(_) => {
+            // A machine that never asked its sources knows no package.
+            program::run(Command::new("apt-get").args(["update", "-qq"]), "refreshing the package lists")?;
+            list(packages, base, archives)?
+        }
+    };
+    let what = format!("downloading {} packages", listed.len());
+    program::run(apt(base, archives).arg("--download-only").arg("install").args(packages), &what)?;
+    listed.into_iter().map(|name| Ok(archives.join(name))).collect()
+}
+
+/// The archives that a lock records, if all of them are there unchanged.
+fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
+    if !archives.is_dir() {
+        return Ok(None);
+    }
+    let wanted: BTreeSet<&str> = lock.packages.values().map(|item| item.sha256.as_str()).collect();
+    let mut found = BTreeSet::new();
+    let mut paths = Vec::new();
+    for name in files::walk(archives)?.into_iter().filter(|name| name.ends_with(".deb")) {
+        let path = archives.join(name);
+        let (sha256, _) = files::digest(&path)?;
+        if wanted.contains(sha256.as_str()) && found.insert(sha256) {
+            paths.push(path);
+        }
+    }
+    Ok((found.len() == wanted.len()).then_some(paths))
+}
+
+/// The file names of the archives, as apt stores them.
+fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<String>, Error> {
+    // Printed are only those that would be downloaded; an empty directory makes that all of them.
+    let nowhere = tempfile::tempdir_in(archives).map_err(Error::file("make a directory in", archives))?;
+    files::make_dir(&nowhere.path().join("partial"))?;
+    let mut ask = apt(base, nowhere.path());
+    let printed =
+        program::run(ask.arg("--print-uris").arg("install").args(packages), "asking the package sources")?;
+    Ok(names(&printed))
+}
+
+/// Lines of `--print-uris` are `'URI' NAME SIZE [HASH]`.
+fn names(printed: &str) -> Vec<String> {
+    let lines = printed.lines().filter(|line| line.starts_with('\''));
+    lines.filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
+}
+
+fn apt(base: &Path, archives: &Path) -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive")
+        .arg("-o")
+        .arg(format!("Dir::State::status={}", base.display()))
+        .arg("-o")
+        .arg(format!("Dir::Cache::archives={}", archives.display()))
+        .args([
+            "-o",
+            "APT::Sandbox::User=root",
+            "-o",
+            "Debug::NoLocking=1",
+            "-o",
+            "APT::Get::Always-Include-Phased-Updates=1",
+        ])
+        .args(["-qq", "-y", "--no-install-recommends"]);
+    apt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_from_what_apt_prints() {
+        let printed = "Reading...\n'http://host/pool/libelf1_0.188_amd64.deb' libelf1_0.188_amd64.deb 173796 SHA256:ab\n\
+                       'http://host/pool/conntrack_1.4.7_amd64.deb' conntrack_1%3a1.4.7_amd64.deb 35240 \n";
+        assert_eq!(names(printed), ["libelf1_0.188_amd64.deb", "conntrack_1%3a1.4.7_amd64.deb"]);
+    }
+}

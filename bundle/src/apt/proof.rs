@@ -1,0 +1,53 @@
+//! The proof that a repository is complete: apt itself, given nothing but the repository and the status of a bare host,
+//! must find a way to install everything.
+
+use std::{fs, path::Path, process::Command};
+
+use super::program;
+use crate::{error::Error, files};
+
+/// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the repository alone. That
+/// includes the check of its signature.
+pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error> {
+    let scratch = tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
+    let dir = scratch.path();
+    let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
+    // apt takes no quotes here: a link without blanks stands for whatever path this is.
+    std::os::unix::fs::symlink(&root, dir.join("repository")).map_err(Error::file("write", dir))?;
+    let repository = dir.join("repository");
+    let source =
+        format!("deb [signed-by={0}/halite.gpg arch=amd64] file:{0} stable main\n", repository.display());
+    files::write(&dir.join("sources.list"), 0o644, source.as_bytes())?;
+    for name in ["state/lists/partial", "cache/archives/partial", "parts"] {
+        files::make_dir(&dir.join(name))?;
+    }
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        for (key, value) in [
+            ("Dir::Etc::sourcelist", dir.join("sources.list")),
+            ("Dir::Etc::sourceparts", dir.join("parts")),
+            ("Dir::Etc::preferencesparts", dir.join("parts")),
+            ("Dir::State", dir.join("state")),
+            ("Dir::State::status", base.to_owned()),
+            ("Dir::Cache", dir.join("cache")),
+        ] {
+            apt.arg("-o").arg(format!("{key}={}", value.display()));
+        }
+        apt.args([
+            "-o",
+            "APT::Sandbox::User=root",
+            "-o",
+            "Debug::NoLocking=1",
+            "-o",
+            "Acquire::Languages=none",
+        ]);
+        apt.args(["-o", "APT::Architectures=amd64", "-o", "APT::Update::Error-Mode=any", "-q", "-y"]);
+        apt
+    };
+    program::run(apt().arg("update"), "reading the new repository with apt")?;
+    program::run(apt().args(["--no-install-recommends", "--simulate", "install"]).args(packages), "planning")
+        .map(|_| ())
+        .map_err(|error| {
+            Error::Incomplete(format!("apt cannot install its packages on a bare host: {error}"))
+        })
+}

@@ -1,0 +1,74 @@
+//! What can go wrong with a bundle.
+
+use std::{fmt, io, path::PathBuf};
+
+/// Why a bundle could not be built or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The recipe has problems; all of them.
+    #[error("{}", Lines(.0))]
+    Recipe(Vec<String>),
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    File {
+        /// `read`, `write` …
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A file has a content that is not understood.
+    #[error("{}: {message}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// Something that went in is not what the lock says.
+    #[error(
+        "{lock} records something else:\n  {}\nbuild with `--update` to record what is there now, or bring back what was there",
+        .differences.join("\n  ")
+    )]
+    Lock {
+        /// The lock file.
+        lock: String,
+        /// Each difference.
+        differences: Vec<String>,
+    },
+    /// A program that the build needs failed or is not there.
+    #[error("{what}: {message}")]
+    Program {
+        /// What it was to do.
+        what: String,
+        /// What it said.
+        message: String,
+    },
+    /// Something is missing from what should be complete.
+    #[error("the bundle would not be complete: {0}")]
+    Incomplete(String),
+    /// The place for the bundle holds something else.
+    #[error("{} is there and is no bundle: choose another place or remove it", .0.display())]
+    Occupied(PathBuf),
+}
+
+struct Lines<'a>(&'a [String]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl Error {
+    /// For `map_err`: what was being done to which file.
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |cause| Self::File { action, path, cause }
+    }
+
+    pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self::Content { path: path.into(), message: message.into() }
+    }
+}

@@ -1,0 +1,156 @@
+//! Files: digests, copies, links and the list of what is in a directory.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Error;
+
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The SHA-256 of bytes in memory.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 and size of a file, which is streamed.
+pub fn digest(path: &Path) -> Result<(String, u64), Error> {
+    let mut from = File::open(path).map_err(Error::file("read", path))?;
+    stream(&mut from, &mut std::io::sink()).map_err(Error::file("read", path))
+}
+
+/// Copies a file, returning SHA-256 and size of what was copied.
+pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
+    let mut source = File::open(from).map_err(Error::file("read", from))?;
+    let mut target = create(to, mode)?;
+    stream(&mut source, &mut target).map_err(Error::file("write", to))
+}
+
+/// Makes a new file with a mode, and the directories above it.
+pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
+    make_parent(path)?;
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(Error::file("write", path))?;
+    // The caller's umask has no say in what a bundle holds.
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(Error::file("write", path))?;
+    Ok(file)
+}
+
+/// Writes a new file.
+pub fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    create(path, mode)?.write_all(content).map_err(Error::file("write", path))
+}
+
+/// Links a file to a second place, or copies it where that is another file system.
+pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
+    make_parent(to)?;
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    let mode = fs::metadata(from).map_err(Error::file("read", from))?.permissions().mode();
+    copy(from, to, mode & 0o777).map(|_| ())
+}
+
+/// Every regular file below a directory as a sorted relative path with `/`. Anything that is neither a file nor a
+/// directory is an error: a bundle has to fit on every medium.
+pub fn walk(root: &Path) -> Result<Vec<String>, Error> {
+    let (files, others) = entries(root)?;
+    match others.first() {
+        None => Ok(files),
+        Some(name) => Err(Error::content(root.join(name), "only plain files can be in a bundle")),
+    }
+}
+
+/// Every regular file below a directory, and everything that is neither a file nor a directory.
+pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
+    let (mut files, mut others) = (Vec::new(), Vec::new());
+    let mut waiting = vec![(root.to_owned(), String::new())];
+    while let Some((dir, prefix)) = waiting.pop() {
+        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
+            let entry = entry.map_err(Error::file("list", &dir))?;
+            let kind = entry.file_type().map_err(Error::file("list", &dir))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return Err(Error::content(entry.path(), "its name is not UTF-8"));
+            };
+            let name = format!("{prefix}{name}");
+            if kind.is_dir() {
+                waiting.push((entry.path(), format!("{name}/")));
+            } else if kind.is_file() {
+                files.push(name);
+            } else {
+                others.push(name);
+            }
+        }
+    }
+    files.sort_unstable();
+    others.sort_unstable();
+    Ok((files, others))
+}
+
+/// Removes a directory with all that is in it; one that is not there is fine.
+pub fn remove_dir(dir: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory and those above it.
+pub fn make_dir(dir: &Path) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(Error::file("make", dir))
+}
+
+/// Replaces a file in one step: it holds the old content or the new one, never a part.
+pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let _ = fs::remove_file(&new);
+    write(&new, mode, content)?;
+    fs::rename(&new, path).map_err(Error::file("replace", path))
+}
+
+/// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
+pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{suffix}"))
+}
+
+fn make_parent(path: &Path) -> Result<(), Error> {
+    path.parent().map_or(Ok(()), make_dir)
+}
+
+fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((hex(&hash.finalize()), size));
+        }
+        hash.update(&buffer[..count]);
+        to.write_all(&buffer[..count])?;
+        size += count as u64;
+    }
+}

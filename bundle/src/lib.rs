@@ -1,0 +1,26 @@
+//! The bundle: everything that a site without internet needs, in one directory that can be checked file by file.
+//!
+//! A *recipe* names what goes in ([`recipe`]), a *lock* records what that came to ([`lock`]), [`build()`] gathers it:
+//! container images in one OCI layout ([`oci`]), operating system packages in a signed apt repository ([`apt`]), our own
+//! programs, the state tree, the nginx configuration that serves the images ([`nginx`]), and a *manifest* with the
+//! SHA-256 of every file ([`manifest`]). [`verify()`] reads a bundle and names each file that is not what the manifest
+//! says.
+
+pub mod apt;
+mod build;
+mod error;
+mod files;
+mod list;
+pub mod lock;
+pub mod manifest;
+pub mod nginx;
+pub mod oci;
+mod part;
+pub mod recipe;
+mod verify;
+
+pub use build::{Options, build};
+pub use error::Error;
+pub use list::{Listing, list};
+pub use manifest::Manifest;
+pub use verify::{Problem, Report, verify};

@@ -1,0 +1,85 @@
+//! What is in a bundle, to show it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Serialize;
+
+use crate::{apt, error::Error, manifest, oci};
+
+/// What is in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listing {
+    /// The bundle's version.
+    pub version: String,
+    /// When its content was settled.
+    pub built: String,
+    /// Kubernetes' version.
+    pub kubernetes: String,
+    /// Component to version.
+    pub components: BTreeMap<String, String>,
+    /// The images, by name.
+    pub images: Vec<ListedImage>,
+    /// The packages, by name.
+    pub packages: Vec<ListedPackage>,
+    /// How many files there are.
+    pub files: usize,
+    /// Their size in bytes.
+    pub size: u64,
+}
+
+/// An image of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedImage {
+    /// Its full name.
+    pub reference: String,
+    /// The component that it is, if it is one.
+    pub component: Option<String>,
+    /// The digest of its manifest, with `sha256:`.
+    pub digest: String,
+    /// The size of all its blobs in bytes.
+    pub size: u64,
+}
+
+/// A package of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedPackage {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its file's size in bytes.
+    pub size: u64,
+}
+
+/// Lists what is in the bundle in a directory. Nothing is verified.
+///
+/// # Errors
+/// When the manifest or one of the indexes cannot be read.
+pub fn list(dir: &Path) -> Result<Listing, Error> {
+    let manifest = manifest::load(dir)?;
+    let layout = dir.join("images");
+    let mut images = Vec::new();
+    for (name, entry) in oci::names(&layout)? {
+        let image = oci::read(&layout, entry)?;
+        let reference = name.unwrap_or_default();
+        images.push(ListedImage {
+            component: manifest.images.iter().find(|(_, of)| **of == reference).map(|(key, _)| key.clone()),
+            digest: image.manifest.digest.clone(),
+            size: image.size(),
+            reference,
+        });
+    }
+    let packages = apt::parse_index(&dir.join("apt"))?;
+    let packages =
+        packages.into_iter().map(|p| ListedPackage { name: p.package, version: p.version, size: p.size });
+    Ok(Listing {
+        version: manifest.version,
+        built: manifest.built,
+        kubernetes: manifest.kubernetes,
+        components: manifest.components,
+        images,
+        packages: packages.collect(),
+        files: manifest.files.len(),
+        size: manifest.files.values().map(|entry| entry.size).sum(),
+    })
+}

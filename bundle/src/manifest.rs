@@ -1,0 +1,97 @@
+//! The manifest: what a bundle is, and the SHA-256 of every file in it.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, files};
+
+/// Name of the manifest in a bundle.
+pub const FILE: &str = "manifest.json";
+
+/// Name of the manifest's own checksum, in the format of `sha256sum`.
+pub const CHECKSUM: &str = "manifest.json.sha256";
+
+/// The only format of the manifest so far.
+pub const FORMAT: u32 = 1;
+
+/// What a bundle is and holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Always `halite`.
+    pub name: String,
+    /// The bundle's version.
+    pub version: String,
+    /// When its content was settled, as RFC 3339 in UTC.
+    pub built: String,
+    /// Kubernetes' version with its `v`.
+    pub kubernetes: String,
+    /// Component to version, for all that does not follow Kubernetes' own (`etcd`, `containerd` …).
+    pub components: BTreeMap<String, String>,
+    /// Component to the full reference of its image.
+    pub images: BTreeMap<String, String>,
+    /// Package of the apt repository to its version.
+    pub packages: BTreeMap<String, String>,
+    /// Every file but the manifest and its checksum, by its path in the bundle.
+    pub files: BTreeMap<String, Entry>,
+}
+
+/// A file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Manifest {
+    /// The SHA-256 of a file by its path in the bundle.
+    #[must_use]
+    pub fn sha256(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(|entry| entry.sha256.as_str())
+    }
+
+    /// The manifest as it stands in the bundle.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes =
+            serde_json::to_vec_pretty(self).map_err(|error| Error::content(FILE, error.to_string()))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// The checksum file that belongs to it.
+    pub(crate) fn checksum(bytes: &[u8]) -> String {
+        format!("{}  {FILE}\n", files::sha256(bytes))
+    }
+}
+
+/// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files that it lists are
+/// not looked at: that is [`crate::verify()`].
+///
+/// # Errors
+/// When one of the two files is missing, does not match the other, or is of another format.
+pub fn load(dir: &Path) -> Result<Manifest, Error> {
+    let path = dir.join(FILE);
+    let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
+    let checksum = dir.join(CHECKSUM);
+    let recorded = fs::read_to_string(&checksum).map_err(Error::file("read", &checksum))?;
+    if recorded != Manifest::checksum(&bytes) {
+        let message =
+            format!("it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source");
+        return Err(Error::content(path, message));
+    }
+    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| {
+        Error::content(&path, format!("this is no manifest that this version reads: {error}"))
+    })?;
+    if manifest.format != FORMAT {
+        let message = format!(
+            "format {} is not known here, only {FORMAT}: use the ctl of that bundle",
+            manifest.format
+        );
+        return Err(Error::content(path, message));
+    }
+    Ok(manifest)
+}

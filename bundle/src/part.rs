@@ -1,0 +1,117 @@
+//! Parts of a bundle that are kept between builds: the image layout and the apt repository are large and seldom change.
+//!
+//! A part is a directory under the hash of everything that it was made from. It comes with a record of every file's
+//! digest, size and time, so that it is hashed once; a part in which somebody changed a file is made again. A bundle
+//! holds hard links into its parts where the file system allows that.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, files, manifest::Entry};
+
+/// Counts on every change of how parts are made that their inputs do not show.
+const REVISION: u32 = 1;
+
+/// A part that is there.
+pub struct Part {
+    dir: PathBuf,
+    record: Record,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// What the maker wants to know again.
+    note: BTreeMap<String, String>,
+    files: BTreeMap<String, Recorded>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    #[serde(flatten)]
+    entry: Entry,
+    time: (i64, i64),
+}
+
+/// Keeps parts in a directory.
+pub struct Parts {
+    root: PathBuf,
+}
+
+impl Parts {
+    pub fn new(root: &Path) -> Result<Self, Error> {
+        files::make_dir(root)?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The part of that name made from those inputs; `make` fills an empty directory with it if it is not there. What
+    /// `make` returns is kept with it.
+    pub fn get(
+        &self,
+        name: &str,
+        inputs: &str,
+        make: impl FnOnce(&Path) -> Result<BTreeMap<String, String>, Error>,
+    ) -> Result<Part, Error> {
+        let key = files::sha256(format!("{REVISION}\n{inputs}").as_bytes());
+        let dir = self.root.join(format!("{name}-{}", &key[..16]));
+        let record_file = dir.with_extension("json");
+        if let Some(record) = load(&dir, &record_file) {
+            return Ok(Part { dir, record });
+        }
+        let work = files::sibling(&dir, "new");
+        files::remove_dir(&work)?;
+        files::make_dir(&work)?;
+        let note = make(&work)?;
+        files::remove_dir(&dir)?;
+        fs::rename(&work, &dir).map_err(Error::file("make", &dir))?;
+        let mut record = Record { note, files: BTreeMap::new() };
+        for file in files::walk(&dir)? {
+            let path = dir.join(&file);
+            let (sha256, size) = files::digest(&path)?;
+            let time = time(&path).ok_or_else(|| Error::content(&path, "it changed meanwhile"))?.0;
+            record.files.insert(file, Recorded { entry: Entry { sha256, size }, time });
+        }
+        let bytes =
+            serde_json::to_vec(&record).map_err(|error| Error::content(&record_file, error.to_string()))?;
+        files::replace(&record_file, 0o644, &bytes)?;
+        Ok(Part { dir, record })
+    }
+}
+
+impl Part {
+    /// What its maker noted.
+    pub fn note(&self) -> &BTreeMap<String, String> {
+        &self.record.note
+    }
+
+    /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.
+    pub fn place(&self, root: &Path, below: &str, list: &mut BTreeMap<String, Entry>) -> Result<(), Error> {
+        for (file, recorded) in &self.record.files {
+            let name = format!("{below}/{file}");
+            files::link(&self.dir.join(file), &root.join(&name))?;
+            list.insert(name, recorded.entry.clone());
+        }
+        Ok(())
+    }
+}
+
+fn load(dir: &Path, record: &Path) -> Option<Record> {
+    let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+    let there = files::walk(dir).ok()?;
+    let same = |file: &String| {
+        let recorded = record.files.get(file)?;
+        (time(&dir.join(file))? == (recorded.time, recorded.entry.size)).then_some(())
+    };
+    (there.len() == record.files.len() && there.iter().all(|file| same(file).is_some())).then_some(record)
+}
+
+/// Time of the last change, and size.
+fn time(path: &Path) -> Option<((i64, i64), u64)> {
+    let status = fs::symlink_metadata(path).ok()?;
+    Some(((status.mtime(), status.mtime_nsec()), status.len()))
+}

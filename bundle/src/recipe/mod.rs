@@ -1,0 +1,269 @@
+//! The recipe: what goes into a bundle and where it comes from. Relative paths in it start at the recipe's own folder.
+//!
+//! ```yaml
+//! format: 1
+//! version: 0.1.0
+//! kubernetes: v1.36.3
+//! images:
+//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0", layout: images/etcd}
+//! packages:
+//!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
+//!   apt: [runc, firewalld]
+//!   made:
+//!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
+//! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
+//! states: states/tree
+//! signing-key: keys/bundle.asc          # made when it is not there; keep it
+//! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! ```
+
+mod reader;
+mod reference;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use reader::Reader;
+pub use reference::Reference;
+
+use crate::{
+    apt::made::{self, Made},
+    error::Error,
+};
+
+/// The components that every cluster needs; a recipe without one of them is refused.
+pub const COMPONENTS: &[&str] = &[
+    "coredns",
+    "etcd",
+    "flannel",
+    "flannel-cni-plugin",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "pause",
+];
+
+/// Halite's own programs.
+pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
+
+/// What goes into a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipe {
+    /// The bundle's version.
+    pub version: String,
+    /// Kubernetes' version with its `v`.
+    pub kubernetes: String,
+    /// The images, in the recipe's order.
+    pub images: Vec<Image>,
+    /// The status file of dpkg on a bare host.
+    pub base: PathBuf,
+    /// Packages to take from this machine's package sources, with all that a bare host lacks for them.
+    pub apt: Vec<String>,
+    /// Packages that the build makes.
+    pub made: Vec<Made>,
+    /// Halite's own programs by name: each of [`BINARIES`].
+    pub binaries: BTreeMap<String, PathBuf>,
+    /// The state tree.
+    pub states: PathBuf,
+    /// The OpenPGP secret key that signs the apt repository.
+    pub signing_key: PathBuf,
+    /// Where parts that did not change are kept between builds.
+    pub cache: Option<PathBuf>,
+}
+
+/// An image that goes into a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The key under which the state tree finds it.
+    pub component: String,
+    /// Its full name.
+    pub reference: Reference,
+    /// An OCI layout in which it is found by that name (annotation `org.opencontainers.image.ref.name`), or alone.
+    pub layout: PathBuf,
+}
+
+impl Recipe {
+    /// Reads a recipe.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn load(file: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
+        let recipe =
+            Self::parse(&file.display().to_string(), &text, file.parent().unwrap_or(Path::new(".")))?;
+        let problems = recipe.missing_files(file);
+        if problems.is_empty() { Ok(recipe) } else { Err(Error::Recipe(problems)) }
+    }
+
+    /// Understands the text of a recipe; `dir` is where relative paths start, `name` is for messages. Looks at no file.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Error> {
+        let value =
+            serde_saphyr::from_str(text).map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
+        let mut reader = Reader::new(name, dir);
+        let recipe = read(&mut reader, &value);
+        reader.finish().map(|()| recipe)
+    }
+
+    fn missing_files(&self, file: &Path) -> Vec<String> {
+        let mut wanted: Vec<(String, PathBuf)> =
+            vec![("packages.base".into(), self.base.clone()), ("states".into(), self.states.join("top.sls"))];
+        for image in &self.images {
+            wanted.push((format!("the image {}", image.reference), image.layout.join("index.json")));
+        }
+        for made in &self.made {
+            let programs = made.programs.iter();
+            wanted.extend(
+                programs.map(|(name, path)| (format!("{name} of package {}", made.package), path.clone())),
+            );
+        }
+        wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
+        let missing = wanted.iter().filter(|(_, path)| !path.is_file());
+        missing
+            .map(|(what, path)| format!("{}: {what}: there is no file {}", file.display(), path.display()))
+            .collect()
+    }
+
+    /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
+    /// image stands for.
+    pub(crate) fn components(&self) -> BTreeMap<String, String> {
+        let images = self.images.iter().filter(|image| image.reference.tag != self.kubernetes);
+        let mut found: BTreeMap<_, _> =
+            images.map(|image| (image.component.clone(), image.reference.tag.clone())).collect();
+        let kubernetes = self.kubernetes.trim_start_matches('v');
+        for made in &self.made {
+            if made.upstream_version() != kubernetes {
+                found.insert(made.package.clone(), made.upstream_version().to_owned());
+            }
+        }
+        found
+    }
+}
+
+const KEYS: &[&str] =
+    &["format", "version", "kubernetes", "images", "packages", "binaries", "states", "signing-key", "cache"];
+
+fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
+    let empty = serde_json::Map::new();
+    let top = reader.map("", Some(value), KEYS).unwrap_or(&empty);
+    if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
+        reader.problem("format", "must be 1");
+    }
+    let packages = reader.map("packages", top.get("packages"), &["base", "apt", "made"]).unwrap_or(&empty);
+    let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
+    let (images, components) = images(reader, top.get("images"));
+    let recipe = Recipe {
+        version: reader.text("version", top.get("version")),
+        kubernetes: reader.text("kubernetes", top.get("kubernetes")),
+        images,
+        base: reader.path("packages.base", packages.get("base")),
+        apt: texts(reader, "packages.apt", packages.get("apt")),
+        made: made_packages(reader, packages.get("made")),
+        binaries: BINARIES
+            .iter()
+            .map(|name| ((*name).to_owned(), reader.path(&format!("binaries.{name}"), binaries.get(*name))))
+            .collect(),
+        states: reader.path("states", top.get("states")),
+        signing_key: reader.path("signing-key", top.get("signing-key")),
+        cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+    };
+    check(reader, &recipe, &components);
+    recipe
+}
+
+/// The images, and the components at all places of the list, those with another problem included.
+fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>, Vec<String>) {
+    let (mut found, mut components) = (Vec::new(), Vec::new());
+    for (index, item) in reader.list("images", value).iter().enumerate() {
+        let path = format!("images[{index}]");
+        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout"]) else {
+            continue;
+        };
+        let component = reader.text(&format!("{path}.component"), map.get("component"));
+        let text = reader.text(&format!("{path}.reference"), map.get("reference"));
+        let layout = reader.path(&format!("{path}.layout"), map.get("layout"));
+        components.push(component.clone());
+        if text.is_empty() {
+            continue;
+        }
+        match Reference::parse(&text) {
+            Ok(reference) => found.push(Image { component, reference, layout }),
+            Err(why) => reader.problem(&format!("{path}.reference"), &why),
+        }
+    }
+    (found, components)
+}
+
+fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<Made> {
+    let mut found = Vec::new();
+    for (index, item) in reader.list("packages.made", value).iter().enumerate() {
+        let path = format!("packages.made[{index}]");
+        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs"]) else { continue };
+        let package = reader.text(&format!("{path}.package"), map.get("package"));
+        let version = reader.text(&format!("{path}.version"), map.get("version"));
+        let place = format!("{path}.programs");
+        let mut programs = BTreeMap::new();
+        match map.get("programs").and_then(serde_json::Value::as_object) {
+            Some(listed) => {
+                for (name, file) in listed {
+                    programs.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                }
+            }
+            None => reader.problem(&place, "must map program names to files"),
+        }
+        let made = Made { package, version, programs };
+        for why in made::problems(&made) {
+            reader.problem(&path, &why);
+        }
+        found.push(made);
+    }
+    found
+}
+
+fn texts(reader: &mut Reader, path: &str, value: Option<&serde_json::Value>) -> Vec<String> {
+    let items = reader.list(path, value);
+    items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| reader.text(&format!("{path}[{index}]"), Some(item)))
+        .collect()
+}
+
+/// What must hold between the parts of a recipe.
+fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
+    for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
+        reader.problem("images", &format!("the component {twice:?} is there twice"));
+    }
+    // nginx compares the keys of its maps without case.
+    for twice in repeated(recipe.images.iter().map(|image| image.reference.to_string().to_lowercase())) {
+        reader.problem("images", &format!("{twice} is there twice"));
+    }
+    for wanted in COMPONENTS.iter().filter(|wanted| !components.iter().any(|component| component == *wanted))
+    {
+        reader
+            .problem("images", &format!("the component {wanted:?} is missing: no cluster works without it"));
+    }
+    let made = recipe.made.iter().map(|made| &made.package);
+    for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
+        reader.problem("packages", &format!("{twice:?} is listed twice"));
+    }
+    for name in recipe.apt.iter().filter(|name| !made::is_package_name(name)) {
+        reader.problem("packages.apt", &format!("{name:?} is no package name"));
+    }
+}
+
+/// What is there more than once.
+fn repeated<T: Ord + Clone>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    items.sort_unstable();
+    let mut twice: Vec<T> =
+        items.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
+    twice.dedup();
+    twice
+}

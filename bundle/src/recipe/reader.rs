@@ -1,0 +1,78 @@
+//! Reading a value while collecting everything that is wrong with it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+
+/// Takes typed parts out of a value and remembers each that is not as it should be; a part that is wrong is replaced
+/// by an empty one, so that reading goes on.
+pub struct Reader<'a> {
+    name: &'a str,
+    dir: &'a Path,
+    problems: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(name: &'a str, dir: &'a Path) -> Self {
+        Self { name, dir, problems: Vec::new() }
+    }
+
+    /// Remembers a problem with the value at a path.
+    pub fn problem(&mut self, path: &str, message: &str) {
+        let path = if path.is_empty() { "the recipe" } else { path };
+        self.problems.push(format!("{}: {path}: {message}", self.name));
+    }
+
+    /// All problems, if there are any.
+    pub fn finish(self) -> Result<(), Error> {
+        if self.problems.is_empty() { Ok(()) } else { Err(Error::Recipe(self.problems)) }
+    }
+
+    /// A map with none but the known keys.
+    pub fn map<'v>(
+        &mut self,
+        path: &str,
+        value: Option<&'v Value>,
+        known: &[&str],
+    ) -> Option<&'v Map<String, Value>> {
+        let Some(map) = value.and_then(Value::as_object) else {
+            self.problem(path, &format!("must be a map with {}", known.join(", ")));
+            return None;
+        };
+        let place = if path.is_empty() { String::new() } else { format!("{path}.") };
+        for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            self.problem(&format!("{place}{key}"), &format!("is not known; known are {}", known.join(", ")));
+        }
+        Some(map)
+    }
+
+    /// A list; an absent one is a problem.
+    pub fn list<'v>(&mut self, path: &str, value: Option<&'v Value>) -> &'v [Value] {
+        match value.and_then(Value::as_array) {
+            Some(list) => list,
+            None => {
+                self.problem(path, "must be a list");
+                &[]
+            }
+        }
+    }
+
+    /// A text that is not empty.
+    pub fn text(&mut self, path: &str, value: Option<&Value>) -> String {
+        match value {
+            Some(Value::String(text)) if !text.is_empty() => return text.clone(),
+            None => self.problem(path, "is missing"),
+            Some(Value::Number(number)) => self.problem(path, &format!("must be a text: write \"{number}\"")),
+            Some(_) => self.problem(path, "must be a text that is not empty"),
+        }
+        String::new()
+    }
+
+    /// A path; a relative one starts at the recipe's folder.
+    pub fn path(&mut self, path: &str, value: Option<&Value>) -> PathBuf {
+        let text = self.text(path, value);
+        self.dir.join(text)
+    }
+}

@@ -1,0 +1,144 @@
+//! What a build makes, and what it refuses.
+
+use std::fs;
+
+use crate::site::{Site, files, layout, put};
+use halite_bundle::{Error, Options, list, manifest, verify};
+use serde_json::json;
+
+/// Files that hold signatures, or digests of files that do.
+const SIGNED: &[&str] =
+    &["apt/dists/stable/InRelease", "apt/dists/stable/Release.gpg", "manifest.json", "manifest.json.sha256"];
+
+#[test]
+fn a_bundle_holds_what_its_recipe_says() {
+    let site = Site::new();
+    let made = site.build("bundle").unwrap();
+    let bundle = site.path("bundle");
+    assert_eq!(manifest::load(&bundle).unwrap(), made);
+    assert!(verify(&bundle, &mut |_| ()).unwrap().is_sound());
+    assert_eq!(made.kubernetes, "v1.36.3");
+    assert_eq!(made.images["coredns"], "registry.k8s.io/coredns/coredns:v1.14.2");
+    assert_eq!(made.packages["kubelet"], "1.2.3-1");
+    assert_eq!(made.components["containerd"], "1.2.3");
+    assert_eq!(made.components["etcd"], "3.6.8-0");
+    assert!(!made.components.contains_key("kube-proxy"));
+    for path in [
+        "install",
+        "bin/ctl",
+        "states/host/init.sls",
+        "nginx/registry.conf",
+        "nginx/registry-maps.conf",
+        "images/index.json",
+        "images/oci-layout",
+        "apt/halite.gpg",
+        "apt/dists/stable/InRelease",
+        "apt/dists/stable/main/binary-amd64/Packages.gz",
+        "apt/pool/kubelet_1.2.3-1_amd64.deb",
+    ] {
+        assert!(made.sha256(path).is_some(), "{path} is missing: {:?}", made.files.keys());
+    }
+    let listing = list(&bundle).unwrap();
+    assert_eq!(listing.images.len(), 9);
+    assert_eq!(listing.images[0].component.as_deref(), Some("flannel-cni-plugin"));
+    assert_eq!(listing.packages.len(), 5);
+    let install = std::process::Command::new(bundle.join("install")).arg("--yes").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&install.stdout), "ctl\n");
+    // Nothing else is left behind.
+    let left: Vec<_> = fs::read_dir(site.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with('.')), "{left:?}");
+}
+
+#[test]
+fn the_same_inputs_give_the_same_bytes_but_for_signatures() {
+    let mut site = Site::new();
+    site.recipe["cache"] = json!("cache-1");
+    site.build("one").unwrap();
+    site.recipe["cache"] = json!("cache-2");
+    site.build("two").unwrap();
+    let (one, two) = (site.path("one"), site.path("two"));
+    assert_eq!(files(&one), files(&two));
+    for file in files(&one).iter().filter(|file| !SIGNED.contains(&file.as_str())) {
+        assert!(fs::read(one.join(file)).unwrap() == fs::read(two.join(file)).unwrap(), "{file} differs");
+    }
+    // What is taken from the cache is signed already.
+    site.build("three").unwrap();
+    assert_eq!(
+        fs::read(two.join("manifest.json")).unwrap(),
+        fs::read(site.path("three/manifest.json")).unwrap()
+    );
+}
+
+#[test]
+fn a_cache_in_which_somebody_changed_a_file_is_not_believed() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    // The bundle's file and the cache's may be one.
+    fs::write(site.path("bundle/apt/pool/kubectl_1.2.3-1_amd64.deb"), "damaged").unwrap();
+    assert!(!verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+    site.build("bundle").unwrap();
+    assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+}
+
+#[test]
+fn without_a_cache_nothing_is_kept() {
+    let mut site = Site::new();
+    site.recipe.as_object_mut().unwrap().remove("cache");
+    site.build("bundle").unwrap();
+    assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+    assert!(!site.path(".bundle.parts").exists());
+}
+
+#[test]
+fn what_is_not_as_recorded_is_refused_until_it_is_recorded() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    let before = fs::read(site.path("bundle/manifest.json")).unwrap();
+    layout(&site.path("images/pause"), "registry.k8s.io/pause:3.10.2", b"another");
+    let error = site.build("bundle").unwrap_err();
+    let Error::Lock { differences, .. } = &error else { panic!("{error}") };
+    assert_eq!(differences.len(), 1);
+    assert!(differences[0].starts_with("registry.k8s.io/pause:3.10.2: recorded sha256"), "{differences:?}");
+    assert_eq!(fs::read(site.path("bundle/manifest.json")).unwrap(), before);
+    site.build_with("bundle", &Options { update: true }).unwrap();
+    site.build("bundle").unwrap();
+}
+
+#[test]
+fn a_package_that_a_bare_host_could_not_install_is_found_by_the_build() {
+    let site = Site::new();
+    site.base(&["mount", "util-linux"]);
+    let error = site.build("bundle").unwrap_err().to_string();
+    assert!(error.contains("would not be complete") && error.contains("runc"), "{error}");
+    assert!(!site.path("bundle").exists());
+}
+
+#[test]
+fn a_damaged_image_does_not_get_in() {
+    let site = Site::new();
+    let layer = site.path("images/pause/blobs/sha256").join(crate::site::hex(b"pause"));
+    fs::write(&layer, b"pausE").unwrap();
+    let error = site.build("bundle").unwrap_err().to_string();
+    assert!(error.contains(&crate::site::hex(b"pause")) && error.contains("damaged"), "{error}");
+    fs::remove_file(&layer).unwrap();
+    let error = site.build("bundle").unwrap_err().to_string();
+    assert!(error.contains(&crate::site::hex(b"pause")), "{error}");
+}
+
+#[test]
+fn something_else_at_the_place_is_left_alone() {
+    let site = Site::new();
+    put(&site.path("bundle/precious"), b"mine");
+    assert!(matches!(site.build("bundle"), Err(Error::Occupied(_))));
+    assert_eq!(files(&site.path("bundle")), ["precious"]);
+}
+
+#[test]
+fn a_second_build_replaces_the_first() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    put(&site.path("states/host/init.sls"), b"changed: {}\n");
+    site.build("bundle").unwrap();
+    assert_eq!(fs::read(site.path("bundle/states/host/init.sls")).unwrap(), b"changed: {}\n");
+    assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+}

@@ -1,0 +1,12 @@
+//! Bundles: built, damaged, verified and served. The modules are marked as tests for the lints that tests are free of.
+
+#[cfg(test)]
+mod build;
+#[cfg(test)]
+mod recipe;
+#[cfg(test)]
+mod serve;
+#[cfg(test)]
+mod site;
+#[cfg(test)]
+mod verify;
