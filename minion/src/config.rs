@@ -1,0 +1,172 @@
+//! `/etc/halite/minion.yaml`: who this minion is and where its master listens.
+//!
+//! The file is a flat mapping, and the minion carries no YAML library: plain and quoted values on one line each are read,
+//! anything more is refused with its line.
+
+use std::path::{Path, PathBuf};
+
+/// Where the configuration lies.
+pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
+/// Where the minion keeps identity, journal and file cache.
+pub const STATE_DIR: &str = "/var/lib/halite/minion";
+
+/// The configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// This minion's id; empty: the one in its certificate.
+    pub id: String,
+    /// `host:port` of the masters, tried in order.
+    pub masters: Vec<String>,
+    /// Identity, journal, file cache.
+    pub state_dir: PathBuf,
+    /// Least level of log lines.
+    pub log: tracing::Level,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            masters: Vec::new(),
+            state_dir: STATE_DIR.into(),
+            log: tracing::Level::INFO,
+        }
+    }
+}
+
+/// What is wrong with the configuration, with file and line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl Config {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| ConfigError(format!("{shown}: {e}; it must name at least `master: HOST:PORT`")))?;
+        let config = Self::parse(&shown.to_string(), &text)?;
+        if config.masters.is_empty() {
+            return Err(ConfigError(format!("{shown}: `master: HOST:PORT` is missing")));
+        }
+        Ok(config)
+    }
+
+    /// Reads the text of a file of that name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for (number, line) in text.lines().enumerate() {
+            let bad = |what: &str| ConfigError(format!("{file}:{}: {what}", number + 1));
+            let trimmed = line.trim();
+            if trimmed.is_empty() || trimmed.starts_with('#') || trimmed == "---" {
+                continue;
+            }
+            if line.starts_with([' ', '\t', '-']) {
+                return Err(bad("only `key: value` lines are allowed here"));
+            }
+            let (key, value) = trimmed.split_once(':').ok_or_else(|| bad("`key: value` is wanted"))?;
+            let value = value_of(value.trim())
+                .ok_or_else(|| bad("the value must be on this line, plain or quoted"))?;
+            match key.trim() {
+                "id" => config.id = value,
+                "master" => {
+                    config.masters =
+                        value.split(',').map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()).collect();
+                }
+                "state_dir" => config.state_dir = value.into(),
+                "log" => {
+                    config.log = value.parse().map_err(|_| bad("log is error, warn, info, debug or trace"))?
+                }
+                other => {
+                    return Err(bad(&format!(
+                        "unknown key `{other}`; known are id, master, state_dir and log"
+                    )));
+                }
+            }
+        }
+        Ok(config)
+    }
+
+    /// The identity's certificate.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.state_dir.join("identity.crt")
+    }
+
+    /// The identity's private key.
+    #[must_use]
+    pub fn key(&self) -> PathBuf {
+        self.state_dir.join("identity.key")
+    }
+
+    /// The CA of identities.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.state_dir.join("ca.crt")
+    }
+
+    /// The journal's directory.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.state_dir.join("journal")
+    }
+
+    /// The file cache's directory.
+    #[must_use]
+    pub fn blobs(&self) -> PathBuf {
+        self.state_dir.join("blobs")
+    }
+}
+
+/// A plain or quoted scalar without its comment; `None` for what is more than that.
+fn value_of(text: &str) -> Option<String> {
+    if let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        let (inner, rest) = text.get(1..)?.split_once(quote)?;
+        let rest = rest.trim();
+        return (rest.is_empty() || rest.starts_with('#')).then(|| inner.to_owned());
+    }
+    let plain = text.split(" #").next().unwrap_or_default().trim();
+    let structure = plain.starts_with(['[', '{', '|', '>', '&', '*', '!']);
+    (!plain.is_empty() && !plain.starts_with('#') && !structure).then(|| plain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tree_writes_is_read() {
+        let text =
+            "# Written by Halite.\nid: worker-1\nmaster: 10.0.0.1:4550   # bootstrap\nlog: \"debug\"\n";
+        let config = Config::parse("minion.yaml", text).unwrap();
+        assert_eq!(config.id, "worker-1");
+        assert_eq!(config.masters, ["10.0.0.1:4550"]);
+        assert_eq!(config.log, tracing::Level::DEBUG);
+        assert_eq!(config.state_dir, Path::new(STATE_DIR));
+    }
+
+    #[test]
+    fn several_masters_and_ipv6() {
+        let config = Config::parse("f", "master: '[fd00::1]:4550, 10.0.0.2:4550'").unwrap();
+        assert_eq!(config.masters, ["[fd00::1]:4550", "10.0.0.2:4550"]);
+    }
+
+    #[test]
+    fn mistakes_are_shown_with_their_line() {
+        for (text, wanted) in [
+            ("id: a\nmasters: b", "f:2: unknown key `masters`; known are id, master, state_dir and log"),
+            ("id:\n  a: b", "f:1: the value must be on this line, plain or quoted"),
+            ("id: a\n  b: c", "f:2: only `key: value` lines are allowed here"),
+            ("id", "f:1: `key: value` is wanted"),
+            ("log: loud", "f:1: log is error, warn, info, debug or trace"),
+        ] {
+            assert_eq!(Config::parse("f", text).unwrap_err().to_string(), wanted);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! First contact: a key made here, its public half handed in, a certificate in return.
+//!
+//! The token carries the hash of the cluster's CA, so the master is verified before the token's secret is shown to it.
+//! Everything may be repeated: the key stays the same, and the master knows it again.
+
+use std::time::Duration;
+
+use halite_proto::transport::connect_pinned;
+use halite_proto::v1::enrol_reply::State;
+use halite_proto::v1::enrolment_client::EnrolmentClient;
+use halite_proto::v1::{EnrolReply, EnrolRequest};
+
+use crate::config::Config;
+use crate::grains;
+use crate::host::linux::files;
+use crate::identity::{self, Identity, IdentityError};
+
+/// Time between two questions while an operator has not decided.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Longest wait for one answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What is given on the command line.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// `host:port`.
+    pub master: String,
+    /// This host's id; empty: its name.
+    pub id: String,
+    /// `ID.SECRET.CAHASH`, a secret; empty: wait for an operator, with `ca_hash` given.
+    pub token: String,
+    /// SHA-256 (hex) of the CA's certificate, where there is no token.
+    pub ca_hash: String,
+    /// Enrol again although there is an identity.
+    pub force: bool,
+}
+
+/// Why enrolment failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnrolError {
+    /// The token is not of the form that `ctl` prints.
+    #[error("the token is malformed: it has the form ID.SECRET.CAHASH; copy all of it")]
+    Token,
+    /// Neither token nor CA hash.
+    #[error("give --token, or --ca-hash to wait for an operator's `ctl key accept`")]
+    NoTrust,
+    /// An identity of this host is there.
+    #[error("this host is enrolled as {0} already; --force enrols it anew")]
+    Enrolled(String),
+    /// No connection, or the call failed.
+    #[error("{0}")]
+    Call(String),
+    /// The master said no.
+    #[error("the master refused: {0}")]
+    Rejected(String),
+    /// Files.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// The CA's hash in a token.
+fn ca_hash(token: &str) -> Result<&str, EnrolError> {
+    let parts: Vec<&str> = token.split('.').collect();
+    match parts.as_slice() {
+        [id, secret, hash]
+            if !id.is_empty()
+                && !secret.is_empty()
+                && hash.len() == 64
+                && hash.bytes().all(|b| b.is_ascii_hexdigit()) =>
+        {
+            Ok(hash)
+        }
+        _ => Err(EnrolError::Token),
+    }
+}
+
+/// Enrols this host and returns its id and its key's fingerprint. `tell` gets one line whenever somebody has to know
+/// something. Waits as long as an operator has not decided.
+///
+/// # Errors
+/// Bad input, no trusted master, or a refusal.
+pub async fn enrol(
+    config: &Config,
+    request: &Request,
+    mut tell: impl FnMut(String),
+) -> Result<(String, String), EnrolError> {
+    let hash = match (request.token.as_str(), request.ca_hash.as_str()) {
+        ("", "") => return Err(EnrolError::NoTrust),
+        ("", hash) => hash.to_owned(),
+        (token, _) => ca_hash(token)?.to_owned(),
+    };
+    let id = if request.id.is_empty() {
+        rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
+    } else {
+        request.id.clone()
+    };
+    halite_proto::identity::check_name(&id).map_err(|e| EnrolError::Call(format!("the id {id:?}: {e}")))?;
+    if let Ok(present) = Identity::load(config)
+        && !request.force
+    {
+        return Err(EnrolError::Enrolled(present.id));
+    }
+    identity::directories(config)?;
+    let key = identity::key(config)?;
+    let csr_pem = key.request(&id).map_err(IdentityError::from)?;
+    let grains_json = grains::collect(&id).await.to_string();
+    let mut told = false;
+    loop {
+        let pinned =
+            connect_pinned(&request.master, &hash).await.map_err(|e| EnrolError::Call(e.to_string()))?;
+        let question = EnrolRequest {
+            protocol: halite_proto::PROTOCOL,
+            id: id.clone(),
+            csr_pem: csr_pem.clone(),
+            token: request.token.clone(),
+            grains_json: grains_json.clone(),
+        };
+        let mut client = EnrolmentClient::new(pinned.channel);
+        let reply = tokio::time::timeout(ANSWER, client.enrol(question)).await;
+        let reply: EnrolReply = reply
+            .map_err(|_| EnrolError::Call("the master did not answer in time".to_owned()))?
+            .map_err(|status| EnrolError::Call(status.message().to_owned()))?
+            .into_inner();
+        match reply.state() {
+            State::Accepted => {
+                // The certificate last: with it the host counts as enrolled.
+                let plain = files::Owner { mode: Some(0o644), ..files::Owner::default() };
+                let write = |path: &std::path::Path, text: &str| {
+                    files::write(path, text.as_bytes(), plain).map_err(IdentityError::from)
+                };
+                write(&config.ca(), &pinned.ca_pem)?;
+                write(&config.certificate(), &reply.certificate_pem)?;
+                Identity::load(config)?;
+                return Ok((id, key.fingerprint()));
+            }
+            State::Rejected => return Err(EnrolError::Rejected(reply.reason)),
+            State::Pending => {
+                if !told {
+                    told = true;
+                    tell(format!(
+                        "waiting for `ctl key accept {id}`; compare the fingerprint: {}",
+                        key.fingerprint()
+                    ));
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            State::Unspecified => {
+                return Err(EnrolError::Call("the master's answer has no meaning".to_owned()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_their_ca() {
+        let hash = "a".repeat(64);
+        assert_eq!(ca_hash(&format!("id.secret.{hash}")).unwrap(), hash);
+        for bad in [
+            "",
+            "a.b",
+            "a.b.c",
+            &format!("id..{hash}"),
+            &format!("id.s.{hash}.x"),
+            &format!("i.s.{}z", "a".repeat(63)),
+        ] {
+            let error = ca_hash(bad).unwrap_err();
+            assert_eq!(error, EnrolError::Token);
+            assert!(!error.to_string().contains(bad) || bad.is_empty(), "a token is a secret");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_said_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { state_dir: dir.path().join("m"), ..Config::default() };
+        let request = Request {
+            master: "127.0.0.1:1".into(),
+            id: "a".into(),
+            token: String::new(),
+            ca_hash: String::new(),
+            force: false,
+        };
+        assert_eq!(enrol(&config, &request, |_| ()).await, Err(EnrolError::NoTrust));
+        let bad = Request { id: "Not A Name".into(), ca_hash: "a".repeat(64), ..request };
+        assert!(matches!(enrol(&config, &bad, |_| ()).await, Err(EnrolError::Call(_))));
+        assert!(!config.state_dir.exists());
+    }
+}

@@ -1,0 +1,272 @@
+//! Effects: everything that Halite ever does to a host, as data.
+//!
+//! A state module only looks and returns the effects that are missing; carrying them out is the same code for all.
+//! That is what makes the plan the result: test mode lays the same effects over the host that later checks see, and
+//! each effect is one of the enumerated points at which a host may be killed and must come out whole.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Effect {
+    /// Write a whole file atomically (temporary file, fsync, rename, fsync of the directory). Missing owner or mode
+    /// keep what an existing file has; a new file gets `0644`, root, root.
+    Write {
+        /// Absolute path.
+        path: String,
+        /// The whole content.
+        content: Vec<u8>,
+        /// Owner, group and mode.
+        meta: Meta,
+    },
+    /// Make a directory (not its parents).
+    Mkdir {
+        /// Absolute path.
+        path: String,
+        /// Owner, group and mode (default 0755).
+        meta: Meta,
+    },
+    /// Make a symbolic link, replacing a file or link atomically.
+    Symlink {
+        /// Absolute path of the link.
+        path: String,
+        /// What it points at.
+        target: String,
+    },
+    /// Change owner, group or mode of what is there.
+    SetMeta {
+        /// Absolute path.
+        path: String,
+        /// What to set; `None` fields stay.
+        meta: Meta,
+    },
+    /// Remove a file, link or directory tree.
+    Remove {
+        /// Absolute path.
+        path: String,
+    },
+    /// Install and remove packages in one transaction of the host's package manager, from the configured repositories.
+    Packages {
+        /// Name to wanted version (`None`: the newest offered).
+        install: BTreeMap<String, Option<String>>,
+        /// Names.
+        remove: Vec<String>,
+    },
+    /// Read the repositories' indexes anew.
+    RefreshPackages,
+    /// Bring a systemd unit into a state, over D-Bus.
+    Unit {
+        /// With suffix, for example `kubelet.service`.
+        name: String,
+        /// What to do.
+        action: UnitAction,
+    },
+    /// `systemctl daemon-reload`.
+    DaemonReload,
+    /// Run a program.
+    Run(Command),
+    /// Set a kernel parameter now (its file under `/etc/sysctl.d` is a `Write`).
+    Sysctl {
+        /// Dotted, for example `net.ipv4.ip_forward`.
+        key: String,
+        /// As the kernel prints it.
+        value: String,
+    },
+    /// Load a kernel module.
+    LoadModule {
+        /// Name.
+        name: String,
+    },
+    /// Mount a file system now.
+    Mount {
+        /// Device or source.
+        device: String,
+        /// Mount point.
+        path: String,
+        /// File system type.
+        fstype: String,
+        /// Options, comma separated.
+        options: String,
+    },
+    /// Unmount.
+    Unmount {
+        /// Mount point.
+        path: String,
+    },
+    /// Turn one swap device or file off.
+    SwapOff {
+        /// As in `/proc/swaps`.
+        device: String,
+    },
+    /// Change firewalld's permanent and runtime configuration.
+    Firewall(FirewallChange),
+    /// Unpack an archive into a directory.
+    Extract {
+        /// The archive's bytes come from here: a path on the host.
+        archive: String,
+        /// Directory to unpack into.
+        target: String,
+        /// Path components to strip.
+        strip: u32,
+    },
+    /// Pull an image into containerd's `k8s.io` namespace through its configured registry hosts.
+    PullImage {
+        /// Full reference, for example `registry.k8s.io/pause:3.10.2`.
+        reference: String,
+    },
+    /// Make a key on the host (unless there is a usable one), have the CA sign it, and write both files. The chunk that
+    /// asks for it names the CA; the master signs only what it compiled into that chunk.
+    Certificate(CertificateRequest),
+    /// Ask a URL every second until it answers as wanted; an error when the time is over.
+    WaitHttp {
+        /// URL of the GET.
+        url: String,
+        /// Trusted CA, PEM; without it the certificate is not checked.
+        ca: Option<String>,
+        /// Wanted status.
+        status: u16,
+        /// Text that the body contains.
+        body: Option<String>,
+        /// Seconds.
+        seconds: u64,
+    },
+}
+
+/// Owner, group and mode.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// User name or number.
+    pub user: Option<String>,
+    /// Group name or number.
+    pub group: Option<String>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+}
+
+/// What to do with a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "systemctl's own verbs")]
+pub enum UnitAction {
+    Start,
+    Stop,
+    Restart,
+    Reload,
+    Enable,
+    Disable,
+    Mask,
+    Unmask,
+}
+
+/// A program to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Program and arguments; a shell line is `["/bin/sh", "-c", line]`.
+    pub argv: Vec<String>,
+    /// Working directory; `/` when absent.
+    pub cwd: Option<String>,
+    /// Added to the environment.
+    pub env: BTreeMap<String, String>,
+    /// Written to standard input: secrets go here, never into `argv`.
+    pub stdin: Option<Vec<u8>>,
+    /// User to run as.
+    pub runas: Option<String>,
+    /// Seconds; `None`: no limit.
+    pub timeout: Option<u64>,
+    /// Exit codes that count as success besides 0.
+    pub success_retcodes: Vec<i32>,
+}
+
+/// What a program came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Exit code; 128 + signal when killed by one.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A change to firewalld. Settings are firewalld's own keys and values (see `firewalld.zone(5)`, `firewalld.policy(5)`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FirewallChange {
+    /// Make or replace a zone, in both configurations.
+    Zone {
+        /// Name.
+        name: String,
+        /// Wanted settings.
+        settings: FirewallSettings,
+    },
+    /// Make or replace a policy, in both configurations.
+    Policy {
+        /// Name; ours begin with `halite-`.
+        name: String,
+        /// Wanted settings.
+        settings: FirewallSettings,
+    },
+    /// Remove a zone that we own.
+    RemoveZone {
+        /// Name.
+        name: String,
+    },
+    /// Remove a policy that we own.
+    RemovePolicy {
+        /// Name.
+        name: String,
+    },
+}
+
+/// Settings of a zone or policy; lists are compared as sets. Absent lists are empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "firewalld's own names")]
+pub struct FirewallSettings {
+    pub description: String,
+    pub target: String,
+    pub services: Vec<String>,
+    /// `port/protocol`.
+    pub ports: Vec<String>,
+    pub protocols: Vec<String>,
+    /// Zones only.
+    pub sources: Vec<String>,
+    /// Zones only.
+    pub interfaces: Vec<String>,
+    pub rich_rules: Vec<String>,
+    pub masquerade: bool,
+    /// Zones only: forwarding within the zone.
+    pub forward: bool,
+    /// Policies only.
+    pub ingress_zones: Vec<String>,
+    /// Policies only.
+    pub egress_zones: Vec<String>,
+    /// Policies only; lower goes first.
+    pub priority: Option<i32>,
+}
+
+/// What a certificate state asks for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CertificateRequest {
+    /// Where the private key goes (PEM, PKCS#8 or SEC1), mode 0600.
+    pub key_path: String,
+    /// Where the certificate goes (PEM); the same as `key_path` puts certificate and key into one file, in that order.
+    pub cert_path: String,
+    /// Key algorithm: `ecdsa-p256`, `rsa-2048`, `rsa-4096` or `ed25519`.
+    pub algorithm: String,
+    /// CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`.
+    pub ca: String,
+    /// Wrap the result into a kubeconfig file at `cert_path` instead (server, cluster, user, CA): the fields of
+    /// `kubeconfig.managed`.
+    pub kubeconfig: Option<Value>,
+    /// Owner, group and mode of the certificate file.
+    pub meta: Meta,
+    /// Append the CA's certificate to `cert_path`.
+    pub append_ca: bool,
+    /// The asking chunk's tag, by which the master finds what it compiled.
+    pub tag: String,
+    /// The chunk's arguments (subject, SANs, usages, lifetime), for building the CSR.
+    pub spec: Value,
+}

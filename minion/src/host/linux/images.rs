@@ -1,0 +1,81 @@
+//! Images in containerd's `k8s.io` namespace, through `ctr`.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::command::must;
+use crate::host::{HostError, HostResult};
+
+const QUESTION: Duration = Duration::from_secs(60);
+const PULL: Duration = Duration::from_secs(1800);
+/// Where containerd finds which host serves a registry's name (`hosts.toml`).
+const HOSTS: &str = "/etc/containerd/certs.d";
+
+/// References that are there, remembered until something may have changed them.
+#[derive(Debug, Default)]
+pub struct Images {
+    known: Mutex<Known>,
+    /// Held while containerd is asked: states that run beside each other share one answer.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Counts how often this was forgotten, so that an answer from before is not kept.
+    forgotten: u64,
+    references: Option<BTreeSet<String>>,
+}
+
+impl Images {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remembered(&self, reference: &str) -> Option<bool> {
+        self.known().references.as_ref().map(|references| references.contains(reference))
+    }
+
+    /// Forgets what is remembered.
+    pub fn forget(&self) {
+        let mut known = self.known();
+        known.forgotten += 1;
+        known.references = None;
+    }
+
+    /// Whether an image is there.
+    ///
+    /// # Errors
+    /// containerd cannot be asked.
+    pub async fn has(&self, reference: &str) -> HostResult<bool> {
+        let _one = self.asking.lock().await;
+        if let Some(found) = self.remembered(reference) {
+            return Ok(found);
+        }
+        let before = self.known().forgotten;
+        let list = must(&["ctr", "-n", "k8s.io", "images", "ls", "-q"], &[], QUESTION).await?;
+        let list: BTreeSet<String> = list.lines().map(|l| l.trim().to_owned()).collect();
+        let found = list.contains(reference);
+        let mut known = self.known();
+        if known.forgotten == before {
+            known.references = Some(list);
+        }
+        Ok(found)
+    }
+
+    /// Pulls an image from the hosts that containerd is configured to use for its registry's name.
+    ///
+    /// # Errors
+    /// What `ctr` says.
+    pub async fn pull(&self, reference: &str) -> HostResult<()> {
+        if reference.starts_with('-') {
+            return Err(HostError(format!("`{reference}` is no image reference")));
+        }
+        self.forget();
+        let argv = ["ctr", "-n", "k8s.io", "images", "pull", "--hosts-dir", HOSTS, reference];
+        let pulled = must(&argv, &[], PULL).await.map(drop);
+        // Asked for meanwhile by a state that runs beside this one, the list may be from before the end.
+        self.forget();
+        pulled
+    }
+}

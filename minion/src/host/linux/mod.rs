@@ -1,0 +1,185 @@
+//! The real host. It runs as root; every question is asked anew but for what cannot change within one run unless we
+//! change it (accounts, packages, images), which is remembered and forgotten when an effect may have changed it.
+
+pub mod accounts;
+pub mod bus;
+mod certificates;
+pub mod command;
+pub mod files;
+pub mod firewalld;
+mod http;
+pub mod images;
+pub mod kernel;
+pub mod packages;
+mod perform;
+pub mod systemd;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::certificate::Signer;
+use super::effect::{Command, Effect, Meta, Output};
+use super::{
+    FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager, Stat,
+    UnitState, User,
+};
+
+/// Longest run of a question (`unless`, `onlyif`) that names no limit.
+const QUESTION: Duration = Duration::from_secs(300);
+
+/// Where files of the state tree and bundle come from.
+pub trait Blobs: Send + Sync {
+    /// A file by the SHA-256 (hex) of its content, verified.
+    fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>>;
+}
+
+/// This machine.
+pub struct LinuxHost {
+    pub(super) signer: Arc<dyn Signer>,
+    blobs: Arc<dyn Blobs>,
+    names: accounts::NameService,
+    bus: bus::Bus,
+    installed: packages::Installed,
+    images: images::Images,
+    release: String,
+}
+
+impl LinuxHost {
+    /// This machine; `signer` signs certificates, `blobs` holds the files that a low state refers to.
+    #[must_use]
+    pub fn new(signer: Arc<dyn Signer>, blobs: Arc<dyn Blobs>) -> Self {
+        Self {
+            signer,
+            blobs,
+            names: accounts::NameService::default(),
+            bus: bus::Bus::default(),
+            installed: packages::Installed::default(),
+            images: images::Images::default(),
+            release: rustix::system::uname().release().to_string_lossy().into_owned(),
+        }
+    }
+
+    async fn owner(&self, meta: &Meta) -> HostResult<files::Owner> {
+        let uid = match &meta.user {
+            Some(user) => Some(self.names.uid(user).await?),
+            None => None,
+        };
+        let gid = match &meta.group {
+            Some(group) => Some(self.names.gid(group).await?),
+            None => None,
+        };
+        Ok(files::Owner { uid, gid, mode: meta.mode })
+    }
+}
+
+impl Host for LinuxHost {
+    fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>> {
+        Box::pin(async move {
+            let Some(raw) = files::stat(Path::new(path))? else { return Ok(None) };
+            Ok(Some(Stat {
+                kind: raw.kind,
+                mode: raw.mode,
+                user: self.names.user_name(raw.uid).await?,
+                group: self.names.group_name(raw.gid).await?,
+                size: raw.size,
+                target: raw.target,
+            }))
+        })
+    }
+
+    fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
+        Box::pin(async move { files::read(Path::new(path)) })
+    }
+
+    fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>> {
+        Box::pin(async move { files::list(Path::new(path)) })
+    }
+
+    fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>> {
+        Box::pin(systemd::state(&self.bus, name))
+    }
+
+    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+        Box::pin(self.installed.get())
+    }
+
+    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        Box::pin(packages::candidate(name))
+    }
+
+    fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>> {
+        Box::pin(async { packages::manager() })
+    }
+
+    fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
+        Box::pin(self.names.user(name))
+    }
+
+    fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
+        Box::pin(self.names.group(name))
+    }
+
+    fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        Box::pin(async move { kernel::sysctl(key) })
+    }
+
+    fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>> {
+        Box::pin(async move { kernel::has_module(name, &self.release) })
+    }
+
+    fn mounts(&self) -> HostFuture<'_, HostResult<Vec<MountPoint>>> {
+        Box::pin(async { kernel::mounts() })
+    }
+
+    fn swaps(&self) -> HostFuture<'_, HostResult<Vec<String>>> {
+        Box::pin(async { kernel::swaps() })
+    }
+
+    fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
+        Box::pin(firewalld::view(&self.bus, firewalld::Kind::Zone, name))
+    }
+
+    fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
+        Box::pin(firewalld::view(&self.bus, firewalld::Kind::Policy, name))
+    }
+
+    fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
+        Box::pin(firewalld::names(&self.bus))
+    }
+
+    fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>> {
+        Box::pin(self.images.has(reference))
+    }
+
+    fn http_get<'a>(
+        &'a self,
+        url: &'a str,
+        ca: Option<&'a str>,
+    ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
+        Box::pin(http::get(url, ca))
+    }
+
+    fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
+        self.blobs.blob(sha256)
+    }
+
+    fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>> {
+        Box::pin(command::run(command, Some(QUESTION)))
+    }
+
+    fn now(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>> {
+        Box::pin(self.carry_out(effect))
+    }
+}

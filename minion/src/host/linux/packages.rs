@@ -1,0 +1,258 @@
+//! Packages through the host's own manager: dpkg and apt, or rpm and dnf.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::command::{failure, must, run};
+use crate::host::effect::Command;
+use crate::host::{HostError, HostResult, PackageManager};
+
+const QUESTION: Duration = Duration::from_secs(60);
+const TRANSACTION: Duration = Duration::from_secs(1800);
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
+
+/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a service runs when a
+/// state says so, with the configuration that a state wrote, as on distributions with rpm.
+const QUIET: &[(&str, &str)] = &[
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
+    ("NEEDRESTART_MODE", "l"),
+    ("UCF_FORCE_CONFFOLD", "1"),
+];
+const OFFLINE: (&str, &str) = ("SYSTEMD_OFFLINE", "1");
+const APT: &[&str] = &[
+    "apt-get",
+    "-y",
+    "-q",
+    "--no-install-recommends",
+    "--allow-downgrades",
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "DPkg::Lock::Timeout=300",
+    "-o",
+    "APT::Keep-Downloaded-Packages=false",
+];
+
+/// Installed packages, remembered until the package database changes.
+#[derive(Debug, Default)]
+pub struct Installed(Mutex<Option<Known>>);
+
+/// Packages, and when the package database had changed last.
+#[derive(Debug, Clone)]
+struct Known {
+    changed: Option<SystemTime>,
+    packages: BTreeMap<String, String>,
+}
+
+/// Which manager the host has; apt where there are both (Debian with rpm tools on it).
+///
+/// # Errors
+/// Neither is there.
+pub fn manager() -> HostResult<PackageManager> {
+    if Path::new("/usr/bin/apt-get").exists() {
+        return Ok(PackageManager::Apt);
+    }
+    if Path::new("/usr/bin/dnf").exists() {
+        return Ok(PackageManager::Dnf);
+    }
+    Err(HostError("this host has neither apt-get nor dnf: packages cannot be managed on it".to_owned()))
+}
+
+impl Installed {
+    /// Forgets what is remembered.
+    pub fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Name to version of all installed packages.
+    ///
+    /// # Errors
+    /// The manager cannot be asked.
+    pub async fn get(&self) -> HostResult<BTreeMap<String, String>> {
+        let changed = std::fs::metadata(DPKG_STATUS).and_then(|m| m.modified()).ok();
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|k| k.changed == changed) {
+            return Ok(known.packages);
+        }
+        let packages = match manager()? {
+            PackageManager::Apt => {
+                let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
+                parse_dpkg(&must(&["dpkg-query", "-W", format], &[], QUESTION).await?)
+            }
+            PackageManager::Dnf => {
+                let format = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n";
+                parse_rpm(&must(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
+            }
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Known { changed, packages: packages.clone() });
+        Ok(packages)
+    }
+}
+
+fn parse_dpkg(text: &str) -> BTreeMap<String, String> {
+    let fields = text.lines().filter_map(|line| {
+        let mut fields = line.split('\t');
+        // Second letter: `i` installed. Half-installed and unpacked ones do not count, so that they are mended.
+        (fields.next()?.get(1..2)? == "i").then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+    });
+    fields.collect()
+}
+
+fn parse_rpm(text: &str) -> BTreeMap<String, String> {
+    let fields = text.lines().filter_map(|line| {
+        let (name, version) = line.split_once('\t')?;
+        Some((name.to_owned(), version.strip_prefix("0:").unwrap_or(version).to_owned()))
+    });
+    fields.collect()
+}
+
+/// The version that would be installed now.
+///
+/// # Errors
+/// The manager cannot be asked.
+pub async fn candidate(name: &str) -> HostResult<Option<String>> {
+    Ok(match manager()? {
+        PackageManager::Apt => {
+            parse_policy(&must(&["apt-cache", "policy", "--", name], &[], QUESTION).await?)
+        }
+        PackageManager::Dnf => {
+            let argv = ["dnf", "-q", "repoquery", "--latest-limit=1", "--qf", "%{evr}\n", "--", name];
+            let text = must(&argv, &[], QUESTION).await?;
+            text.lines()
+                .map(str::trim)
+                .rfind(|l| !l.is_empty())
+                .map(|v| v.strip_prefix("0:").unwrap_or(v).to_owned())
+        }
+    })
+}
+
+fn parse_policy(text: &str) -> Option<String> {
+    let version = text.lines().find_map(|l| l.trim().strip_prefix("Candidate:"))?.trim();
+    (version != "(none)").then(|| version.to_owned())
+}
+
+/// Reads the repositories' indexes anew; a repository that cannot be read is an error.
+///
+/// # Errors
+/// What the manager says.
+pub async fn refresh() -> HostResult<()> {
+    let argv: &[&str] = match manager()? {
+        PackageManager::Apt => {
+            &["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "APT::Update::Error-Mode=any", "update"]
+        }
+        PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
+    };
+    must(argv, QUIET, TRANSACTION).await.map(drop)
+}
+
+/// Installs and removes in one transaction.
+///
+/// # Errors
+/// What the manager says, for example that no repository offers a version.
+pub async fn change(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> HostResult<()> {
+    match manager()? {
+        PackageManager::Apt => apt(install, remove).await,
+        PackageManager::Dnf => {
+            let install: Vec<String> = install.iter().map(|(n, v)| pinned(n, v.as_deref(), "-")).collect();
+            if !remove.is_empty() {
+                let argv: Vec<&str> =
+                    ["dnf", "-y", "-q", "remove", "--"].into_iter().chain(texts(remove)).collect();
+                must(&argv, &[], TRANSACTION).await?;
+            }
+            if install.is_empty() {
+                return Ok(());
+            }
+            let fixed =
+                ["dnf", "-y", "-q", "--setopt=install_weak_deps=False", "--allowerasing", "install", "--"];
+            let argv: Vec<&str> = fixed.into_iter().chain(texts(&install)).collect();
+            must(&argv, &[], TRANSACTION).await.map(drop)
+        }
+    }
+}
+
+fn texts(list: &[String]) -> impl Iterator<Item = &str> {
+    list.iter().map(String::as_str)
+}
+
+fn pinned(name: &str, version: Option<&str>, separator: &str) -> String {
+    version.map_or_else(|| name.to_owned(), |v| format!("{name}{separator}{v}"))
+}
+
+async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> HostResult<()> {
+    let verb = if install.is_empty() { "remove" } else { "install" };
+    let mut words: Vec<String> = install.iter().map(|(n, v)| pinned(n, v.as_deref(), "=")).collect();
+    // apt's own notation for removing within an installation.
+    words.extend(remove.iter().map(|n| if install.is_empty() { n.clone() } else { format!("{n}-") }));
+    let argv: Vec<&str> = APT.iter().copied().chain([verb, "--"]).chain(texts(&words)).collect();
+    // What is removed must be stopped by its scripts.
+    let environment: Vec<(&str, &str)> =
+        QUIET.iter().copied().chain(remove.is_empty().then_some(OFFLINE)).collect();
+    let command = Command {
+        argv: argv.iter().map(|a| (*a).to_owned()).collect(),
+        env: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        ..Command::default()
+    };
+    let output = run(&command, Some(TRANSACTION)).await?;
+    if output.code == 0 {
+        return Ok(());
+    }
+    if !interrupted(&output.stderr) {
+        return Err(failure(&argv, &output));
+    }
+    // An earlier transaction was cut off (power, kill): finish it, then ours.
+    must(&["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], &environment, TRANSACTION)
+        .await?;
+    let mend: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
+    must(&mend, &environment, TRANSACTION).await?;
+    must(&argv, &environment, TRANSACTION).await.map(drop)
+}
+
+fn interrupted(stderr: &str) -> bool {
+    ["dpkg was interrupted", "unmet dependencies", "fix-broken", "reinstreq"]
+        .iter()
+        .any(|s| stderr.contains(s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_installed_packages_count() {
+        let text = "ii \tbash\t5.2.15-2+b2\nrc \tgone\t1\niU \tunpacked\t1\nhi \theld\t2\n";
+        let packages = parse_dpkg(text);
+        assert_eq!(packages.keys().collect::<Vec<_>>(), ["bash", "held"]);
+        assert_eq!(packages["bash"], "5.2.15-2+b2");
+    }
+
+    #[test]
+    fn rpm_epochs() {
+        let packages = parse_rpm("bash\t0:5.1.8-6.el9\nnginx\t2:1.20.1-14.el9\n");
+        assert_eq!(
+            (packages["bash"].as_str(), packages["nginx"].as_str()),
+            ("5.1.8-6.el9", "2:1.20.1-14.el9")
+        );
+    }
+
+    #[test]
+    fn candidates() {
+        let text = "nginx:\n  Installed: (none)\n  Candidate: 1.22.1-9\n  Version table:\n";
+        assert_eq!(parse_policy(text).as_deref(), Some("1.22.1-9"));
+        assert_eq!(parse_policy("x:\n  Candidate: (none)\n"), None);
+        assert_eq!(parse_policy(""), None);
+    }
+
+    #[test]
+    fn a_cut_off_transaction_is_recognised() {
+        let text =
+            "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.";
+        assert!(interrupted(text));
+        assert!(!interrupted("E: Unable to locate package x"));
+    }
+}

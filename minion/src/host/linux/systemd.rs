@@ -1,0 +1,182 @@
+//! Units through systemd's manager object (org.freedesktop.systemd1(5)): each change is a job whose end is waited for.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use zbus::{MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
+
+use super::bus::{Bus, Object, unreadable};
+use crate::host::effect::UnitAction;
+use crate::host::{HostError, HostResult, UnitState};
+
+const SERVICE: &str = "org.freedesktop.systemd1";
+const MANAGER: Object<'static> = Object {
+    service: SERVICE,
+    path: "/org/freedesktop/systemd1",
+    interface: "org.freedesktop.systemd1.Manager",
+};
+/// Longest wait for a job; units have their own, shorter limits (`TimeoutStartSec`).
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// A unit's state. A name that no unit has is `not-found`.
+///
+/// # Errors
+/// systemd cannot be asked.
+pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
+    let wrong = unreadable(name);
+    let path: OwnedObjectPath = match bus.try_call(MANAGER, "LoadUnit", &(name,)).await? {
+        Ok(reply) => reply.body().deserialize().map_err(&wrong)?,
+        Err((_, text)) => return Err(HostError(format!("{name}: {text}"))),
+    };
+    let object =
+        Object { service: SERVICE, path: path.as_str(), interface: "org.freedesktop.DBus.Properties" };
+    let reply = bus.call(object, "GetAll", &("org.freedesktop.systemd1.Unit",)).await?;
+    let body = reply.body();
+    let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&wrong)?;
+    let text =
+        |key: &str| properties.get(key).and_then(|v| <&str>::try_from(v).ok()).unwrap_or_default().to_owned();
+    let drop_ins: Vec<String> = properties
+        .get("DropInPaths")
+        .and_then(|v| v.try_clone().ok())
+        .and_then(|v| v.try_into().ok())
+        .unwrap_or_default();
+    let needs_reload =
+        properties.get("NeedDaemonReload").and_then(|v| bool::try_from(v).ok()).unwrap_or(false)
+            || unread(Path::new("/"), name, &drop_ins);
+    Ok(UnitState {
+        load: text("LoadState"),
+        active: text("ActiveState"),
+        file: text("UnitFileState"),
+        needs_reload,
+    })
+}
+
+/// Where drop-ins of a unit are found (systemd.unit(5)).
+const UNIT_PATHS: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+
+/// Whether the unit has a drop-in that systemd has not read, or no longer has one that it has. Of the first drop-in in a
+/// new directory systemd 252 takes no notice: it looks only into directories that it found when it last loaded all units.
+fn unread(root: &Path, name: &str, read: &[String]) -> bool {
+    let read: Vec<&Path> = read.iter().map(Path::new).collect();
+    let gone = read.iter().any(|path| !root.join(path.strip_prefix("/").unwrap_or(path)).exists());
+    let new = UNIT_PATHS
+        .iter()
+        .filter_map(|directory| std::fs::read_dir(root.join(directory).join(format!("{name}.d"))).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.file_name()))
+        .filter(|file| Path::new(file).extension().is_some_and(|e| e == "conf"))
+        // One of the same name in a directory of higher rank takes its place.
+        .any(|file| !read.iter().any(|path| path.file_name() == Some(file.as_os_str())));
+    gone || new
+}
+
+/// `systemctl daemon-reload`.
+///
+/// # Errors
+/// systemd refuses.
+pub async fn reload(bus: &Bus) -> HostResult<()> {
+    bus.call(MANAGER, "Reload", &()).await.map(drop)
+}
+
+/// Brings a unit into a state and waits until it is there.
+///
+/// # Errors
+/// systemd refuses, the job fails, or it takes too long.
+pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()> {
+    match action {
+        UnitAction::Start => job(bus, name, "StartUnit").await,
+        UnitAction::Stop => job(bus, name, "StopUnit").await,
+        UnitAction::Restart => job(bus, name, "RestartUnit").await,
+        UnitAction::Reload => job(bus, name, "ReloadUnit").await,
+        // runtime: false, force: true (replaces a link that points elsewhere, as `systemctl enable --force`).
+        UnitAction::Enable => files(bus, "EnableUnitFiles", &(vec![name], false, true)).await,
+        UnitAction::Disable => files(bus, "DisableUnitFiles", &(vec![name], false)).await,
+        UnitAction::Mask => files(bus, "MaskUnitFiles", &(vec![name], false, true)).await,
+        UnitAction::Unmask => files(bus, "UnmaskUnitFiles", &(vec![name], false)).await,
+    }
+}
+
+async fn files<B: serde::Serialize + zbus::DynamicType>(bus: &Bus, method: &str, body: &B) -> HostResult<()> {
+    bus.call(MANAGER, method, body).await?;
+    // systemctl does the same: the manager sees changed links only after a reload.
+    reload(bus).await
+}
+
+fn signals_of_jobs() -> zbus::Result<MatchRule<'static>> {
+    MatchRule::builder()
+        .msg_type(zbus::message::Type::Signal)
+        .sender(SERVICE)
+        .interface(MANAGER.interface)
+        .member("JobRemoved")
+        .build()
+}
+
+async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
+    let connection = bus.connection().await?;
+    let failed = |e: zbus::Error| HostError(format!("{name}: {e}"));
+    let rule = signals_of_jobs().map_err(failed)?;
+    // The signal may come before the call's answer: listen first. systemd only sends it to subscribers.
+    let mut signals = MessageStream::for_match_rule(rule, &connection, None).await.map_err(failed)?;
+    if let Err((error, text)) = bus.try_call(MANAGER, "Subscribe", &()).await?
+        && !error.ends_with("AlreadySubscribed")
+    {
+        return Err(HostError(format!("{name}: {text}")));
+    }
+    let reply = match bus.try_call(MANAGER, method, &(name, "replace")).await? {
+        Ok(reply) => reply,
+        Err((_, text)) => return Err(HostError(format!("{name}: {text}"))),
+    };
+    let job: OwnedObjectPath = reply.body().deserialize().map_err(unreadable(name))?;
+    let wait = async {
+        while let Some(signal) = signals.next().await {
+            let Ok(signal) = signal else { continue };
+            let body = signal.body();
+            let removed: Result<(u32, OwnedObjectPath, String, String), _> = body.deserialize();
+            if let Ok((_, path, _, result)) = removed
+                && path == job
+            {
+                return Some(result);
+            }
+        }
+        None
+    };
+    let verb = method.trim_end_matches("Unit").to_ascii_lowercase();
+    match tokio::time::timeout(DEADLINE, wait).await {
+        Ok(Some(result)) if result == "done" => Ok(()),
+        Ok(Some(result)) => Err(HostError(format!(
+            "{name}: systemd's job to {verb} it ended with `{result}`; see `systemctl status {name}` and `journalctl -u {name}`"
+        ))),
+        Ok(None) => Err(HostError(format!("{name}: the bus was lost while systemd was about to {verb} it"))),
+        Err(_) => {
+            Err(HostError(format!("{name}: systemd did not {verb} it within {} s", DEADLINE.as_secs())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drop_in_that_systemd_has_not_read_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("etc/systemd/system/x.service.d");
+        let read = ["/etc/systemd/system/x.service.d/a.conf".to_owned()];
+        assert!(!unread(root.path(), "x.service", &[]));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("README"), "").unwrap();
+        assert!(!unread(root.path(), "x.service", &[]));
+        std::fs::write(directory.join("a.conf"), "").unwrap();
+        assert!(unread(root.path(), "x.service", &[]));
+        assert!(!unread(root.path(), "x.service", &read));
+        std::fs::remove_file(directory.join("a.conf")).unwrap();
+        assert!(unread(root.path(), "x.service", &read));
+    }
+}

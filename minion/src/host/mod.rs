@@ -1,0 +1,193 @@
+//! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s that are carried out.
+//!
+//! Three implementations: the real Linux host, a stateful fake (for module tests and crash tests), and an overlay that
+//! lays predicted effects over another host (test mode).
+
+pub mod accounts;
+pub mod archive;
+pub mod certificate;
+pub mod effect;
+pub mod fake;
+mod fake_ca;
+pub mod fake_disk;
+mod fake_effects;
+pub mod linux;
+pub mod overlay;
+mod overlay_effects;
+mod overlay_files;
+
+use std::collections::BTreeMap;
+
+use effect::{Command, Effect, FirewallSettings, Output};
+
+/// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host are one type.
+pub type HostFuture<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
+
+/// Why the host could not answer or do something. The text names the path, unit or command and the system's reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HostError(pub String);
+
+/// Result of a question or effect.
+pub type HostResult<T> = Result<T, HostError>;
+
+/// What is at a path (links are not followed).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Kind.
+    pub kind: FileKind,
+    /// Permission bits (07777).
+    pub mode: u32,
+    /// Owner's name, or number when it has none.
+    pub user: String,
+    /// Group's name, or number when it has none.
+    pub group: String,
+    /// Bytes.
+    pub size: u64,
+    /// Target, for links.
+    pub target: Option<String>,
+}
+
+/// Kind of a directory entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "self-explaining")]
+pub enum FileKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// State of a systemd unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitState {
+    /// `loaded`, `not-found`, `masked`, …
+    pub load: String,
+    /// `active`, `inactive`, `failed`, `activating`, …
+    pub active: String,
+    /// `enabled`, `disabled`, `static`, `masked`, `` (no unit file), …
+    pub file: String,
+    /// The unit file changed on disk since it was loaded.
+    pub needs_reload: bool,
+}
+
+/// A user account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "passwd(5)'s own names")]
+pub struct User {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: String,
+    pub shell: String,
+    pub gecos: String,
+    /// Names of supplementary groups, sorted.
+    pub groups: Vec<String>,
+}
+
+/// A group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "group(5)'s own names")]
+pub struct Group {
+    pub name: String,
+    pub gid: u32,
+    pub members: Vec<String>,
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fstab(5)'s own names")]
+pub struct MountPoint {
+    pub device: String,
+    pub path: String,
+    pub fstype: String,
+    pub options: String,
+}
+
+/// Firewalld's permanent and runtime view of one zone or policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FirewallView {
+    /// In the permanent configuration; `None` when it is not there.
+    pub permanent: Option<FirewallSettings>,
+    /// In the running firewall; `None` when it is not there.
+    pub runtime: Option<FirewallSettings>,
+}
+
+/// Which package manager the host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "self-explaining")]
+pub enum PackageManager {
+    Apt,
+    Dnf,
+}
+
+/// The host as modules and executor see it. Questions change nothing.
+pub trait Host: Send + Sync {
+    /// What is at `path`, without following a final link; `None` when nothing is.
+    fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>>;
+    /// A file's content, following links; `None` when there is none.
+    fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>>;
+    /// Names in a directory, sorted; empty when there is none.
+    fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>>;
+    /// A unit's state.
+    fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>>;
+    /// Installed packages, name to version.
+    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
+    /// The version that would be installed now, if a repository offers the package.
+    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
+    /// The host's package manager.
+    fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>>;
+    /// A user, through the host's `getent`.
+    fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>>;
+    /// A group, through the host's `getent`.
+    fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>>;
+    /// A kernel parameter; `None` when this kernel has none of that name.
+    fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
+    /// Whether a kernel module is loaded or built in.
+    fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>>;
+    /// What is mounted.
+    fn mounts(&self) -> HostFuture<'_, HostResult<Vec<MountPoint>>>;
+    /// Active swap devices and files.
+    fn swaps(&self) -> HostFuture<'_, HostResult<Vec<String>>>;
+    /// A firewalld zone.
+    fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
+    /// A firewalld policy.
+    fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
+    /// Names of all zones and policies, permanent and runtime together.
+    fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
+    /// Whether containerd's `k8s.io` namespace holds an image, by reference.
+    fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
+    /// HTTP(S) status and body of a GET; `None` when nothing answers. `ca` is PEM; without it the host's trust is not
+    /// used and the certificate is not checked.
+    fn http_get<'a>(
+        &'a self,
+        url: &'a str,
+        ca: Option<&'a str>,
+    ) -> HostFuture<'a, HostResult<Option<(u16, String)>>>;
+    /// A file of the state tree or bundle by the SHA-256 (hex) of its content: from the job's master, or from disk in local
+    /// mode. Verified.
+    fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>>;
+    /// Runs a program that changes nothing (`unless`, `onlyif`, `check_cmd`).
+    fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>>;
+    /// Seconds since the epoch.
+    fn now(&self) -> i64;
+    /// Waits. The fake host only moves its clock.
+    fn sleep(&self, seconds: f64) -> HostFuture<'_, ()>;
+    /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs, started services,
+    /// archives, kernel modules), so that a user, directory, unit, parameter or answer that is missing here may be there
+    /// after apply. A module then says `known after apply` ([`overlay::KNOWN_AFTER_APPLY`]) instead of failing or waiting.
+    /// Always false on a host that is not an overlay.
+    fn uncertain(&self) -> bool {
+        false
+    }
+    /// Carries out one effect. `Run` returns the program's output (whatever its exit code), others an empty one.
+    fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>>;
+}
+
+/// Names that firewalld knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "self-explaining")]
+pub struct FirewallNames {
+    pub zones: Vec<String>,
+    pub policies: Vec<String>,
+}

@@ -1,0 +1,261 @@
+//! The effects of [`super::overlay`]: what each predicts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+use super::accounts::is_account_command;
+use super::effect::{CertificateRequest, Command, Effect, FirewallChange, Meta, UnitAction};
+use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
+use super::overlay_files::{Entry, Known, stat_after};
+use super::{FileKind, FirewallView, Host, MountPoint};
+
+/// A path through more links than this is a loop.
+const MAX_LINKS: u32 = 40;
+
+impl Overlay<'_> {
+    /// From now on questions see the host as if `effect` had been carried out. What the host below cannot answer now is
+    /// taken as missing: a prediction never fails.
+    pub async fn lay(&self, effect: &Effect) {
+        self.laid_any.store(true, Ordering::Relaxed);
+        match effect {
+            Effect::Write { path, content, meta } => self.put_file(path, content.clone(), meta).await,
+            Effect::Mkdir { path, meta } => {
+                let path = self.resolve(path, true).await;
+                let old = self.stat(&path).await.ok().flatten();
+                let stat = stat_after(old.as_ref(), FileKind::Directory, meta, 0, None);
+                let shows = old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
+                self.laid().files.put(&path, Entry { stat, content: None, fresh: !shows });
+            }
+            Effect::Symlink { path, target } => {
+                let size = target.len() as u64;
+                let stat = stat_after(None, FileKind::Symlink, &Meta::default(), size, Some(target.clone()));
+                let path = self.resolve(path, false).await;
+                self.laid().files.put(&path, Entry { stat, content: None, fresh: true });
+            }
+            Effect::SetMeta { path, meta } => self.set_meta(path, meta).await,
+            Effect::Remove { path } => {
+                let resolved = self.resolve(path, false).await;
+                self.laid().files.remove(&resolved);
+                self.unit_file_changed(path).await;
+            }
+            Effect::Packages { install, remove } => self.change_packages(install, remove).await,
+            Effect::RefreshPackages => {
+                let mut laid = self.laid();
+                laid.repositories = true;
+                laid.uncertain = true;
+            }
+            Effect::Unit { name, action } => self.change_unit(name, *action).await,
+            Effect::DaemonReload => {
+                let mut laid = self.laid();
+                laid.reloaded = true;
+                laid.units.values_mut().for_each(|unit| unit.needs_reload = false);
+            }
+            Effect::Run(command) => self.run(command).await,
+            Effect::Sysctl { key, value } => {
+                self.laid().sysctls.insert(key.clone(), value.clone());
+            }
+            Effect::LoadModule { name } => {
+                let mut laid = self.laid();
+                laid.modules.insert(name.clone());
+                laid.uncertain = true;
+            }
+            Effect::Mount { device, path, fstype, options } => {
+                let mut laid = self.laid();
+                let (device, path, fstype, options) =
+                    (device.clone(), path.clone(), fstype.clone(), options.clone());
+                laid.mounts.retain(|m| m.path != path);
+                laid.unmounted.insert(path.clone());
+                laid.mounts.push(MountPoint { device, path, fstype, options });
+            }
+            Effect::Unmount { path } => {
+                let mut laid = self.laid();
+                laid.mounts.retain(|m| m.path != *path);
+                laid.unmounted.insert(path.clone());
+            }
+            Effect::SwapOff { device } => {
+                self.laid().swaps_off.insert(device.clone());
+            }
+            Effect::Firewall(change) => self.change_firewall(change),
+            Effect::Extract { target, .. } => {
+                let path = self.resolve(target, true).await;
+                let old = self.stat(&path).await.ok().flatten();
+                let stat = stat_after(old.as_ref(), FileKind::Directory, &Meta::default(), 0, None);
+                let mut laid = self.laid();
+                laid.files.put(&path, Entry { stat, content: None, fresh: old.is_none() });
+                laid.uncertain = true;
+            }
+            Effect::PullImage { reference } => {
+                self.laid().images.insert(reference.clone());
+            }
+            Effect::Certificate(request) => self.certificate(request).await,
+            // Waiting changes nothing.
+            Effect::WaitHttp { .. } => {}
+        }
+    }
+
+    fn is_fresh(&self, path: &str) -> bool {
+        matches!(self.laid().files.get(path), Known::Entry(entry) if entry.fresh)
+    }
+
+    /// The path itself, without links in it: those of the directories are followed, and the final one as `last` says.
+    /// A path through too many links stays where it is.
+    pub(super) async fn resolve(&self, path: &str, last: bool) -> String {
+        let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+        let mut at = String::new();
+        let mut links = 0;
+        while let Some(part) = left.pop_front() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    at.truncate(at.rfind('/').unwrap_or_default());
+                    continue;
+                }
+                _ => {}
+            }
+            let next = format!("{at}/{part}");
+            let target = if last || !left.is_empty() { self.link(&next).await } else { None };
+            match target {
+                Some(target) if links < MAX_LINKS => {
+                    links += 1;
+                    if target.starts_with('/') {
+                        at.clear();
+                    }
+                    for part in target.split('/').rev() {
+                        left.push_front(part.to_owned());
+                    }
+                }
+                _ => at = next,
+            }
+        }
+        if at.is_empty() { "/".to_owned() } else { at }
+    }
+
+    /// The target of the link at a path whose directories are resolved already.
+    async fn link(&self, path: &str) -> Option<String> {
+        let known = self.laid().files.get(path);
+        match known {
+            Known::Entry(entry) => entry.stat.target,
+            Known::Gone => None,
+            Known::Below => self.below.stat(path).await.ok().flatten().and_then(|s| s.target),
+        }
+    }
+
+    async fn put_file(&self, path: &str, content: Vec<u8>, meta: &Meta) {
+        let target = self.resolve(path, true).await;
+        let old = self.stat(&target).await.ok().flatten();
+        let stat = stat_after(old.as_ref(), FileKind::File, meta, content.len() as u64, None);
+        self.laid().files.put(&target, Entry { stat, content: Some(content), fresh: true });
+        self.unit_file_changed(path).await;
+    }
+
+    async fn set_meta(&self, path: &str, meta: &Meta) {
+        let path = self.resolve(path, true).await;
+        let Ok(Some(old)) = self.stat(&path).await else { return };
+        let stat = stat_after(Some(&old), old.kind, meta, old.size, old.target.clone());
+        let mut laid = self.laid();
+        let (content, fresh) = match laid.files.get(&path) {
+            Known::Entry(entry) => (entry.content, entry.fresh),
+            _ => (None, false),
+        };
+        laid.files.put(&path, Entry { stat, content, fresh });
+    }
+
+    /// systemd would notice a changed unit file or drop-in of a unit that it has loaded.
+    async fn unit_file_changed(&self, path: &str) {
+        let Some((_, rest)) = path.split_once("/systemd/system/") else { return };
+        let name = rest.split('/').next().unwrap_or_default();
+        let name = name.strip_suffix(".d").unwrap_or(name);
+        if let Ok(mut state) = self.below.unit(name).await
+            && state.load == "loaded"
+        {
+            let mut laid = self.laid();
+            state = laid.units.get(name).cloned().unwrap_or(state);
+            state.needs_reload = true;
+            laid.units.insert(name.to_owned(), state);
+        }
+    }
+
+    async fn change_packages(&self, install: &BTreeMap<String, Option<String>>, remove: &[String]) {
+        for (name, version) in install {
+            let version = match version {
+                Some(version) => version.clone(),
+                None => self
+                    .package_candidate(name)
+                    .await
+                    .ok()
+                    .flatten()
+                    .unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned()),
+            };
+            self.laid().packages.insert(name.clone(), Some(version));
+        }
+        let mut laid = self.laid();
+        laid.uncertain |= !install.is_empty();
+        for name in remove {
+            laid.packages.insert(name.clone(), None);
+        }
+    }
+
+    async fn change_unit(&self, name: &str, action: UnitAction) {
+        let mut state = self.unit(name).await.unwrap_or_default();
+        match action {
+            UnitAction::Start | UnitAction::Restart => {
+                state.load = "loaded".into();
+                state.active = "active".into();
+            }
+            UnitAction::Stop => state.active = "inactive".into(),
+            UnitAction::Reload => {}
+            UnitAction::Enable => state.file = "enabled".into(),
+            UnitAction::Disable => state.file = "disabled".into(),
+            UnitAction::Mask => {
+                state.load = "masked".into();
+                state.file = "masked".into();
+            }
+            UnitAction::Unmask => {
+                if state.file == "masked" {
+                    state.load = "loaded".into();
+                    state.file = "disabled".into();
+                }
+            }
+        }
+        let mut laid = self.laid();
+        laid.uncertain |= matches!(action, UnitAction::Start | UnitAction::Restart);
+        laid.units.insert(name.to_owned(), state);
+    }
+
+    async fn run(&self, command: &Command) {
+        if !is_account_command(&command.argv) {
+            self.laid().uncertain = true;
+            return;
+        }
+        let name = command.argv.last().cloned().unwrap_or_default();
+        let user = self.user(&name).await.ok().flatten();
+        let primary = command.argv.iter().position(|w| w == "-g" || w == "--gid");
+        let group = primary.and_then(|at| command.argv.get(at + 1)).unwrap_or(&name).clone();
+        let group = self.group(&group).await.ok().flatten();
+        self.laid().accounts.run(&command.argv, user, group);
+    }
+
+    fn change_firewall(&self, change: &FirewallChange) {
+        let mut laid = self.laid();
+        let laid = &mut *laid;
+        let (map, name, settings) = match change {
+            FirewallChange::Zone { name, settings } => (&mut laid.zones, name, Some(settings)),
+            FirewallChange::Policy { name, settings } => (&mut laid.policies, name, Some(settings)),
+            FirewallChange::RemoveZone { name } => (&mut laid.zones, name, None),
+            FirewallChange::RemovePolicy { name } => (&mut laid.policies, name, None),
+        };
+        map.insert(name.clone(), FirewallView { permanent: settings.cloned(), runtime: settings.cloned() });
+    }
+
+    async fn certificate(&self, request: &CertificateRequest) {
+        let unknown = || KNOWN_AFTER_APPLY.as_bytes().to_vec();
+        let secret = Meta { mode: Some(0o600), ..request.meta.clone() };
+        if request.kubeconfig.is_none() && request.key_path != request.cert_path {
+            self.put_file(&request.key_path, unknown(), &secret).await;
+            self.put_file(&request.cert_path, unknown(), &request.meta).await;
+        } else {
+            let mode = request.meta.mode.or(secret.mode);
+            self.put_file(&request.cert_path, unknown(), &Meta { mode, ..request.meta.clone() }).await;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The files of [`super::overlay`]: predicted entries over the directory tree of the host below.
+
+use std::collections::BTreeMap;
+
+use super::effect::Meta;
+use super::{FileKind, Stat};
+
+/// A predicted entry.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    /// What a question sees.
+    pub stat: Stat,
+    /// Content of a file that was written; `None` when only owner or mode was changed.
+    pub content: Option<Vec<u8>>,
+    /// Nothing of the host below shows through this directory.
+    pub fresh: bool,
+}
+
+/// What the overlay knows of a path by itself.
+pub(super) enum Known {
+    /// It is there like this.
+    Entry(Entry),
+    /// It is not there.
+    Gone,
+    /// The host below decides.
+    Below,
+}
+
+/// Predicted entries; `None` is a removed path.
+#[derive(Debug, Default)]
+pub(super) struct Files(BTreeMap<String, Option<Entry>>);
+
+/// The directories above `path`, nearest first, the root excluded.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/')
+        .map(|(at, _)| at)
+        .filter(|at| *at > 0)
+        .filter_map(|at| path.get(..at))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+}
+
+impl Files {
+    pub(super) fn get(&self, path: &str) -> Known {
+        match self.0.get(path) {
+            Some(Some(entry)) => return Known::Entry(entry.clone()),
+            Some(None) => return Known::Gone,
+            None => {}
+        }
+        for above in ancestors(path) {
+            match self.0.get(above) {
+                Some(None) => return Known::Gone,
+                Some(Some(entry)) if entry.fresh => return Known::Gone,
+                _ => {}
+            }
+        }
+        Known::Below
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn put(&mut self, path: &str, entry: Entry) {
+        self.0.insert(path.to_owned(), Some(entry));
+    }
+
+    pub(super) fn remove(&mut self, path: &str) {
+        let below = format!("{path}/");
+        self.0.retain(|name, _| !name.starts_with(&below));
+        self.0.insert(path.to_owned(), None);
+    }
+
+    /// Names in `path` as far as predicted: what is added and what is taken away.
+    pub(super) fn names(&self, path: &str) -> (Vec<String>, Vec<String>) {
+        let prefix = if path == "/" { "/".to_owned() } else { format!("{path}/") };
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        for (name, entry) in self.0.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix))
+        {
+            let rest = name.get(prefix.len()..).unwrap_or_default();
+            if rest.is_empty() || rest.contains('/') {
+                continue;
+            }
+            if entry.is_some() { &mut added } else { &mut removed }.push(rest.to_owned());
+        }
+        (added, removed)
+    }
+}
+
+/// What a path looks like after an effect that makes it a `kind`, given what was there.
+pub(super) fn stat_after(
+    old: Option<&Stat>,
+    kind: FileKind,
+    meta: &Meta,
+    size: u64,
+    target: Option<String>,
+) -> Stat {
+    let old = old.filter(|s| s.kind == kind);
+    let default_mode = match kind {
+        FileKind::Directory => 0o755,
+        FileKind::Symlink => 0o777,
+        FileKind::File | FileKind::Other => 0o644,
+    };
+    let root = || "root".to_owned();
+    Stat {
+        kind,
+        mode: meta.mode.or(old.map(|s| s.mode)).unwrap_or(default_mode),
+        user: meta.user.clone().or(old.map(|s| s.user.clone())).unwrap_or_else(root),
+        group: meta.group.clone().or(old.map(|s| s.group.clone())).unwrap_or_else(root),
+        size,
+        target,
+    }
+}

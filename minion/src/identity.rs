@@ -1,0 +1,167 @@
+//! This minion's identity on disk: key, certificate and the CA that it believes.
+
+use std::path::Path;
+
+use halite_proto::pki::{Inspected, PkiError, PrivateKey};
+use halite_proto::transport::ClientIdentity;
+
+use crate::config::Config;
+use crate::host::HostError;
+use crate::host::linux::files;
+
+/// Why there is no usable identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Not enrolled yet.
+    #[error("this host is not enrolled: run `halite-minion enrol --master HOST:PORT --token TOKEN`")]
+    Missing,
+    /// A file cannot be read or written.
+    #[error("{0}")]
+    File(String),
+    /// What is there is not an identity.
+    #[error("the identity cannot be used: {0}; remove it and enrol again")]
+    Broken(String),
+}
+
+impl From<HostError> for IdentityError {
+    fn from(error: HostError) -> Self {
+        Self::File(error.0)
+    }
+}
+
+impl From<PkiError> for IdentityError {
+    fn from(error: PkiError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// Identity and trust.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// What is shown to the master.
+    pub client: ClientIdentity,
+    /// The CA of identities, PEM.
+    pub ca_pem: String,
+    /// The minion's id.
+    pub id: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Seconds since the epoch.
+    pub not_before: i64,
+    /// Seconds since the epoch.
+    pub not_after: i64,
+}
+
+impl Identity {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is missing, unreadable or no identity of a minion.
+    pub fn load(config: &Config) -> Result<Self, IdentityError> {
+        let read = |path: &Path| -> Result<String, IdentityError> {
+            let content = files::read(path)?.ok_or(IdentityError::Missing)?;
+            String::from_utf8(content)
+                .map_err(|_| IdentityError::Broken(format!("{} is not text", path.display())))
+        };
+        let certificate_pem = read(&config.certificate())?;
+        let key_pem = read(&config.key())?;
+        let ca_pem = read(&config.ca())?;
+        let found = Inspected::from_pem(&certificate_pem)?;
+        let identity = found.identity()?;
+        if identity.kind() != halite_proto::identity::Kind::Minion {
+            return Err(IdentityError::Broken(format!("it is of a {}, not of a minion", identity.kind())));
+        }
+        if PrivateKey::from_pem(&key_pem)?.fingerprint() != found.fingerprint {
+            return Err(IdentityError::Broken("key and certificate do not belong together".to_owned()));
+        }
+        Ok(Self {
+            id: identity.id().to_owned(),
+            cluster: identity.cluster().to_owned(),
+            client: ClientIdentity { certificate_pem, key_pem },
+            ca_pem,
+            not_before: found.not_before,
+            not_after: found.not_after,
+        })
+    }
+
+    /// Whether a third or less of the lifetime is left.
+    #[must_use]
+    pub fn is_old(&self, now: i64) -> bool {
+        let third = self.not_after.saturating_sub(self.not_before) / 3;
+        now > self.not_after.saturating_sub(third)
+    }
+}
+
+/// The key of this minion: the one that is there, or a new one, which is on disk when this returns.
+///
+/// # Errors
+/// It cannot be read, made or written.
+pub fn key(config: &Config) -> Result<PrivateKey, IdentityError> {
+    let path = config.key();
+    if let Some(content) = files::read(&path)?
+        && let Ok(text) = String::from_utf8(content)
+        && let Ok(key) = PrivateKey::from_pem(&text)
+    {
+        return Ok(key);
+    }
+    let key = PrivateKey::generate()?;
+    files::write(&path, key.to_pem().as_bytes(), secret())?;
+    Ok(key)
+}
+
+/// Mode of what only root may read.
+#[must_use]
+pub fn secret() -> files::Owner {
+    files::Owner { mode: Some(0o600), ..files::Owner::default() }
+}
+
+/// Makes the directories that the minion keeps its things in.
+///
+/// # Errors
+/// They cannot be made.
+pub fn directories(config: &Config) -> Result<(), IdentityError> {
+    let missing: Vec<&Path> = config.state_dir.ancestors().take_while(|p| !p.is_dir()).collect();
+    for path in missing.into_iter().rev() {
+        files::mkdir(path, files::Owner { mode: Some(0o755), ..files::Owner::default() })?;
+    }
+    let private = files::Owner { mode: Some(0o700), ..files::Owner::default() };
+    for path in [config.state_dir.clone(), config.journal(), config.blobs()] {
+        files::mkdir(&path, private)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(directory: &Path) -> Config {
+        Config { state_dir: directory.join("var/lib/minion"), ..Config::default() }
+    }
+
+    #[test]
+    fn a_key_is_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        directories(&config).unwrap();
+        directories(&config).unwrap();
+        let first = key(&config).unwrap();
+        assert_eq!(key(&config).unwrap().fingerprint(), first.fingerprint());
+        assert_eq!(files::stat(&config.key()).unwrap().unwrap().mode, 0o600);
+        assert_eq!(Identity::load(&config).unwrap_err(), IdentityError::Missing);
+    }
+
+    #[test]
+    fn renewal_is_due_in_the_last_third() {
+        let identity = Identity {
+            client: ClientIdentity { certificate_pem: String::new(), key_pem: String::new() },
+            ca_pem: String::new(),
+            id: "a".into(),
+            cluster: "c".into(),
+            not_before: 0,
+            not_after: 900,
+        };
+        assert!(!identity.is_old(600));
+        assert!(identity.is_old(601));
+    }
+}

@@ -1,0 +1,198 @@
+//! `archive.extracted`
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::file::{Source, sha256};
+use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, surplus, walk};
+use super::{Failure, Plan, fail};
+use crate::host::archive::{Entry, unpack};
+use crate::host::effect::{Effect, Meta};
+use crate::host::{FileKind, Host, Stat};
+
+/// What an archive holds at one path: everything that a comparison needs, without the content.
+enum Member {
+    Directory(u32),
+    File { mode: u32, size: u64, sha256: String },
+    Symlink(String),
+}
+
+pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = absolute(&chunk.name)?;
+    if let Some(path) = args.text("if_missing")?
+        && host.stat(&path).await?.is_some()
+    {
+        return Ok(Plan::nothing(format!("{path} exists")));
+    }
+    let strip = args.number::<u32>("strip")?.unwrap_or(0);
+    let source = Source::parse(&args.required("source")?)?;
+    let bytes = source.read(host).await?;
+    let members = members(&name, &bytes, strip)?;
+    let (root, stat) = follow(host, &name).await?;
+    let owner = Meta { user: args.text("user")?, group: args.text("group")?, mode: None };
+    known_owner(host, &owner).await?;
+
+    let mut extracted = Vec::new();
+    let mut changes = Map::new();
+    let mut settled = Vec::new();
+    for (relative, member) in &members {
+        let path = join(&root, relative);
+        let stat = host.stat(&path).await?;
+        let fresh = !is_there(host, &path, stat.as_ref(), member).await?;
+        if fresh {
+            extracted.push(relative.clone());
+        }
+        let mode = match member {
+            Member::Directory(mode) | Member::File { mode, .. } => *mode,
+            Member::Symlink(_) => continue,
+        };
+        let wanted = Meta { mode: Some(mode), ..owner.clone() };
+        if let (Some(stat), false) = (stat, fresh) {
+            let (differs, set) = meta_difference(host, &stat, &wanted).await?;
+            if !differs.is_empty() {
+                changes.insert(path.clone(), differs.into());
+                settled.push(Effect::SetMeta { path, meta: set });
+            }
+        } else if owner != Meta::default() {
+            settled.push(Effect::SetMeta { path, meta: owner.clone() });
+        }
+    }
+    let gone = surplus_members(host, &args, &root, &members).await?;
+
+    let mut effects = Vec::new();
+    if !extracted.is_empty() {
+        changes.insert("extracted_files".into(), json!(extracted));
+        effects = parents(host, &root, true, &Meta::default()).await?;
+        if stat.is_none() {
+            effects.push(Effect::Mkdir { path: root.clone(), meta: owner.clone() });
+        }
+        unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
+    } else if let Some(left) = left_over(host, &source).await? {
+        // An earlier run was cut off between unpacking and tidying up.
+        changes.insert("removed_archive".into(), json!(left));
+        effects.push(Effect::Remove { path: left });
+    }
+    effects.append(&mut settled);
+    if !gone.is_empty() {
+        changes.insert("removed".into(), json!(gone));
+        effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
+    }
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("All files of the archive are in {name}")));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("The archive would be extracted to {name}"),
+        format!("The archive was extracted to {name}"),
+    ))
+}
+
+fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Member>, Failure> {
+    let mut members = BTreeMap::new();
+    let mut contents: BTreeMap<String, (u64, String)> = BTreeMap::new();
+    unpack(&format!("archive for {name}"), bytes, strip, |path, mode, entry| {
+        let member = match entry {
+            Entry::Directory => Member::Directory(mode),
+            Entry::Symlink(target) => Member::Symlink(target),
+            Entry::File(content) => {
+                let (size, sha256) = (content.len() as u64, sha256(&content));
+                contents.insert(path.to_owned(), (size, sha256.clone()));
+                Member::File { mode, size, sha256 }
+            }
+            Entry::Hardlink(to) => {
+                let (size, sha256) = contents.get(&to).cloned().unwrap_or_default();
+                Member::File { mode, size, sha256 }
+            }
+        };
+        members.insert(path.trim_end_matches('/').to_owned(), member);
+        Ok(())
+    })?;
+    Ok(members)
+}
+
+/// Whether kind and content are as in the archive.
+async fn is_there(
+    host: &dyn Host,
+    path: &str,
+    stat: Option<&Stat>,
+    member: &Member,
+) -> Result<bool, Failure> {
+    let Some(stat) = stat else { return Ok(false) };
+    match (stat.kind, member) {
+        (FileKind::Directory, Member::Directory(_)) => Ok(true),
+        (FileKind::Symlink, Member::Symlink(target)) => Ok(stat.target.as_ref() == Some(target)),
+        (FileKind::Symlink, Member::Directory(_)) => {
+            Ok(follow(host, path).await?.1.is_some_and(|stat| stat.kind == FileKind::Directory))
+        }
+        (FileKind::File, Member::File { size, sha256: wanted, .. }) => {
+            Ok(stat.size == *size && host.read(path).await?.is_some_and(|found| sha256(&found) == *wanted))
+        }
+        (FileKind::Directory, _) => fail(format!("{path} is a directory, and not one in the archive")),
+        (_, _) => Ok(false),
+    }
+}
+
+/// `clean`: what is below the target and not in the archive.
+async fn surplus_members(
+    host: &dyn Host,
+    args: &Args<'_>,
+    root: &str,
+    members: &BTreeMap<String, Member>,
+) -> Result<Vec<String>, Failure> {
+    if !args.flag("clean", false)? {
+        return Ok(Vec::new());
+    }
+    let mut known: BTreeSet<&str> = members.keys().map(String::as_str).collect();
+    for path in members.keys() {
+        let mut at = path.as_str();
+        while let Some(cut) = at.rfind('/') {
+            at = at.get(..cut).unwrap_or_default();
+            known.insert(at);
+        }
+    }
+    let found = walk(host, root).await?;
+    let gone = surplus(&found, |path| known.contains(path), &[]);
+    Ok(gone.iter().map(|relative| join(root, relative)).collect())
+}
+
+/// Where the archive lies on the host while it is unpacked.
+fn resting_place(sha256: &str) -> String {
+    format!("{NOTES}/unpack/{sha256}.tar")
+}
+
+async fn left_over(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
+    let Source::Blob(sha256) = source else { return Ok(None) };
+    let path = resting_place(sha256);
+    Ok(host.stat(&path).await?.map(|_| path))
+}
+
+/// Unpacks; an archive that is not on the host lies there meanwhile.
+async fn unpacking(
+    host: &dyn Host,
+    source: &Source,
+    bytes: Vec<u8>,
+    root: &str,
+    strip: u32,
+    effects: &mut Vec<Effect>,
+) -> Result<(), Failure> {
+    let extract = |archive: String| Effect::Extract { archive, target: root.to_owned(), strip };
+    let archive = match source {
+        Source::Path(path) => {
+            effects.push(extract(path.clone()));
+            return Ok(());
+        }
+        Source::Blob(sha256) => resting_place(sha256),
+        Source::Bytes(bytes) => resting_place(&sha256(bytes)),
+    };
+    effects.extend(parents(host, &archive, true, &Meta::default()).await?);
+    let private = Meta { mode: Some(0o600), ..Meta::default() };
+    effects.push(Effect::Write { path: archive.clone(), content: bytes, meta: private });
+    effects.push(extract(archive.clone()));
+    effects.push(Effect::Remove { path: archive });
+    Ok(())
+}

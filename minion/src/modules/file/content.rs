@@ -1,0 +1,134 @@
+//! One file's content, owner and mode against what is wanted: shared by everything that writes files.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::host::effect::{Effect, Meta};
+use crate::host::{FileKind, Host, Stat};
+use crate::modules::args::Show;
+use crate::modules::paths::{known_owner, meta_difference};
+use crate::modules::{Failure, diff, fail};
+
+/// Where content comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::modules) enum Source {
+    /// It is here.
+    Bytes(Vec<u8>),
+    /// A blob, by the SHA-256 of its content.
+    Blob(String),
+    /// A file on the host.
+    Path(String),
+}
+
+impl Source {
+    /// Reads `blob:SHA256` or an absolute path.
+    ///
+    /// # Errors
+    /// Anything else; `salt://` and `bundle://` never come here, the compiler replaces them.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        if let Some(sha256) = text.strip_prefix("blob:") {
+            return Ok(Self::Blob(sha256.to_owned()));
+        }
+        if text.starts_with('/') {
+            return Ok(Self::Path(text.to_owned()));
+        }
+        fail(format!("source {text}: give salt://path, bundle://path or an absolute path on the host"))
+    }
+
+    /// The content.
+    pub async fn read(&self, host: &dyn Host) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes.clone()),
+            Self::Blob(sha256) => Ok(host.blob(sha256).await?),
+            Self::Path(path) => match host.read(path).await? {
+                Some(content) => Ok(content),
+                None => fail(format!("Source file {path} not found")),
+            },
+        }
+    }
+
+    /// The content, unless `found` is it: a blob that is there already is not fetched.
+    async fn unless(&self, host: &dyn Host, found: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        if let Self::Blob(wanted) = self
+            && sha256(found) == *wanted
+        {
+            return Ok(None);
+        }
+        let content = self.read(host).await?;
+        Ok((content != found).then_some(content))
+    }
+}
+
+/// SHA-256 in hexadecimal.
+pub(in crate::modules) fn sha256(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What one file is to be.
+pub(super) struct Wanted {
+    /// `None` keeps the content that is there; a new file is empty.
+    pub source: Option<Source>,
+    pub meta: Meta,
+    pub show: Show,
+}
+
+/// What is missing of it.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    pub changes: Map<String, Value>,
+    pub effects: Vec<Effect>,
+}
+
+/// Compares `path`, where `stat` is, with what is wanted.
+pub(super) async fn difference(
+    host: &dyn Host,
+    path: &str,
+    stat: Option<&Stat>,
+    wanted: &Wanted,
+) -> Result<Difference, Failure> {
+    let Some(stat) = stat else {
+        let content = match &wanted.source {
+            Some(source) => source.read(host).await?,
+            None => Vec::new(),
+        };
+        known_owner(host, &wanted.meta).await?;
+        let meta = Meta { mode: Some(wanted.meta.mode.unwrap_or(0o644)), ..wanted.meta.clone() };
+        let changes = Map::from_iter([("diff".to_owned(), json!("New file"))]);
+        return Ok(Difference {
+            changes,
+            effects: vec![Effect::Write { path: path.to_owned(), content, meta }],
+        });
+    };
+    if stat.kind != FileKind::File {
+        return fail(format!("Specified target {path} is {}, not a file", kind_name(stat.kind)));
+    }
+    let (mut changes, set) = meta_difference(host, stat, &wanted.meta).await?;
+    known_owner(host, &set).await?;
+    if let Some(source) = &wanted.source {
+        let found = host.read(path).await?.unwrap_or_default();
+        if let Some(content) = source.unless(host, &found).await? {
+            changes.insert("diff".into(), json!(diff::describe(&found, &content, wanted.show)));
+            let meta = wanted.meta.clone();
+            return Ok(Difference {
+                changes,
+                effects: vec![Effect::Write { path: path.to_owned(), content, meta }],
+            });
+        }
+    }
+    let effects = if changes.is_empty() {
+        Vec::new()
+    } else {
+        vec![Effect::SetMeta { path: path.to_owned(), meta: set }]
+    };
+    Ok(Difference { changes, effects })
+}
+
+/// A kind of directory entry in words.
+pub(super) fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "a file",
+        FileKind::Directory => "a directory",
+        FileKind::Symlink => "a symbolic link",
+        FileKind::Other => "a device, socket or pipe",
+    }
+}

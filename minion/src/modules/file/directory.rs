@@ -1,0 +1,99 @@
+//! `file.directory`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::content::kind_name;
+use crate::host::effect::{Effect, Meta};
+use crate::host::{FileKind, Host};
+use crate::modules::args::Args;
+use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, surplus, walk};
+use crate::modules::{Failure, Plan, fail};
+
+pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = absolute(&chunk.name)?;
+    let mut wanted = args.meta("mode")?;
+    wanted.mode = args.mode("dir_mode")?.or(wanted.mode);
+    let (path, stat) = follow(host, &name).await?;
+    let Some(stat) = stat else {
+        known_owner(host, &wanted).await?;
+        let mut effects = parents(host, &path, args.flag("makedirs", false)?, &wanted).await?;
+        effects.push(Effect::Mkdir { path, meta: wanted });
+        let changes = Map::from_iter([(name.clone(), json!({"directory": "new"}))]);
+        return Ok(Plan::change(
+            changes,
+            effects,
+            format!("The following directories will be created: {name}"),
+            format!("Directory {name} updated"),
+        ));
+    };
+    if stat.kind != FileKind::Directory {
+        return fail(format!("Specified location {name} exists and is {}", kind_name(stat.kind)));
+    }
+    let (mut changes, set) = meta_difference(host, &stat, &wanted).await?;
+    known_owner(host, &set).await?;
+    let mut effects = Vec::new();
+    if set != Meta::default() {
+        effects.push(Effect::SetMeta { path: path.clone(), meta: set });
+    }
+    below(host, &args, &path, &wanted, &mut changes, &mut effects).await?;
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("The directory {name} is in the correct state")));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("The directory {name} is set to be changed"),
+        format!("Directory {name} updated"),
+    ))
+}
+
+/// `recurse` and `clean`: what is to be done with everything below.
+async fn below(
+    host: &dyn Host,
+    args: &Args<'_>,
+    path: &str,
+    directory: &Meta,
+    changes: &mut Map<String, Value>,
+    effects: &mut Vec<Effect>,
+) -> Result<(), Failure> {
+    let recurse = args.list("recurse")?;
+    let clean = args.flag("clean", false)?;
+    if recurse.is_empty() && !clean {
+        return Ok(());
+    }
+    if let Some(unknown) = recurse.iter().find(|what| !matches!(what.as_str(), "user" | "group" | "mode")) {
+        return fail(format!("file.directory: `recurse` takes user, group and mode, not `{unknown}`"));
+    }
+    let on = |what: &str| recurse.iter().any(|r| r == what);
+    let found = walk(host, path).await?;
+    let gone = if clean { surplus(&found, |_| false, &args.list("exclude_pat")?) } else { Vec::new() };
+    let file_mode = args.mode("file_mode")?;
+    for (relative, stat) in &found {
+        let is_gone = gone.iter().any(|top| {
+            relative == top || relative.strip_prefix(top.as_str()).is_some_and(|r| r.starts_with('/'))
+        });
+        if is_gone || stat.kind == FileKind::Symlink {
+            continue;
+        }
+        let mode = if stat.kind == FileKind::Directory { directory.mode } else { file_mode };
+        let wanted = Meta {
+            user: directory.user.clone().filter(|_| on("user")),
+            group: directory.group.clone().filter(|_| on("group")),
+            mode: mode.filter(|_| on("mode")),
+        };
+        let (differs, set) = meta_difference(host, stat, &wanted).await?;
+        if !differs.is_empty() {
+            let full = join(path, relative);
+            changes.insert(full.clone(), Value::Object(differs));
+            effects.push(Effect::SetMeta { path: full, meta: set });
+        }
+    }
+    if !gone.is_empty() {
+        let full: Vec<String> = gone.iter().map(|relative| join(path, relative)).collect();
+        changes.insert("removed".into(), json!(full));
+        effects.extend(full.into_iter().map(|path| Effect::Remove { path }));
+    }
+    Ok(())
+}

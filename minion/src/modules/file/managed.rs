@@ -1,0 +1,79 @@
+//! `file.managed`
+
+use halite_states::low::Chunk;
+
+use super::content::{Difference, Source, Wanted, difference};
+use crate::host::Host;
+use crate::host::effect::{Command, Effect, Meta};
+use crate::modules::args::Args;
+use crate::modules::paths::{absolute, follow, parent, parents};
+use crate::modules::{Failure, Plan, fail};
+
+pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = absolute(&chunk.name)?;
+    let (path, stat) = follow(host, &name).await?;
+    if stat.is_none() && !args.flag("create", true)? {
+        return Ok(Plan::nothing(format!("File {name} is not present and is not set for creation")));
+    }
+    let mut wanted = Wanted { source: source(&args)?, meta: args.meta("mode")?, show: args.show()? };
+    if stat.is_some() && !args.flag("replace", true)? {
+        wanted.source = None;
+    }
+    let Difference { changes, mut effects } = difference(host, &path, stat.as_ref(), &wanted).await?;
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("File {name} is in the correct state")));
+    }
+    if let Some(command) = args.text("check_cmd")? {
+        effects = judged(effects, &command);
+    }
+    let new_directory = Meta { mode: args.mode("dir_mode")?, ..wanted.meta };
+    let mut all = parents(host, &path, args.flag("makedirs", false)?, &new_directory).await?;
+    all.append(&mut effects);
+    Ok(Plan::change(
+        changes,
+        all,
+        format!("The file {name} is set to be changed"),
+        format!("File {name} updated"),
+    ))
+}
+
+/// The wanted content from `contents` or `source`.
+fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
+    match (args.text("contents")?, args.text("source")?) {
+        (Some(_), Some(_)) => fail("file.managed: `contents` and `source` exclude each other"),
+        (Some(mut contents), None) => {
+            if !args.flag("contents_newline", true)? {
+                contents.truncate(contents.trim_end_matches(['\n', '\r']).len());
+            } else if !contents.is_empty() && !contents.ends_with('\n') {
+                contents.push('\n');
+            }
+            Ok(Some(Source::Bytes(contents.into_bytes())))
+        }
+        (None, Some(source)) => Ok(Some(Source::parse(&source)?)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Lets `command` judge new content in a temporary file beside the target before the target is touched: a failing
+/// command ends the apply there. Each step may be cut off; the next check starts over and uses the same temporary file.
+fn judged(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
+    let mut all = Vec::new();
+    for effect in effects {
+        if let Effect::Write { path, content, meta } = &effect {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let temporary = format!("{}/.{name}.halite-check", parent(path).trim_end_matches('/'));
+            let private = Meta { mode: Some(0o600), ..meta.clone() };
+            all.push(Effect::Write { path: temporary.clone(), content: content.clone(), meta: private });
+            // `$0` is the temporary file; whatever the verdict, it does not stay behind.
+            let line = format!("{command} \"$0\"; code=$?; rm -f \"$0\"; exit $code");
+            all.push(Effect::Run(Command {
+                argv: vec!["/bin/sh".into(), "-c".into(), line, temporary.clone()],
+                ..Command::default()
+            }));
+            all.push(Effect::Remove { path: temporary });
+        }
+        all.push(effect);
+    }
+    all
+}

@@ -1,0 +1,155 @@
+//! `firewalld.*`: zones and policies, compared in the permanent and in the running configuration.
+
+use std::collections::BTreeSet;
+
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::args::Args;
+use super::{Failure, Plan};
+use crate::host::effect::{Effect, FirewallChange, FirewallSettings};
+use crate::host::{FirewallView, Host};
+
+/// What our own zones and policies are called; all others are foreign and are never touched.
+const OWN: &str = "halite-";
+
+fn settings(args: &Args<'_>, target: &str) -> Result<FirewallSettings, Failure> {
+    Ok(FirewallSettings {
+        description: args.text("description")?.unwrap_or_default(),
+        target: args.text("target")?.unwrap_or_else(|| target.to_owned()),
+        services: args.list("services")?,
+        ports: args.list("ports")?,
+        protocols: args.list("protocols")?,
+        sources: args.list("sources")?,
+        interfaces: args.list("interfaces")?,
+        rich_rules: args.list("rich_rules")?,
+        masquerade: args.flag("masquerade", false)?,
+        forward: args.flag("forward", false)?,
+        ingress_zones: args.list("ingress_zones")?,
+        egress_zones: args.list("egress_zones")?,
+        priority: None,
+    })
+}
+
+pub(super) async fn zone(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let wanted = settings(&Args::new(chunk), "default")?;
+    let view = host.firewall_zone(&chunk.name).await?;
+    let change = FirewallChange::Zone { name: chunk.name.clone(), settings: wanted.clone() };
+    Ok(plan("zone", &chunk.name, &view, &wanted, change))
+}
+
+pub(super) async fn policy(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let mut wanted = settings(&args, "CONTINUE")?;
+    wanted.priority = Some(args.number("priority")?.unwrap_or(-1));
+    let view = host.firewall_policy(&chunk.name).await?;
+    let change = FirewallChange::Policy { name: chunk.name.clone(), settings: wanted.clone() };
+    Ok(plan("policy", &chunk.name, &view, &wanted, change))
+}
+
+fn plan(
+    what: &str,
+    name: &str,
+    view: &FirewallView,
+    wanted: &FirewallSettings,
+    change: FirewallChange,
+) -> Plan {
+    let mut changes = Map::new();
+    for (configuration, found) in [("permanent", &view.permanent), ("runtime", &view.runtime)] {
+        let differs = differences(found.as_ref(), wanted);
+        // A description does nothing: the running firewall may have an old one.
+        let only_words = configuration == "runtime" && differs.keys().eq(["description"]) && found.is_some();
+        if !differs.is_empty() && !only_words {
+            changes.insert(configuration.into(), Value::Object(differs));
+        }
+    }
+    if changes.is_empty() {
+        return Plan::nothing(format!("firewalld {what} {name} is in the correct state"));
+    }
+    Plan::change(
+        changes,
+        vec![Effect::Firewall(change)],
+        format!("firewalld {what} {name} would be changed"),
+        format!("firewalld {what} {name} was changed"),
+    )
+}
+
+/// By setting: what is added and removed (lists), or old and new (the others).
+fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> Map<String, Value> {
+    let mut changes = Map::new();
+    let nothing = FirewallSettings::default();
+    if found.is_none() {
+        changes.insert("new".into(), json!(true));
+    }
+    let old = found.unwrap_or(&nothing);
+    for (key, old, new) in [
+        ("services", &old.services, &wanted.services),
+        ("ports", &old.ports, &wanted.ports),
+        ("protocols", &old.protocols, &wanted.protocols),
+        ("sources", &old.sources, &wanted.sources),
+        ("interfaces", &old.interfaces, &wanted.interfaces),
+        ("rich_rules", &old.rich_rules, &wanted.rich_rules),
+        ("ingress_zones", &old.ingress_zones, &wanted.ingress_zones),
+        ("egress_zones", &old.egress_zones, &wanted.egress_zones),
+    ] {
+        let (old, new): (BTreeSet<String>, BTreeSet<String>) =
+            (old.iter().map(|v| normal(v)).collect(), new.iter().map(|v| normal(v)).collect());
+        let mut change = Map::new();
+        for (word, list) in [("added", new.difference(&old)), ("removed", old.difference(&new))] {
+            let list: Vec<&String> = list.collect();
+            if !list.is_empty() {
+                change.insert(word.into(), json!(list));
+            }
+        }
+        if !change.is_empty() {
+            changes.insert(key.into(), Value::Object(change));
+        }
+    }
+    for (key, old, new) in [
+        ("description", json!(old.description), json!(wanted.description)),
+        ("target", json!(old.target), json!(wanted.target)),
+        ("masquerade", json!(old.masquerade), json!(wanted.masquerade)),
+        ("forward", json!(old.forward), json!(wanted.forward)),
+        ("priority", json!(old.priority), json!(wanted.priority)),
+    ] {
+        if old != new {
+            changes.insert(key.into(), json!({"old": old, "new": new}));
+        }
+    }
+    changes
+}
+
+/// An item in the form in which two spellings of the same are equal: firewalld prints rich rules with its own quotes
+/// and blanks.
+fn normal(item: &str) -> String {
+    item.replace(['"', '\''], "").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let (zones, policies) = (args.list("zones")?, args.list("policies")?);
+    let found = host.firewall_names().await?;
+    let surplus = |found: Vec<String>, keep: &[String]| -> Vec<String> {
+        found.into_iter().filter(|name| name.starts_with(OWN) && !keep.contains(name)).collect()
+    };
+    let (zones, policies) = (surplus(found.zones, &zones), surplus(found.policies, &policies));
+    if zones.is_empty() && policies.is_empty() {
+        return Ok(Plan::nothing("There are no other zones and policies of ours"));
+    }
+    let mut removed = Map::new();
+    for (key, names) in [("zones", &zones), ("policies", &policies)] {
+        if !names.is_empty() {
+            removed.insert(key.into(), json!(names));
+        }
+    }
+    // Policies first: they refer to zones.
+    let mut effects: Vec<Effect> =
+        policies.into_iter().map(|name| Effect::Firewall(FirewallChange::RemovePolicy { name })).collect();
+    effects.extend(zones.into_iter().map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })));
+    Ok(Plan::change(
+        Map::from_iter([("removed".to_owned(), Value::Object(removed))]),
+        effects,
+        "Zones and policies that are no longer wanted would be removed",
+        "Zones and policies that were no longer wanted were removed",
+    ))
+}

@@ -1,0 +1,143 @@
+//! `/etc/fstab` as text: entries are edited in place, everything else stays as it is.
+
+use crate::host::effect::{Effect, Meta};
+use crate::host::{Host, HostResult};
+
+const FSTAB: &str = "/etc/fstab";
+/// Before each line that we switched off.
+const OFF: &str = "# halite: ";
+
+/// The file.
+pub(super) struct Fstab {
+    text: String,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub device: String,
+    pub path: String,
+    pub fstype: String,
+    pub options: String,
+    pub dump: i64,
+    pub pass: i64,
+}
+
+impl Line {
+    /// Reads an entry; `None` for comments and blank lines. See fstab(5).
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split_whitespace().map(unescape);
+        let device = fields.next().filter(|device| !device.starts_with('#'))?;
+        let path = fields.next()?;
+        let fstype = fields.next()?;
+        let options = fields.next().unwrap_or_else(|| "defaults".to_owned());
+        let mut number = || fields.next().and_then(|field| field.parse().ok()).unwrap_or(0);
+        Some(Self { device, path, fstype, options, dump: number(), pass: number() })
+    }
+
+    fn written(&self) -> String {
+        let [device, path, fstype, options] =
+            [&self.device, &self.path, &self.fstype, &self.options].map(|field| escape(field));
+        format!("{device}\t{path}\t{fstype}\t{options}\t{} {}", self.dump, self.pass)
+    }
+}
+
+/// Blanks in fields are written in octal.
+fn escape(field: &str) -> String {
+    field.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011")
+}
+
+fn unescape(field: &str) -> String {
+    field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+impl Fstab {
+    pub async fn read(host: &dyn Host) -> HostResult<Self> {
+        let content = host.read(FSTAB).await?.unwrap_or_default();
+        Ok(Self { text: String::from_utf8_lossy(&content).into_owned() })
+    }
+
+    /// The entries.
+    pub fn lines(&self) -> impl Iterator<Item = Line> + '_ {
+        self.text.lines().filter_map(Line::parse)
+    }
+
+    /// Makes `wanted` the entry of its mount point.
+    pub fn set(&self, wanted: &Line) -> Option<Effect> {
+        if self.lines().filter(|line| line.path == wanted.path).eq([wanted.clone()]) {
+            return None;
+        }
+        let mut done = false;
+        let mut new = self.edited(|line, text| {
+            if line.path != wanted.path {
+                return Some(text.to_owned());
+            }
+            (!std::mem::replace(&mut done, true)).then(|| wanted.written())
+        });
+        if !done {
+            new.push_str(&wanted.written());
+            new.push('\n');
+        }
+        Some(write(new))
+    }
+
+    /// Removes the entries of a mount point.
+    pub fn remove(&self, path: &str) -> Option<Effect> {
+        let new = self.edited(|line, text| (line.path != path).then(|| text.to_owned()));
+        (new != self.text).then(|| write(new))
+    }
+
+    /// Comments out what `which` names.
+    pub fn comment_out(&self, which: impl Fn(&Line) -> bool) -> Option<Effect> {
+        let new = self
+            .edited(|line, text| Some(if which(&line) { format!("{OFF}{text}") } else { text.to_owned() }));
+        (new != self.text).then(|| write(new))
+    }
+
+    fn edited(&self, mut edit: impl FnMut(Line, &str) -> Option<String>) -> String {
+        let mut new = String::new();
+        for text in self.text.lines() {
+            let kept = match Line::parse(text) {
+                Some(line) => edit(line, text),
+                None => Some(text.to_owned()),
+            };
+            if let Some(kept) = kept {
+                new.push_str(&kept);
+                new.push('\n');
+            }
+        }
+        new
+    }
+}
+
+fn write(text: String) -> Effect {
+    Effect::Write { path: FSTAB.to_owned(), content: text.into_bytes(), meta: Meta::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_edited_and_the_rest_stays() {
+        let fstab = Fstab { text: "# root\n/dev/a / ext4 rw 0 1\n\n/dev/s none swap sw 0 0\n".to_owned() };
+        assert_eq!(fstab.lines().count(), 2);
+        let line = Line {
+            device: "/dev/x".into(),
+            path: "/m y".into(),
+            fstype: "xfs".into(),
+            options: "defaults".into(),
+            dump: 0,
+            pass: 2,
+        };
+        let Some(Effect::Write { content, .. }) = fstab.set(&line) else { panic!("no effect") };
+        let text = String::from_utf8(content).unwrap();
+        assert!(text.ends_with("sw 0 0\n/dev/x\t/m\\040y\txfs\tdefaults\t0 2\n"), "{text}");
+        assert_eq!(Fstab { text }.set(&line), None);
+        let Some(Effect::Write { content, .. }) = fstab.comment_out(|l| l.fstype == "swap") else {
+            panic!("no effect")
+        };
+        assert!(String::from_utf8(content).unwrap().ends_with("\n# halite: /dev/s none swap sw 0 0\n"));
+        assert_eq!(fstab.remove("/nowhere"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! `host.*`: `/etc/hosts`, edited in place.
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::{Effect, Meta};
+
+const HOSTS: &str = "/etc/hosts";
+
+pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = &chunk.name;
+    let wanted = args.list("ip")?;
+    if wanted.is_empty() {
+        return fail(format!("host.present: {name}: `ip` is missing"));
+    }
+    if let Some(bad) = wanted.iter().find(|ip| ip.parse::<std::net::IpAddr>().is_err()) {
+        return fail(format!("host.present: {name}: `{bad}` is not an IP address"));
+    }
+    let content = host.read(HOSTS).await?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&content).into_owned();
+    let Edited { text: new, added, removed } = edit(&text, name, &wanted, args.flag("clean", true)?);
+    let list = wanted.join(", ");
+    if new == text {
+        return Ok(Plan::nothing(format!("Host {name} ({list}) already present")));
+    }
+    let mut changes = Map::new();
+    for (key, ips) in [("added", added), ("removed", removed)] {
+        if !ips.is_empty() {
+            changes.insert(key.into(), ips.into_iter().map(|ip| (ip, json!([name]))).collect());
+        }
+    }
+    Ok(Plan::change(
+        changes,
+        vec![Effect::Write { path: HOSTS.into(), content: new.into_bytes(), meta: Meta::default() }],
+        format!("Host {name} ({list}) would be added"),
+        format!("Added host {name} ({list})"),
+    ))
+}
+
+struct Edited {
+    text: String,
+    added: Vec<String>,
+    removed: Vec<String>,
+}
+
+/// Gives `name` exactly (with `clean`) or at least the wanted addresses.
+fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut removed = Vec::new();
+    let mut have: Vec<&String> = Vec::new();
+    lines.retain_mut(|line| {
+        let Some((ip, names)) = entry(line) else { return true };
+        if !names.iter().any(|n| n.eq_ignore_ascii_case(name)) {
+            return true;
+        }
+        if let Some(ip) = wanted.iter().find(|w| same(w, &ip)) {
+            have.push(ip);
+            return true;
+        }
+        if !clean {
+            return true;
+        }
+        removed.push(ip.clone());
+        let left: Vec<&str> =
+            names.iter().filter(|n| !n.eq_ignore_ascii_case(name)).map(String::as_str).collect();
+        let comment = line.split_once('#').map(|(_, comment)| format!("#{comment}"));
+        if left.is_empty() {
+            *line = comment.unwrap_or_default();
+            return !line.is_empty();
+        }
+        *line = format!("{ip}\t{}{}", left.join(" "), comment.map(|c| format!(" {c}")).unwrap_or_default());
+        true
+    });
+    let mut added = Vec::new();
+    for ip in wanted.iter().filter(|ip| !have.contains(ip)) {
+        added.push(ip.clone());
+        match lines.iter_mut().find(|line| entry(line).is_some_and(|(found, _)| same(ip, &found))) {
+            Some(line) => {
+                *line = match line.split_once('#') {
+                    Some((names, comment)) => format!("{} {name} #{comment}", names.trim_end()),
+                    None => format!("{} {name}", line.trim_end()),
+                };
+            }
+            None => lines.push(format!("{ip}\t{name}")),
+        }
+    }
+    if added.is_empty() && removed.is_empty() {
+        return Edited { text: text.to_owned(), added, removed };
+    }
+    Edited { text: lines.join("\n") + "\n", added, removed }
+}
+
+/// Address and names of a line; see hosts(5).
+fn entry(line: &str) -> Option<(String, Vec<String>)> {
+    let mut words = line.split('#').next().unwrap_or_default().split_whitespace().map(str::to_owned);
+    Some((words.next()?, words.collect()))
+}
+
+/// The same address, however it is written.
+fn same(a: &str, b: &str) -> bool {
+    match (a.parse::<std::net::IpAddr>(), b.parse::<std::net::IpAddr>()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "127.0.0.1 localhost # loop\n\n# foreign\n10.0.0.1 api old.example  # vip\n10.0.0.9 other api\n";
+
+    fn to(ips: &[&str]) -> String {
+        let ips: Vec<String> = ips.iter().map(|ip| (*ip).to_owned()).collect();
+        edit(TEXT, "api", &ips, true).text
+    }
+
+    #[test]
+    fn a_name_moves_and_everything_else_stays() {
+        let moved = to(&["10.0.0.2"]);
+        assert_eq!(
+            moved,
+            "127.0.0.1 localhost # loop\n\n# foreign\n10.0.0.1\told.example # vip\n10.0.0.9\tother\n10.0.0.2\tapi\n"
+        );
+        assert_eq!(edit(&moved, "API", &["10.0.0.2".to_owned()], true).text, moved);
+    }
+
+    #[test]
+    fn an_address_with_a_line_gets_the_name_there() {
+        assert!(to(&["127.0.0.1"]).starts_with("127.0.0.1 localhost api # loop\n"));
+        assert!(to(&["::1"]).ends_with("::1\tapi\n"));
+    }
+}

@@ -1,0 +1,44 @@
+//! `http.*`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::Effect;
+use crate::host::overlay::KNOWN_AFTER_APPLY;
+
+/// One question now; the waiting, if any is needed, is an effect, so that a check never waits.
+pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let url = &chunk.name;
+    let status: u16 = args.number("status")?.unwrap_or(200);
+    let body = args.text("match")?;
+    let seconds = args.number("wait_for")?.unwrap_or(300);
+    let ca = match args.text("ca")? {
+        Some(path) if path.starts_with('/') => match host.read(&path).await? {
+            Some(pem) => Some(String::from_utf8_lossy(&pem).into_owned()),
+            None if host.uncertain() => Some(KNOWN_AFTER_APPLY.to_owned()),
+            None => return fail(format!("the CA file {path} does not exist")),
+        },
+        ca => ca,
+    };
+    // A file that holds nothing but the mark ends with a newline.
+    let known = ca.as_deref().map(str::trim) != Some(KNOWN_AFTER_APPLY);
+    let answer = if known { host.http_get(url, ca.as_deref()).await? } else { None };
+    let found = match &answer {
+        Some((code, text)) if *code == status && body.as_ref().is_none_or(|part| text.contains(part)) => {
+            return Ok(Plan::nothing(format!("{url} answers {status}")));
+        }
+        Some((code, _)) if *code == status => "another body".to_owned(),
+        Some((code, _)) => code.to_string(),
+        None => "no answer".to_owned(),
+    };
+    Ok(Plan::change(
+        Map::from_iter([(url.clone(), json!({"old": found, "new": status.to_string()}))]),
+        vec![Effect::WaitHttp { url: url.clone(), ca, status, body, seconds }],
+        format!("{url} would be waited for"),
+        format!("{url} answers {status}"),
+    ))
+}

@@ -1,0 +1,161 @@
+//! `sysctl.*` and `kmod.*`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::{Args, scalar};
+use super::paths::{absolute, parents};
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::{Effect, Meta};
+
+const SYSCTLS: &str = "/etc/sysctl.d/99-halite.conf";
+const MODULES: &str = "/etc/modules-load.d/halite.conf";
+
+pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let key = dotted(&chunk.name);
+    let Some(value) = args.any("value") else {
+        return Ok(Plan::nothing(format!("Sysctl value {key} is left alone")));
+    };
+    let value = match value {
+        serde_json::Value::Bool(flag) => u8::from(*flag).to_string(),
+        value => match scalar(value) {
+            Some(text) => normal(&text),
+            None => return fail(format!("sysctl.present: {key}: `value` must be a text or a number")),
+        },
+    };
+    let path = absolute(&args.text("config")?.unwrap_or_else(|| SYSCTLS.to_owned()))?;
+    let content = host.read(&path).await?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&content);
+    let kept = with_parameter(&text, &key, &value);
+    let mut effects = Vec::new();
+    if kept != text {
+        effects = parents(host, &path, true, &Meta::default()).await?;
+        effects.push(Effect::Write { path, content: kept.into_bytes(), meta: Meta::default() });
+    }
+    if host.sysctl(&key).await?.map(|live| normal(&live)).as_ref() != Some(&value) {
+        effects.push(Effect::Sysctl { key: key.clone(), value: value.clone() });
+    }
+    if effects.is_empty() {
+        return Ok(Plan::nothing(format!("Sysctl value {key} = {value} is already set")));
+    }
+    Ok(Plan::change(
+        Map::from_iter([(key.clone(), json!(value))]),
+        effects,
+        format!("Sysctl option {key} set to be changed to {value}"),
+        format!("Updated sysctl value {key} = {value}"),
+    ))
+}
+
+/// `net/ipv4/ip_forward` and `-net.ipv4.ip_forward` are the same parameter as sysctl.d(5) has it.
+fn dotted(key: &str) -> String {
+    let key = key.trim().trim_start_matches('-');
+    // With a slash first, slashes separate and dots belong to names (an interface with a dot).
+    match key.find(['/', '.']) {
+        Some(at) if key.get(at..=at) == Some("/") => key
+            .chars()
+            .map(|c| {
+                if c == '/' {
+                    '.'
+                } else if c == '.' {
+                    '/'
+                } else {
+                    c
+                }
+            })
+            .collect(),
+        _ => key.to_owned(),
+    }
+}
+
+fn normal(value: &str) -> String {
+    value.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The file with exactly one line for `key`; all else stays.
+fn with_parameter(text: &str, key: &str, value: &str) -> String {
+    let is_it = |line: &str| {
+        !line.trim_start().starts_with(['#', ';'])
+            && line.split_once('=').is_some_and(|(k, _)| dotted(k) == key)
+    };
+    let holds = |line: &str| line.split_once('=').is_some_and(|(_, v)| normal(v) == value);
+    let mut done = false;
+    let mut out = String::new();
+    for line in text.lines() {
+        if is_it(line) {
+            if done {
+                continue;
+            }
+            done = true;
+            if !holds(line) {
+                out.push_str(&format!("{key} = {value}\n"));
+                continue;
+            }
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    if !done {
+        out.push_str(&format!("{key} = {value}\n"));
+    }
+    out
+}
+
+pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let modules = args.maybe_list("mods")?.unwrap_or_else(|| vec![chunk.name.clone()]);
+    let persist = args.flag("persist", true)?;
+    let content = host.read(MODULES).await?.unwrap_or_default();
+    let mut text = String::from_utf8_lossy(&content).into_owned();
+    let same = |a: &str, b: &str| a.trim().replace('-', "_") == b.replace('-', "_");
+    let mut changes = Map::new();
+    let mut loads = Vec::new();
+    let mut added = false;
+    for module in &modules {
+        if !host.kernel_module(module).await? {
+            loads.push(Effect::LoadModule { name: module.clone() });
+            changes.insert(module.clone(), json!("loaded"));
+        }
+        if persist && !text.lines().any(|line| same(line, module)) {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(module);
+            text.push('\n');
+            added = true;
+            changes.entry(module.clone()).or_insert(json!("added at boot"));
+        }
+    }
+    let names = modules.join(", ");
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("Kernel module {names} is already present")));
+    }
+    let mut effects = Vec::new();
+    if added {
+        effects = parents(host, MODULES, true, &Meta::default()).await?;
+        effects.push(Effect::Write {
+            path: MODULES.into(),
+            content: text.into_bytes(),
+            meta: Meta::default(),
+        });
+    }
+    effects.append(&mut loads);
+    let comment = format!("Kernel module {names} is set to be loaded");
+    Ok(Plan::change(changes, effects, comment, format!("Loaded kernel module {names}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_has_one_line_and_the_rest_stays() {
+        let text = "# ours\nnet.a = 1\nother=2\nnet/a=3\n";
+        assert_eq!(with_parameter(text, "net.a", "5"), "# ours\nnet.a = 5\nother=2\n");
+        assert_eq!(with_parameter("net.a=5\n", "net.a", "5"), "net.a=5\n");
+        assert_eq!(with_parameter("", "net.a", "5 6"), "net.a = 5 6\n");
+        assert_eq!(dotted("net/ipv4/conf/eth0.1/x"), "net.ipv4.conf.eth0/1.x");
+        assert_eq!(normal("1\t2  3"), "1 2 3");
+    }
+}

@@ -1,0 +1,191 @@
+//! `mount.*` and `swap.*`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::fstab::{Fstab, Line};
+use super::paths::{absolute, follow, parents};
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::{Effect, Meta};
+
+/// Options that the kernel shows again; others (`defaults`, `nofail`, `_netdev`, …) are for mount(8) and systemd.
+const SHOWN: &[&str] = &["ro", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
+
+pub(super) async fn mounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let path = absolute(&chunk.name)?;
+    let options = args.maybe_list("opts")?.unwrap_or_else(|| vec!["defaults".to_owned()]).join(",");
+    let line = Line {
+        device: args.required("device")?,
+        path: path.clone(),
+        fstype: args.required("fstype")?,
+        options: options.clone(),
+        dump: args.integer("dump")?.unwrap_or(0),
+        pass: args.integer("pass_num")?.unwrap_or(0),
+    };
+    let mut changes = Map::new();
+    let mut effects = Vec::new();
+    if args.flag("persist", true)? {
+        let fstab = Fstab::read(host).await?;
+        if let Some(effect) = fstab.set(&line) {
+            let new = !fstab.lines().any(|found| found.path == path);
+            changes.insert("persist".into(), json!(if new { "new" } else { "update" }));
+            effects.push(effect);
+        }
+    }
+    if args.flag("mount", true)? {
+        mounting(host, &args, &line, &mut changes, &mut effects).await?;
+    }
+    if changes.is_empty() {
+        return Ok(Plan::nothing("Target was already mounted"));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("{path} would be mounted"),
+        "Target was successfully mounted".to_owned(),
+    ))
+}
+
+async fn mounting(
+    host: &dyn Host,
+    args: &Args<'_>,
+    line: &Line,
+    changes: &mut Map<String, serde_json::Value>,
+    effects: &mut Vec<Effect>,
+) -> Result<(), Failure> {
+    let mount = |options: String| Effect::Mount {
+        device: line.device.clone(),
+        path: line.path.clone(),
+        fstype: line.fstype.clone(),
+        options,
+    };
+    // The last mount over a path is the one that is seen.
+    let found = host.mounts().await?.into_iter().rev().find(|found| found.path == line.path);
+    let Some(found) = found else {
+        if follow(host, &line.path).await?.1.is_none() {
+            if args.flag("mkmnt", false)? {
+                effects.extend(parents(host, &line.path, true, &Meta::default()).await?);
+                effects.push(Effect::Mkdir { path: line.path.clone(), meta: Meta::default() });
+            } else if !host.uncertain() {
+                return fail(format!("Mount directory {} does not exist; give `mkmnt: true`", line.path));
+            }
+        }
+        effects.push(mount(line.options.clone()));
+        changes.insert("mount".into(), json!(true));
+        return Ok(());
+    };
+    let device = device_of(host, &line.device).await?;
+    if found.device != line.device && device_of(host, &found.device).await? != device {
+        effects.push(Effect::Unmount { path: line.path.clone() });
+        effects.push(mount(line.options.clone()));
+        changes.insert("mount".into(), json!({"old": found.device, "new": line.device}));
+        return Ok(());
+    }
+    let shown: Vec<&str> = found.options.split(',').collect();
+    let missing: Vec<&str> =
+        line.options.split(',').filter(|option| SHOWN.contains(option) && !shown.contains(option)).collect();
+    if !missing.is_empty() {
+        effects.push(mount(format!("remount,{}", line.options)));
+        changes.insert("remount".into(), json!(missing));
+    }
+    Ok(())
+}
+
+/// The device that `UUID=…`, `LABEL=…` or a link under `/dev` stands for.
+async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
+    let path = match device.split_once('=') {
+        Some((kind, value)) if !device.starts_with('/') => {
+            format!("/dev/disk/by-{}/{}", kind.to_ascii_lowercase(), value.trim_matches('"'))
+        }
+        _ if device.starts_with("/dev/") => device.to_owned(),
+        _ => return Ok(device.to_owned()),
+    };
+    let target = follow(host, &path).await?.0;
+    // Links under /dev are relative: /dev/disk/by-uuid/../../sda1.
+    let mut parts: Vec<&str> = Vec::new();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(format!("/{}", parts.join("/")))
+}
+
+pub(super) async fn unmounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let path = absolute(&chunk.name)?;
+    let only = match args.text("device")? {
+        Some(device) => Some(device_of(host, &device).await?),
+        None => None,
+    };
+    let mut changes = Map::new();
+    let mut effects = Vec::new();
+    let mut layers = 0;
+    for found in host.mounts().await?.iter().filter(|found| found.path == path) {
+        let matches = match &only {
+            Some(real) => device_of(host, &found.device).await? == *real,
+            None => true,
+        };
+        layers += usize::from(matches);
+    }
+    if layers > 0 {
+        changes.insert("umount".into(), json!(true));
+        effects.extend((0..layers).map(|_| Effect::Unmount { path: path.clone() }));
+    }
+    if args.flag("persist", false)?
+        && let Some(effect) = Fstab::read(host).await?.remove(&path)
+    {
+        changes.insert("persist".into(), json!("purged"));
+        effects.push(effect);
+    }
+    if changes.is_empty() {
+        return Ok(Plan::nothing("Target was already unmounted"));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("{path} would be unmounted"),
+        "Target was successfully unmounted",
+    ))
+}
+
+pub(super) async fn swap_absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let name = &chunk.name;
+    let all = name == "all";
+    let real = device_of(host, name).await?;
+    let mut changes = Map::new();
+    let mut effects = Vec::new();
+    let fstab = Fstab::read(host).await?;
+    let mut ours = Vec::new();
+    for line in fstab.lines().filter(|line| line.fstype == "swap") {
+        if all || line.device == *name || device_of(host, &line.device).await? == real {
+            ours.push(line);
+        }
+    }
+    if let Some(effect) = fstab.comment_out(|line| ours.contains(line)) {
+        let devices: Vec<&str> = ours.iter().map(|line| line.device.as_str()).collect();
+        changes.insert("fstab".into(), json!(devices));
+        effects.push(effect);
+    }
+    let mut off = Vec::new();
+    for swap in host.swaps().await? {
+        if all || swap == *name || device_of(host, &swap).await? == real {
+            off.push(swap);
+        }
+    }
+    if !off.is_empty() {
+        changes.insert("off".into(), json!(off));
+        effects.extend(off.into_iter().map(|device| Effect::SwapOff { device }));
+    }
+    if changes.is_empty() {
+        return Ok(Plan::nothing("There is no such swap"));
+    }
+    Ok(Plan::change(changes, effects, "Swap would be turned off", "Swap was turned off"))
+}

@@ -1,0 +1,268 @@
+//! Questions about paths that several modules ask.
+
+use serde_json::{Map, Value, json};
+
+use super::{Failure, fail};
+use crate::host::effect::{Effect, Meta};
+use crate::host::{FileKind, Host, Stat};
+
+/// Directories that modules keep notes in, below the minion's own.
+pub(super) const NOTES: &str = "/var/lib/halite/minion";
+
+/// Refuses a path that is not absolute; drops trailing slashes.
+pub(super) fn absolute(path: &str) -> Result<String, Failure> {
+    if !path.starts_with('/') {
+        return fail(format!("Specified file {path} is not an absolute path"));
+    }
+    let path = path.trim_end_matches('/');
+    Ok(if path.is_empty() { "/" } else { path }.to_owned())
+}
+
+/// The directory that holds `path`.
+pub(super) fn parent(path: &str) -> &str {
+    match path.rfind('/') {
+        None | Some(0) => "/",
+        Some(at) => path.get(..at).unwrap_or("/"),
+    }
+}
+
+/// Where `path` leads when links at its end are followed, and what is there.
+pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Option<Stat>), Failure> {
+    let mut at = path.to_owned();
+    for _ in 0..16 {
+        let stat = host.stat(&at).await?;
+        match stat {
+            Some(Stat { kind: FileKind::Symlink, target: Some(target), .. }) => {
+                at = if target.starts_with('/') { target } else { format!("{}/{target}", parent(&at)) };
+            }
+            stat => return Ok((at, stat)),
+        }
+    }
+    fail(format!("{path} is part of a loop of symbolic links"))
+}
+
+/// Effects that make the missing parents of `path`; an error when `makedirs` is false and one is missing.
+pub(super) async fn parents(
+    host: &dyn Host,
+    path: &str,
+    makedirs: bool,
+    meta: &Meta,
+) -> Result<Vec<Effect>, Failure> {
+    let mut missing = Vec::new();
+    let mut at = parent(path);
+    while at != "/" {
+        match follow(host, at).await?.1 {
+            Some(stat) if stat.kind == FileKind::Directory => break,
+            Some(_) => return fail(format!("{path}: {at} is not a directory")),
+            None => missing.push(at.to_owned()),
+        }
+        at = parent(at);
+    }
+    // What a package or program of this very plan may bring is not refused beforehand.
+    if !makedirs && !missing.is_empty() && !host.uncertain() {
+        return fail(format!("Parent directory not present: {}", parent(path)));
+    }
+    if !makedirs {
+        return Ok(Vec::new());
+    }
+    missing.reverse();
+    Ok(missing.into_iter().map(|path| Effect::Mkdir { path, meta: meta.clone() }).collect())
+}
+
+/// What differs between owner, group and mode of what is there and what is wanted: the changes, and what to set.
+pub(super) async fn meta_difference(
+    host: &dyn Host,
+    stat: &Stat,
+    wanted: &Meta,
+) -> Result<(Map<String, Value>, Meta), Failure> {
+    let mut changes = Map::new();
+    let mut set = Meta::default();
+    if let Some(user) = &wanted.user
+        && !same_user(host, &stat.user, user).await?
+    {
+        changes.insert("user".into(), json!({"old": stat.user, "new": user}));
+        set.user = Some(user.clone());
+    }
+    if let Some(group) = &wanted.group
+        && !same_group(host, &stat.group, group).await?
+    {
+        changes.insert("group".into(), json!({"old": stat.group, "new": group}));
+        set.group = Some(group.clone());
+    }
+    if let Some(mode) = wanted.mode.filter(|mode| *mode != stat.mode) {
+        changes.insert("mode".into(), json!({"old": octal(stat.mode), "new": octal(mode)}));
+        set.mode = Some(mode);
+    }
+    Ok((changes, set))
+}
+
+fn number(name: &str) -> Option<u32> {
+    name.parse().ok()
+}
+
+async fn same_user(host: &dyn Host, found: &str, wanted: &str) -> Result<bool, Failure> {
+    if found == wanted {
+        return Ok(true);
+    }
+    match (number(found), number(wanted)) {
+        (None, Some(uid)) => Ok(host.user(found).await?.is_some_and(|user| user.uid == uid)),
+        (Some(uid), None) => Ok(host.user(wanted).await?.is_some_and(|user| user.uid == uid)),
+        _ => Ok(false),
+    }
+}
+
+async fn same_group(host: &dyn Host, found: &str, wanted: &str) -> Result<bool, Failure> {
+    if found == wanted {
+        return Ok(true);
+    }
+    match (number(found), number(wanted)) {
+        (None, Some(gid)) => Ok(host.group(found).await?.is_some_and(|group| group.gid == gid)),
+        (Some(gid), None) => Ok(host.group(wanted).await?.is_some_and(|group| group.gid == gid)),
+        _ => Ok(false),
+    }
+}
+
+/// Refuses an owner or group that this host does not know, unless one may still come.
+pub(super) async fn known_owner(host: &dyn Host, meta: &Meta) -> Result<(), Failure> {
+    if let Some(user) = meta.user.as_deref().filter(|user| number(user).is_none() && *user != "root")
+        && host.user(user).await?.is_none()
+        && !host.uncertain()
+    {
+        return fail(format!("User {user} is not available"));
+    }
+    if let Some(group) = meta.group.as_deref().filter(|group| number(group).is_none() && *group != "root")
+        && host.group(group).await?.is_none()
+        && !host.uncertain()
+    {
+        return fail(format!("Group {group} is not available"));
+    }
+    Ok(())
+}
+
+/// A mode as people write it.
+pub(super) fn octal(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// Whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also matches slashes.
+pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || text.get(t) == Some(c) => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    p = at + 1;
+                    t = from + 1;
+                    star = Some((at, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|c| *c == '*')
+}
+
+/// One thing in a directory tree: its path below the root of the walk, and what it is.
+pub(super) type Found = (String, Stat);
+
+/// Everything below `root`, parents before children; links are not followed.
+pub(super) async fn walk(host: &dyn Host, root: &str) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    let mut todo = vec![String::new()];
+    while let Some(directory) = todo.pop() {
+        for name in host.list(&join(root, &directory)).await? {
+            let relative = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+            let Some(stat) = host.stat(&join(root, &relative)).await? else { continue };
+            if stat.kind == FileKind::Directory {
+                todo.push(relative.clone());
+            }
+            found.push((relative, stat));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+/// `root/relative`.
+pub(super) fn join(root: &str, relative: &str) -> String {
+    match (root, relative) {
+        (root, "") => root.to_owned(),
+        ("/", relative) => format!("/{relative}"),
+        (root, relative) => format!("{root}/{relative}"),
+    }
+}
+
+/// What of `found` must go so that only kept things are left: the topmost paths, each with all below it. A directory
+/// that holds something kept stays.
+pub(super) fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
+    let excluded = |path: &str| {
+        let mut at = path;
+        loop {
+            if patterns.iter().any(|pattern| wildcard(pattern, at)) {
+                return true;
+            }
+            match at.rfind('/') {
+                Some(cut) => at = at.get(..cut).unwrap_or_default(),
+                None => return false,
+            }
+        }
+    };
+    let kept: Vec<&str> =
+        found.iter().map(|(path, _)| path.as_str()).filter(|path| keep(path) || excluded(path)).collect();
+    let holds = |directory: &str| {
+        kept.iter().any(|path| {
+            *path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    let mut gone: Vec<String> = Vec::new();
+    for (path, _) in found {
+        let below_gone =
+            gone.iter().any(|top| path.strip_prefix(top.as_str()).is_some_and(|rest| rest.starts_with('/')));
+        if !below_gone && !holds(path) {
+            gone.push(path.clone());
+        }
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_fnmatch() {
+        for (pattern, text, matches) in [
+            ("*.conf", "a/b.conf", true),
+            ("*.conf", "b.confx", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*", "", true),
+            ("a*b*c", "aXbbYc", true),
+            ("a*b*c", "acb", false),
+        ] {
+            assert_eq!(wildcard(pattern, text), matches, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn only_the_tops_of_what_is_too_much_are_removed() {
+        let stat =
+            |kind| Stat { kind, mode: 0, user: String::new(), group: String::new(), size: 0, target: None };
+        let found: Vec<Found> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
+            .iter()
+            .map(|path| ((*path).to_owned(), stat(FileKind::Other)))
+            .collect();
+        assert_eq!(surplus(&found, |path| path == "c", &["b/keep".into()]), ["a", "b/z"]);
+        assert_eq!(surplus(&found, |_| false, &["a".into(), "b".into()]), ["c"]);
+    }
+}

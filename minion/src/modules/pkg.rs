@@ -1,0 +1,93 @@
+//! `pkg.*`
+
+use std::collections::BTreeMap;
+
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::args::{Args, scalar};
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::Effect;
+use crate::host::overlay::KNOWN_AFTER_APPLY;
+
+pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let wanted = wanted(&args, &chunk.name)?;
+    let found = host.packages().await?;
+    let mut refresh = args.flag("refresh", false)?;
+    let mut install = BTreeMap::new();
+    let mut changes = Map::new();
+    for (name, version) in wanted {
+        let old = found.get(&name);
+        if old.is_some_and(|old| version.as_ref().is_none_or(|wanted| wanted == old)) {
+            continue;
+        }
+        let candidate = host.package_candidate(&name).await?;
+        // Indexes that do not offer what is wanted may be old, or not there yet.
+        refresh |= candidate.is_none() || (version.is_some() && candidate != version);
+        let new = version.clone().or(candidate).unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned());
+        changes.insert(name.clone(), json!({"old": old.cloned().unwrap_or_default(), "new": new}));
+        install.insert(name, version);
+    }
+    if install.is_empty() {
+        return Ok(Plan::nothing("All specified packages are already installed"));
+    }
+    let names = install.keys().cloned().collect::<Vec<_>>().join(", ");
+    let mut effects = if refresh { vec![Effect::RefreshPackages] } else { Vec::new() };
+    effects.push(Effect::Packages { install, remove: Vec::new() });
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("The following packages would be installed/updated: {names}"),
+        format!("The following packages were installed/updated: {names}"),
+    ))
+}
+
+pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let names = args.maybe_list("pkgs")?.unwrap_or_else(|| vec![chunk.name.clone()]);
+    let found = host.packages().await?;
+    let remove: Vec<String> = names.into_iter().filter(|name| found.contains_key(name)).collect();
+    if remove.is_empty() {
+        return Ok(Plan::nothing("All specified packages are already absent"));
+    }
+    let changes =
+        remove.iter().map(|name| (name.clone(), json!({"old": found.get(name), "new": ""}))).collect();
+    let list = remove.join(", ");
+    Ok(Plan::change(
+        changes,
+        vec![Effect::Packages { install: BTreeMap::new(), remove }],
+        format!("The following packages will be removed: {list}"),
+        "All targeted packages were removed.",
+    ))
+}
+
+/// `name` and `version`, or `pkgs`: names to wanted versions.
+fn wanted(args: &Args<'_>, name: &str) -> Result<BTreeMap<String, Option<String>>, Failure> {
+    let mut wanted = BTreeMap::new();
+    match args.any("pkgs") {
+        None => {
+            wanted.insert(name.to_owned(), args.text("version")?);
+        }
+        Some(Value::Array(items)) => {
+            for item in items {
+                match item {
+                    Value::Object(pins) => pins.iter().for_each(|(name, version)| {
+                        wanted.insert(name.clone(), scalar(version));
+                    }),
+                    item => match scalar(item) {
+                        Some(name) => {
+                            wanted.insert(name, None);
+                        }
+                        None => {
+                            return fail("pkg.installed: `pkgs` is a list of names and of {name: version}");
+                        }
+                    },
+                }
+            }
+        }
+        Some(_) => return fail("pkg.installed: `pkgs` is a list of names and of {name: version}"),
+    }
+    Ok(wanted)
+}

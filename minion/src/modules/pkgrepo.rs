@@ -1,0 +1,208 @@
+//! `pkgrepo.managed`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::{Args, Show};
+use super::file::sha256;
+use super::paths::{NOTES, join, parents};
+use super::{Failure, Plan, diff, fail};
+use crate::host::effect::{Effect, Meta};
+use crate::host::{Host, PackageManager};
+
+const SOURCES: &str = "/etc/apt/sources.list.d";
+const YUM: &str = "/etc/yum.repos.d";
+/// Before each line that `exclusive` switched off.
+const OFF: &str = "# halite: ";
+
+pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = &chunk.name;
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return fail(format!(
+            "pkgrepo.managed: {name}: a repository's name has letters, digits, '-', '_' and '.' only"
+        ));
+    }
+    let manager = host.package_manager().await?;
+    let (path, wanted) = match manager {
+        PackageManager::Apt => (format!("{SOURCES}/{name}.list"), apt(&args)?),
+        PackageManager::Dnf => (format!("{YUM}/{name}.repo"), yum(&args, name)?),
+    };
+    let mut files = vec![(path.clone(), wanted.clone())];
+    if args.flag("exclusive", false)? {
+        files.extend(others(host, manager, &path).await?);
+    }
+    let mut changes = Map::new();
+    let mut effects = Vec::new();
+    for (path, wanted) in files {
+        let found = host.read(&path).await?;
+        if found.as_deref() == Some(wanted.as_bytes()) {
+            continue;
+        }
+        let text = match &found {
+            None => "New file".to_owned(),
+            Some(found) => diff::describe(found, wanted.as_bytes(), Show::Yes),
+        };
+        changes.insert(path.clone(), json!({"diff": text}));
+        effects.extend(parents(host, &path, true, &Meta::default()).await?);
+        effects.push(Effect::Write { path, content: wanted.into_bytes(), meta: Meta::default() });
+    }
+    // The note is written after the refresh: a run that was cut off between file and refresh refreshes once more.
+    let note = format!("{NOTES}/pkgrepo/{name}");
+    let content = sha256(wanted.as_bytes()) + "\n";
+    if !effects.is_empty() || host.read(&note).await?.as_deref() != Some(content.as_bytes()) {
+        changes.insert("refreshed".into(), json!(true));
+        effects.push(Effect::RefreshPackages);
+        effects.extend(parents(host, &note, true, &Meta::default()).await?);
+        effects.push(Effect::Write { path: note, content: content.into_bytes(), meta: Meta::default() });
+    }
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("Package repo '{name}' already configured")));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("Package repo '{name}' would be configured"),
+        format!("Configured package repo '{name}'"),
+    ))
+}
+
+/// `sources.list(5)`, one line an address.
+fn apt(args: &Args<'_>) -> Result<String, Failure> {
+    let mut options = Vec::new();
+    let architectures = args.list("architectures")?;
+    if !architectures.is_empty() {
+        options.push(format!("arch={}", architectures.join(",")));
+    }
+    if let Some(keyring) = args.text("signed_by")? {
+        options.push(format!("signed-by={keyring}"));
+    }
+    let options = if options.is_empty() { String::new() } else { format!("[{}] ", options.join(" ")) };
+    let suite = args.text("suite")?.unwrap_or_else(|| "stable".to_owned());
+    let components = args.maybe_list("components")?.unwrap_or_else(|| vec!["main".to_owned()]);
+    // A suite that ends with a slash is a path: a flat repository, which has no components.
+    let components = if suite.ends_with('/') { String::new() } else { format!(" {}", components.join(" ")) };
+    let lines = addresses(args)?.into_iter().map(|uri| format!("deb {options}{uri} {suite}{components}\n"));
+    Ok(lines.collect())
+}
+
+/// `dnf.conf(5)`, "Repo options".
+fn yum(args: &Args<'_>, name: &str) -> Result<String, Failure> {
+    let title = args.text("humanname")?.unwrap_or_else(|| name.to_owned());
+    let uris = addresses(args)?.join("\n        ");
+    let mut text = format!("[{name}]\nname={title}\nbaseurl={uris}\nenabled=1\n");
+    match args.text("signed_by")? {
+        Some(key) => text.push_str(&format!("gpgcheck=1\ngpgkey=file://{key}\n")),
+        None => text.push_str("gpgcheck=0\n"),
+    }
+    if let Some(ca) = args.text("sslcacert")? {
+        text.push_str(&format!("sslcacert={ca}\n"));
+    }
+    Ok(text)
+}
+
+fn addresses(args: &Args<'_>) -> Result<Vec<String>, Failure> {
+    let uris = args.list("uris")?;
+    if uris.is_empty() {
+        return fail("pkgrepo.managed: `uris` is missing: the address of the repository");
+    }
+    Ok(uris)
+}
+
+/// The files of all other repositories, switched off.
+async fn others(
+    host: &dyn Host,
+    manager: PackageManager,
+    own: &str,
+) -> Result<Vec<(String, String)>, Failure> {
+    let (directory, mut paths) = match manager {
+        PackageManager::Apt => (SOURCES, vec!["/etc/apt/sources.list".to_owned()]),
+        PackageManager::Dnf => (YUM, Vec::new()),
+    };
+    paths.extend(host.list(directory).await?.iter().map(|file| join(directory, file)));
+    let mut files = Vec::new();
+    for path in paths.into_iter().filter(|path| path != own) {
+        let Some(content) = host.read(&path).await? else { continue };
+        let Ok(text) = String::from_utf8(content) else { continue };
+        let off = match path.rsplit('.').next() {
+            Some("list") => without_lines(&text),
+            Some("sources") => {
+                disabled(&text, "Enabled:", "Enabled: no", |line| line.trim().is_empty(), false)
+            }
+            Some("repo") => disabled(&text, "enabled", "enabled=0", |line| line.starts_with('['), true),
+            _ => continue,
+        };
+        if off != text {
+            files.push((path, off));
+        }
+    }
+    Ok(files)
+}
+
+/// A one-line-style list with every entry commented out.
+fn without_lines(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(
+            |line| {
+                if line.trim_start().starts_with("deb") { format!("{OFF}{line}") } else { line.to_owned() }
+            },
+        )
+        .collect()
+}
+
+/// Stanzas (`Types:` ones, or `[name]` ones), each with `setting` for its `key`.
+fn disabled(text: &str, key: &str, setting: &str, border: fn(&str) -> bool, header: bool) -> String {
+    let is_key = |line: &str| {
+        line.strip_prefix(key).is_some_and(|rest| key.ends_with(':') || rest.trim_start().starts_with('='))
+    };
+    let mut out: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        if border(line) {
+            if open && !header {
+                out.push(setting.to_owned());
+            }
+            open = false;
+            out.push(line.to_owned());
+            if header {
+                out.push(setting.to_owned());
+            }
+            continue;
+        }
+        if is_key(line) {
+            continue;
+        }
+        open |= !line.starts_with('#');
+        out.push(line.to_owned());
+    }
+    if open && !header {
+        out.push(setting.to_owned());
+    }
+    out.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_sources_are_switched_off_once() {
+        let list = without_lines("# main\ndeb http://a b c\n\ndeb-src http://a b c\n");
+        assert_eq!(list, "# main\n# halite: deb http://a b c\n\n# halite: deb-src http://a b c\n");
+        assert_eq!(without_lines(&list), list);
+        let blank = |line: &str| line.trim().is_empty();
+        let sources = disabled(
+            "Types: deb\nEnabled: yes\n\n# x\n\nTypes: deb\n",
+            "Enabled:",
+            "Enabled: no",
+            blank,
+            false,
+        );
+        assert_eq!(sources, "Types: deb\nEnabled: no\n\n# x\n\nTypes: deb\nEnabled: no\n");
+        assert_eq!(disabled(&sources, "Enabled:", "Enabled: no", blank, false), sources);
+        let section = |line: &str| line.starts_with('[');
+        let repo = disabled("[a]\nenabled = 1\nname=x\n[b]\nname=y\n", "enabled", "enabled=0", section, true);
+        assert_eq!(repo, "[a]\nenabled=0\nname=x\n[b]\nenabled=0\nname=y\n");
+        assert_eq!(disabled(&repo, "enabled", "enabled=0", section, true), repo);
+    }
+}

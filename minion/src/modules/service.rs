@@ -1,0 +1,201 @@
+//! `service.*`: systemd units.
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::{Failure, Plan, fail};
+use crate::host::effect::{Effect, UnitAction};
+use crate::host::{Host, UnitState};
+
+const SUFFIXES: &[&str] = &[
+    "service",
+    "socket",
+    "timer",
+    "target",
+    "mount",
+    "automount",
+    "path",
+    "slice",
+    "scope",
+    "swap",
+    "device",
+];
+
+/// The unit's full name: `.service` where there is no other suffix.
+fn unit_name(name: &str) -> String {
+    let suffix = name.rsplit_once('.').map(|(_, suffix)| suffix);
+    if suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix)) {
+        name.to_owned()
+    } else {
+        format!("{name}.service")
+    }
+}
+
+fn runs(unit: &UnitState) -> bool {
+    matches!(unit.active.as_str(), "active" | "reloading" | "refreshing")
+}
+
+fn masked_now(unit: &UnitState) -> bool {
+    unit.load == "masked" || unit.file.starts_with("masked")
+}
+
+fn unknown(unit: &UnitState) -> bool {
+    unit.load == "not-found"
+}
+
+/// `systemctl is-enabled` succeeds; static units count, they cannot be enabled any further.
+fn starts_at_boot(unit: &UnitState) -> bool {
+    matches!(
+        unit.file.as_str(),
+        "enabled" | "enabled-runtime" | "static" | "alias" | "indirect" | "generated"
+    )
+}
+
+/// What brings `enable` about, if anything must.
+fn enabling(unit: &UnitState, enable: Option<bool>) -> Option<UnitAction> {
+    match enable {
+        Some(true) if !starts_at_boot(unit) => Some(UnitAction::Enable),
+        Some(false) if unit.file.starts_with("enabled") => Some(UnitAction::Disable),
+        _ => None,
+    }
+}
+
+/// The actions as effects, after a `daemon-reload` where systemd has not read the unit as it is now.
+fn effects(unit: &UnitState, name: &str, actions: &[UnitAction]) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if unit.needs_reload || unknown(unit) {
+        effects.push(Effect::DaemonReload);
+    }
+    effects.extend(actions.iter().map(|action| Effect::Unit { name: name.to_owned(), action: *action }));
+    effects
+}
+
+fn change(chunk: &Chunk, effects: Vec<Effect>, comment: String, done: String) -> Plan {
+    Plan::change(Map::from_iter([(chunk.name.clone(), json!(true))]), effects, comment, done)
+}
+
+pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    let mut actions = Vec::new();
+    if masked_now(&unit) {
+        if !args.flag("unmask", false)? {
+            return fail(format!("The service {service} is masked; give `unmask: true`, or unmask it"));
+        }
+        actions.push(UnitAction::Unmask);
+    }
+    actions.extend(enabling(&unit, args.maybe("enable")?));
+    let start = !runs(&unit);
+    if start {
+        actions.push(UnitAction::Start);
+    }
+    if actions.is_empty() {
+        return Ok(Plan::nothing(format!("The service {service} is already running")));
+    }
+    let (comment, done) = match (start, actions.first()) {
+        (true, _) => (format!("Service {service} is set to start"), format!("Started service {service}")),
+        (false, Some(UnitAction::Disable)) => (
+            format!("Service {service} is set to be disabled, it is running"),
+            format!("Service {service} has been disabled, and is in the desired state"),
+        ),
+        (false, _) => (
+            format!("Service {service} is set to be enabled, it is running"),
+            format!("Service {service} has been enabled, and is in the desired state"),
+        ),
+    };
+    Ok(change(chunk, effects(&unit, &name, &actions), comment, done))
+}
+
+/// A watched state changed: restart, or reload where that was asked for and the unit runs.
+pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    let (action, verb) = match (runs(&unit), args.flag("reload", false)?) {
+        (true, true) => (UnitAction::Reload, "reloaded"),
+        (true, false) => (UnitAction::Restart, "restarted"),
+        (false, _) => (UnitAction::Start, "started"),
+    };
+    let effects = effects(&unit, &name, &[action]);
+    Ok(change(chunk, effects, format!("Service {service} is set to be {verb}"), format!("Service {verb}")))
+}
+
+pub(super) async fn dead(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    if unknown(&unit) {
+        return Ok(Plan::nothing(format!("The named service {service} is not available")));
+    }
+    let mut actions = Vec::new();
+    let stop = !matches!(unit.active.as_str(), "inactive" | "failed" | "");
+    if stop {
+        actions.push(UnitAction::Stop);
+    }
+    if !masked_now(&unit) {
+        actions.extend(enabling(&unit, args.maybe("enable")?));
+    }
+    if actions.is_empty() {
+        return Ok(Plan::nothing(format!("The service {service} is already dead")));
+    }
+    let (comment, done) = if stop {
+        (format!("Service {service} is set to be killed"), format!("Service {service} was killed"))
+    } else {
+        (
+            format!("Service {service} is set to be changed at boot"),
+            format!("Service {service} was changed at boot"),
+        )
+    };
+    Ok(change(chunk, effects(&unit, &name, &actions), comment, done))
+}
+
+pub(super) async fn enabled(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    if masked_now(&unit) {
+        return fail(format!("The service {service} is masked; unmask it first"));
+    }
+    let Some(action) = enabling(&unit, Some(true)) else {
+        return Ok(Plan::nothing(format!(
+            "Service {service} is already enabled, and is in the desired state"
+        )));
+    };
+    Ok(change(
+        chunk,
+        effects(&unit, &name, &[action]),
+        format!("Service {service} set to be enabled"),
+        format!("Service {service} has been enabled, and is in the desired state"),
+    ))
+}
+
+pub(super) async fn disabled(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    let Some(action) = enabling(&unit, Some(false)).filter(|_| !unknown(&unit)) else {
+        return Ok(Plan::nothing(format!(
+            "Service {service} is already disabled, and is in the desired state"
+        )));
+    };
+    Ok(change(
+        chunk,
+        effects(&unit, &name, &[action]),
+        format!("Service {service} set to be disabled"),
+        format!("Service {service} has been disabled, and is in the desired state"),
+    ))
+}
+
+pub(super) async fn masked(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let (name, service) = (unit_name(&chunk.name), &chunk.name);
+    let unit = host.unit(&name).await?;
+    if masked_now(&unit) {
+        return Ok(Plan::nothing(format!("Service {service} is already masked")));
+    }
+    Ok(Plan::change(
+        Map::from_iter([("masked".to_owned(), json!(true))]),
+        vec![Effect::Unit { name, action: UnitAction::Mask }],
+        format!("Service {service} would be masked"),
+        format!("Service {service} was masked"),
+    ))
+}

@@ -1,0 +1,170 @@
+//! `user.*`, by the host's own useradd(8), usermod(8) and userdel(8).
+
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::args::Args;
+use super::{Failure, Plan};
+use crate::host::effect::{Command, Effect};
+use crate::host::{Host, User};
+
+/// A program without a shell between.
+pub(super) fn program(argv: &[&str]) -> Effect {
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    Effect::Run(Command { argv, ..Command::default() })
+}
+
+/// The wanted account.
+struct Wanted {
+    uid: Option<u32>,
+    gid: Option<String>,
+    groups: Option<Vec<String>>,
+    remove_groups: bool,
+    home: Option<String>,
+    shell: Option<String>,
+    fullname: Option<String>,
+}
+
+pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let name = &chunk.name;
+    let wanted = Wanted {
+        uid: args.number("uid")?,
+        gid: args.text("gid")?,
+        groups: args.maybe_list("groups")?.map(sorted),
+        remove_groups: args.flag("remove_groups", true)?,
+        home: args.text("home")?,
+        shell: args.text("shell")?,
+        fullname: args.text("fullname")?,
+    };
+    let (changes, mut options, new) = match host.user(name).await? {
+        Some(found) => {
+            let (changes, options) = wanted.differences(host, &found).await?;
+            (changes, options, false)
+        }
+        None => {
+            let system = args.flag("system", false)?;
+            let mut options = wanted.options();
+            options.push(if args.flag("createhome", !system)? { "-m".into() } else { "-M".into() });
+            if system {
+                options.push("-r".into());
+            }
+            (wanted.described(name), options, true)
+        }
+    };
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("User {name} is present and up to date")));
+    }
+    options.insert(0, if new { "useradd" } else { "usermod" }.to_owned());
+    options.push(name.clone());
+    let effects = vec![Effect::Run(Command { argv: options, ..Command::default() })];
+    if new {
+        let comment = format!("User {name} set to be added");
+        return Ok(Plan::change(changes, effects, comment, format!("New user {name} created")));
+    }
+    let keys = changes.keys().cloned().collect::<Vec<_>>().join(", ");
+    let comment = format!("The following user attributes are set to be changed: {keys}");
+    Ok(Plan::change(changes, effects, comment, format!("Updated user {name}")))
+}
+
+fn sorted(mut list: Vec<String>) -> Vec<String> {
+    list.sort();
+    list.dedup();
+    list
+}
+
+impl Wanted {
+    /// Options of useradd for everything that was given.
+    fn options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        let mut add = |flag: &str, value: Option<String>| {
+            if let Some(value) = value {
+                options.extend([flag.to_owned(), value]);
+            }
+        };
+        add("-u", self.uid.map(|uid| uid.to_string()));
+        add("-g", self.gid.clone());
+        add("-G", self.groups.as_ref().filter(|groups| !groups.is_empty()).map(|groups| groups.join(",")));
+        add("-d", self.home.clone());
+        add("-s", self.shell.clone());
+        add("-c", self.fullname.clone());
+        options
+    }
+
+    /// The new account as changes.
+    fn described(&self, name: &str) -> Map<String, Value> {
+        let mut changes = Map::from_iter([("name".to_owned(), json!(name))]);
+        let mut add = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                changes.insert(key.to_owned(), value);
+            }
+        };
+        add("uid", self.uid.map(|v| json!(v)));
+        add("gid", self.gid.as_ref().map(|v| json!(v)));
+        add("groups", self.groups.as_ref().map(|v| json!(v)));
+        add("home", self.home.as_ref().map(|v| json!(v)));
+        add("shell", self.shell.as_ref().map(|v| json!(v)));
+        add("fullname", self.fullname.as_ref().map(|v| json!(v)));
+        changes
+    }
+
+    /// Changes and options of usermod for what differs.
+    async fn differences(
+        &self,
+        host: &dyn Host,
+        found: &User,
+    ) -> Result<(Map<String, Value>, Vec<String>), Failure> {
+        let mut changes = Map::new();
+        let mut options = Vec::new();
+        let mut differ = |key: &str, flag: &str, value: Value, text: String| {
+            changes.insert(key.to_owned(), value);
+            options.extend([flag.to_owned(), text]);
+        };
+        if let Some(uid) = self.uid.filter(|uid| *uid != found.uid) {
+            differ("uid", "-u", json!(uid), uid.to_string());
+        }
+        if let Some(gid) = &self.gid {
+            let wanted = match gid.parse::<u32>() {
+                Ok(number) => Some(number),
+                Err(_) => host.group(gid).await?.map(|group| group.gid),
+            };
+            if wanted != Some(found.gid) {
+                differ("gid", "-g", json!(gid), gid.clone());
+            }
+        }
+        for (key, flag, wanted, old) in [
+            ("home", "-d", &self.home, &found.home),
+            ("shell", "-s", &self.shell, &found.shell),
+            ("fullname", "-c", &self.fullname, &found.gecos),
+        ] {
+            if let Some(value) = wanted.as_ref().filter(|value| *value != old) {
+                differ(key, flag, json!(value), value.clone());
+            }
+        }
+        if let Some(groups) = &self.groups {
+            let mut all = groups.clone();
+            if !self.remove_groups {
+                all = sorted(all.into_iter().chain(found.groups.iter().cloned()).collect());
+            }
+            if all != sorted(found.groups.clone()) {
+                differ("groups", "-G", json!(all), all.join(","));
+            }
+        }
+        Ok((changes, options))
+    }
+}
+
+pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let name = &chunk.name;
+    if host.user(name).await?.is_none() {
+        return Ok(Plan::nothing(format!("User {name} is not present")));
+    }
+    let purge = Args::new(chunk).flag("purge", false)?;
+    let effect = if purge { program(&["userdel", "-r", name]) } else { program(&["userdel", name]) };
+    Ok(Plan::change(
+        Map::from_iter([(name.clone(), json!("removed"))]),
+        vec![effect],
+        format!("User {name} set for removal"),
+        format!("Removed user {name}"),
+    ))
+}

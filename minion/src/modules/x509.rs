@@ -1,0 +1,105 @@
+//! `x509.*`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::args::Args;
+use super::paths::{absolute, known_owner, meta_difference, parents};
+use super::pki::Wanted;
+use super::{Failure, Plan};
+use crate::host::Host;
+use crate::host::certificate::key_in_file;
+use crate::host::effect::{CertificateRequest, Effect, Meta};
+
+/// kubeadm's default.
+pub(super) const ALGORITHM: &str = "ecdsa-p256";
+
+pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let args = Args::new(chunk);
+    let wanted = Wanted::read(&args, args.flag("server_auth", false)?, args.flag("client_auth", false)?)?;
+    let cert_path = absolute(&chunk.name)?;
+    let combined = args.flag("combined", false)?;
+    let key_path = match args.text("key")? {
+        _ if combined => cert_path.clone(),
+        Some(path) => absolute(&path)?,
+        None => with_key_extension(&cert_path),
+    };
+    let mut meta = args.meta("mode")?;
+    meta.user.get_or_insert_with(|| "root".to_owned());
+    meta.group.get_or_insert_with(|| "root".to_owned());
+    meta.mode = Some(meta.mode.unwrap_or(if combined { 0o600 } else { 0o644 }));
+    let request = CertificateRequest {
+        key_path: key_path.clone(),
+        cert_path: cert_path.clone(),
+        algorithm: args.text("algorithm")?.unwrap_or_else(|| ALGORITHM.to_owned()),
+        ca: args.required("ca")?,
+        kubeconfig: None,
+        meta: meta.clone(),
+        append_ca: args.flag("append_ca", false)?,
+        tag: chunk.tag(),
+        spec: Value::Object(chunk.args.clone()),
+    };
+
+    let faults = match host.read(&cert_path).await? {
+        None => vec!["it does not exist".to_owned()],
+        Some(pem) => {
+            let key = host.read(&key_path).await?.and_then(|content| key_in_file(&request, &content));
+            wanted.faults(&pem, key.as_ref(), request.append_ca, host.now())
+        }
+    };
+    if !faults.is_empty() {
+        known_owner(host, &meta).await?;
+        let mut effects = parents(host, &key_path, true, &Meta::default()).await?;
+        for effect in parents(host, &cert_path, true, &Meta::default()).await? {
+            if !effects.contains(&effect) {
+                effects.push(effect);
+            }
+        }
+        effects.push(Effect::Certificate(request));
+        return Ok(Plan::change(
+            Map::from_iter([("certificate".to_owned(), json!(faults))]),
+            effects,
+            format!("The certificate {cert_path} would be made"),
+            format!("The certificate {cert_path} was made"),
+        ));
+    }
+    let mut files = vec![(cert_path.clone(), meta.clone())];
+    if !combined {
+        files.push((key_path, Meta { mode: Some(0o600), ..meta }));
+    }
+    let (changes, effects) = meta_plan(host, files).await?;
+    if changes.is_empty() {
+        return Ok(Plan::nothing(format!("The certificate {cert_path} is in the correct state")));
+    }
+    Ok(Plan::change(
+        changes,
+        effects,
+        format!("Owner or mode of {cert_path} would be changed"),
+        format!("Owner or mode of {cert_path} was changed"),
+    ))
+}
+
+/// Owner and mode of files whose content is right.
+pub(super) async fn meta_plan(
+    host: &dyn Host,
+    files: Vec<(String, Meta)>,
+) -> Result<(Map<String, Value>, Vec<Effect>), Failure> {
+    let mut changes = Map::new();
+    let mut effects = Vec::new();
+    for (path, meta) in files {
+        let Some(stat) = host.stat(&path).await? else { continue };
+        let (differs, set) = meta_difference(host, &stat, &meta).await?;
+        if !differs.is_empty() {
+            changes.insert(path.clone(), Value::Object(differs));
+            effects.push(Effect::SetMeta { path, meta: set });
+        }
+    }
+    Ok((changes, effects))
+}
+
+/// `/a/b.crt` → `/a/b.key`
+fn with_key_extension(path: &str) -> String {
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    format!("{directory}/{stem}.key")
+}

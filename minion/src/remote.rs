@@ -1,0 +1,101 @@
+//! What a job asks its master for while it runs: signatures and files.
+
+use std::time::Duration;
+
+use halite_proto::transport::Channel;
+use halite_proto::v1::minion_client::MinionClient;
+use halite_proto::v1::{FetchRequest, SignRequest};
+use tokio::sync::watch;
+
+use crate::blobs::{Store, is_hash};
+use crate::host::certificate::{Signed, Signer};
+use crate::host::effect::CertificateRequest;
+use crate::host::linux::Blobs;
+use crate::host::{HostError, HostFuture, HostResult};
+
+/// How long a job waits for the link to come back before a question to the master fails.
+const WAIT: Duration = Duration::from_secs(120);
+/// Longest wait for one answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Largest file that is held in memory.
+const LARGEST: usize = 512 << 20;
+
+/// The master, for one job.
+pub struct Remote {
+    channel: watch::Receiver<Option<Channel>>,
+    job: String,
+    cache: Store,
+}
+
+impl Remote {
+    /// `channel` holds the connection while there is one.
+    #[must_use]
+    pub fn new(channel: watch::Receiver<Option<Channel>>, job: &str, cache: Store) -> Self {
+        Self { channel, job: job.to_owned(), cache }
+    }
+
+    async fn client(&self) -> HostResult<MinionClient<Channel>> {
+        let mut channel = self.channel.clone();
+        let gone = || {
+            HostError("the master cannot be reached; this job goes on without it as far as it can".to_owned())
+        };
+        let found = tokio::time::timeout(WAIT, channel.wait_for(Option::is_some)).await;
+        let found = found.map_err(|_| gone())?.map_err(|_| gone())?;
+        found.clone().map(MinionClient::new).ok_or_else(gone)
+    }
+
+    async fn fetch(&self, hash: &str) -> HostResult<Vec<u8>> {
+        let failed = |e: &dyn std::fmt::Display| HostError(format!("the file {hash} cannot be fetched: {e}"));
+        let request = FetchRequest { sha256: hash.to_owned(), job: self.job.clone() };
+        let mut client = self.client().await?;
+        let stream = tokio::time::timeout(ANSWER, client.fetch(request)).await;
+        let mut stream = stream.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))?.into_inner();
+        let mut content = Vec::new();
+        loop {
+            let piece = tokio::time::timeout(ANSWER, stream.message()).await;
+            let Some(piece) = piece.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))? else {
+                break;
+            };
+            content.extend_from_slice(&piece.data);
+            if content.len() > LARGEST {
+                return Err(failed(&"it is too large"));
+            }
+        }
+        self.cache.put(hash, &content)?;
+        Ok(content)
+    }
+}
+
+impl Blobs for Remote {
+    fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
+        Box::pin(async move {
+            if !is_hash(sha256) {
+                return Err(HostError("a blob is named by 64 lower-case hexadecimal digits".to_owned()));
+            }
+            match self.cache.get(sha256)? {
+                Some(content) => Ok(content),
+                None => self.fetch(sha256).await,
+            }
+        })
+    }
+}
+
+impl Signer for Remote {
+    fn sign<'a>(
+        &'a self,
+        request: &'a CertificateRequest,
+        csr_pem: &'a str,
+    ) -> HostFuture<'a, HostResult<Signed>> {
+        Box::pin(async move {
+            let failed = |e: &dyn std::fmt::Display| {
+                HostError(format!("{}: the master did not sign: {e}", request.cert_path))
+            };
+            let question =
+                SignRequest { job: self.job.clone(), tag: request.tag.clone(), csr_pem: csr_pem.to_owned() };
+            let mut client = self.client().await?;
+            let answer = tokio::time::timeout(ANSWER, client.sign(question)).await;
+            let answer = answer.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))?.into_inner();
+            Ok(Signed { certificate_pem: answer.certificate_pem, ca_pem: answer.ca_pem })
+        })
+    }
+}
