@@ -1,0 +1,248 @@
+//! The certificate authorities: kept as files, signing exactly what a profile says.
+//!
+//! `kubernetes`, `etcd` and `front-proxy` are kubeadm's three, alike in subject, usages and lifetime (kubeadm's
+//! `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site` the bundle's web server. All that a request
+//! brings along is its public key and the proof of holding the private one: names, usages and lifetime come from the
+//! [`Profile`], which comes from what the master compiled.
+
+mod create;
+pub mod files;
+mod profile;
+mod sign;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use halite_proto::pki::{self, Inspected, PkiError, PrivateKey};
+use rcgen::{Issuer, KeyPair};
+use rustls_pki_types::CertificateDer;
+
+pub use profile::{CHUNK_CAS, Profile};
+pub use sign::{Issued, request_fingerprint};
+
+use crate::store::Millis;
+
+/// The CA of identities.
+pub const HALITE: &str = "halite";
+/// The CA of the bundle's web server.
+pub const SITE: &str = "site";
+/// All CAs.
+pub const NAMES: [&str; 5] = [HALITE, "kubernetes", "etcd", "front-proxy", SITE];
+/// How far certificates begin in the past, so that a host whose clock is a little behind believes them (kubeadm's
+/// `CertificateBackdate`).
+pub const BACKDATE_SECONDS: i64 = 5 * 60;
+
+/// What is wrong with a CA, a request or a profile.
+#[derive(Debug, thiserror::Error)]
+pub enum CaError {
+    /// There is no CA of that name.
+    #[error("there is no CA {0:?}; there are halite, kubernetes, etcd, front-proxy and site")]
+    Unknown(String),
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file is missing.
+    #[error("{path} is missing; `halite-master init` makes what is missing")]
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// A certificate without its key.
+    #[error(
+        "{certificate} is there but {key} is not; put the key beside it, or move the certificate away to get a new CA"
+    )]
+    NoKey {
+        /// The certificate's file.
+        certificate: String,
+        /// The key's file.
+        key: String,
+    },
+    /// A file does not hold what it should.
+    #[error("{path}: {reason}")]
+    Unusable {
+        /// The file.
+        path: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The request is bad.
+    #[error("the certificate request cannot be used: {0}")]
+    Request(String),
+    /// What is asked for cannot stand in a certificate.
+    #[error("the certificate cannot be made: {0}")]
+    Profile(String),
+    /// Keys and randomness.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+}
+
+/// One certificate authority.
+pub struct Ca {
+    name: String,
+    certificate_pem: String,
+    certificate_der: CertificateDer<'static>,
+    key_pem: String,
+    not_after: i64,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl fmt::Debug for Ca {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ca").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Ca {
+    /// Reads a CA and checks that it can sign: the certificate is one of a CA, the key is its key, and it has not expired.
+    ///
+    /// # Errors
+    /// What is wrong, with the file that it is in.
+    fn read(name: &str, directory: &Path, now: Millis) -> Result<Self, CaError> {
+        let [certificate_path, key_path] = files::pair(directory, name);
+        let certificate_pem = files::read(&certificate_path)?;
+        let key_pem = files::read(&key_path)?;
+        let unusable =
+            |path: &Path, reason: String| CaError::Unusable { path: path.display().to_string(), reason };
+        let found =
+            Inspected::from_pem(&certificate_pem).map_err(|e| unusable(&certificate_path, e.to_string()))?;
+        if !found.is_ca {
+            return Err(unusable(&certificate_path, "this is not the certificate of a CA".to_owned()));
+        }
+        if found.not_after < now / 1000 {
+            let when = crate::clock::rfc3339(found.not_after.saturating_mul(1000));
+            return Err(unusable(
+                &certificate_path,
+                format!("this CA has expired on {when}; put a valid one there"),
+            ));
+        }
+        let key = PrivateKey::from_pem(&key_pem).map_err(|e| unusable(&key_path, e.to_string()))?;
+        if key.fingerprint() != found.fingerprint {
+            let reason = format!("this is not the key of {}", certificate_path.display());
+            return Err(unusable(&key_path, reason));
+        }
+        let certificate_der = pki::certificates(&certificate_pem)?.swap_remove(0);
+        let issuer = Issuer::from_ca_cert_der(&certificate_der, key.into_key_pair())
+            .map_err(|e| unusable(&certificate_path, e.to_string()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            certificate_pem,
+            certificate_der,
+            key_pem,
+            not_after: found.not_after,
+            issuer,
+        })
+    }
+}
+
+/// All certificate authorities and the key pair of service accounts.
+#[derive(Debug)]
+pub struct Cas {
+    cas: BTreeMap<String, Ca>,
+    sa: ServiceAccounts,
+}
+
+/// The key pair that signs and verifies tokens of service accounts.
+struct ServiceAccounts {
+    key_pem: String,
+    public_pem: String,
+}
+
+impl fmt::Debug for ServiceAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceAccounts(..)")
+    }
+}
+
+impl Cas {
+    /// Makes what is missing under `state_dir` (`ca/NAME.{crt,key}`, `sa.{key,pub}`), keeps what is there, then loads all.
+    /// May be repeated at any time, also after a crash half-way.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or one that is there cannot be used.
+    pub fn create_or_load(state_dir: &Path, cluster: &str, now: Millis) -> Result<Self, CaError> {
+        create::missing(state_dir, cluster, now)?;
+        Self::load(state_dir, now)
+    }
+
+    /// Loads all; makes nothing.
+    ///
+    /// # Errors
+    /// A file is missing or cannot be used.
+    pub fn load(state_dir: &Path, now: Millis) -> Result<Self, CaError> {
+        let directory = state_dir.join("ca");
+        let mut cas = BTreeMap::new();
+        for name in NAMES {
+            cas.insert(name.to_owned(), Ca::read(name, &directory, now)?);
+        }
+        let key_path = state_dir.join("sa.key");
+        let public_path = state_dir.join("sa.pub");
+        let key_pem = files::read(&key_path)?;
+        let public_pem = files::read(&public_path)?;
+        let unusable =
+            |path: &Path, reason: String| CaError::Unusable { path: path.display().to_string(), reason };
+        let key = PrivateKey::from_pem(&key_pem).map_err(|e| unusable(&key_path, e.to_string()))?;
+        let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
+        if !same(&key.public_pem(), &public_pem) {
+            let reason = format!("this is not the public half of {}", key_path.display());
+            return Err(unusable(&public_path, reason));
+        }
+        Ok(Self { cas, sa: ServiceAccounts { key_pem, public_pem } })
+    }
+
+    fn ca(&self, name: &str) -> Result<&Ca, CaError> {
+        self.cas.get(name).ok_or_else(|| CaError::Unknown(name.to_owned()))
+    }
+
+    /// A CA's certificate, PEM.
+    ///
+    /// # Errors
+    /// There is no such CA.
+    pub fn certificate_pem(&self, name: &str) -> Result<&str, CaError> {
+        Ok(&self.ca(name)?.certificate_pem)
+    }
+
+    /// A CA's private key, PEM: a secret, for the pillar of the hosts that need it.
+    ///
+    /// # Errors
+    /// There is no such CA.
+    pub fn key_pem(&self, name: &str) -> Result<&str, CaError> {
+        Ok(&self.ca(name)?.key_pem)
+    }
+
+    /// SHA-256 of a CA certificate's DER, lower-case hex: what a token carries.
+    ///
+    /// # Errors
+    /// There is no such CA.
+    pub fn certificate_sha256(&self, name: &str) -> Result<String, CaError> {
+        Ok(pki::sha256_hex(&self.ca(name)?.certificate_der))
+    }
+
+    /// The public key of service accounts, PKIX PEM.
+    #[must_use]
+    pub fn sa_public_pem(&self) -> &str {
+        &self.sa.public_pem
+    }
+
+    /// The private key of service accounts, PEM: a secret.
+    #[must_use]
+    pub fn sa_key_pem(&self) -> &str {
+        &self.sa.key_pem
+    }
+
+    /// Signs a request (PEM) with a CA: the key is the request's, everything else the profile's.
+    ///
+    /// # Errors
+    /// There is no such CA, the request is malformed or does not prove possession of its key, or the profile cannot stand in
+    /// a certificate.
+    pub fn sign(&self, ca: &str, csr_pem: &str, profile: &Profile, now: Millis) -> Result<Issued, CaError> {
+        sign::sign(self.ca(ca)?, csr_pem, profile, now)
+    }
+}

@@ -1,0 +1,147 @@
+//! What a certificate is to say.
+
+use std::net::IpAddr;
+
+use halite_proto::identity::{Identity, Kind};
+use halite_states::low::Chunk;
+use serde_json::Value;
+
+/// The CAs that a state may ask: never `halite`, whose certificates are identities and come from enrolment alone.
+pub const CHUNK_CAS: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "site"];
+/// A year: kubeadm's `CertificateValidityPeriod`.
+const DEFAULT_DAYS: u32 = 365;
+/// Ten years: no leaf outlives a CA made on the same day.
+const MOST_DAYS: u32 = 3650;
+
+/// Everything in a certificate but its key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Subject's common name.
+    pub common_name: String,
+    /// Subject's organizations.
+    pub organization: Vec<String>,
+    /// DNS names.
+    pub dns_names: Vec<String>,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The identity, for certificates of the `halite` CA.
+    pub identity: Option<Identity>,
+    /// May act as a TLS server.
+    pub server_auth: bool,
+    /// May act as a TLS client.
+    pub client_auth: bool,
+    /// Validity in days, from now; cut at the CA's own end.
+    pub days: u32,
+}
+
+impl Profile {
+    /// The certificate of a minion or operator.
+    #[must_use]
+    pub fn identity(identity: &Identity) -> Self {
+        Self {
+            common_name: identity.id().to_owned(),
+            organization: vec![format!("halite:{}", identity.kind())],
+            identity: Some(identity.clone()),
+            client_auth: true,
+            server_auth: identity.kind() == Kind::Master,
+            days: DEFAULT_DAYS,
+            ..Self::default()
+        }
+    }
+
+    /// The certificate that a compiled state asks for, and the CA that is to sign it. Only `x509.certificate` and
+    /// `kubeconfig.managed` ask for one.
+    ///
+    /// # Errors
+    /// The state asks for none, or for one that no state may have.
+    pub fn of_chunk(chunk: &Chunk) -> Result<(String, Self), String> {
+        let kubeconfig = match chunk.function().as_str() {
+            "x509.certificate" => false,
+            "kubeconfig.managed" => true,
+            other => return Err(format!("{other} asks for no certificate")),
+        };
+        let arguments = Arguments(chunk);
+        let ca = arguments.text("ca")?.unwrap_or_else(|| "kubernetes".to_owned());
+        if !CHUNK_CAS.contains(&ca.as_str()) {
+            return Err(format!("ca: a state cannot ask {ca:?}; it can ask {}", CHUNK_CAS.join(", ")));
+        }
+        let common_name =
+            arguments.text("common_name")?.ok_or_else(|| "common_name: it is missing".to_owned())?;
+        if common_name.is_empty() || common_name.chars().count() > 64 {
+            return Err("common_name: it must have 1 to 64 characters (RFC 5280, ub-common-name)".to_owned());
+        }
+        let organization = arguments.list("organization")?;
+        if organization.len() > 1 {
+            // The library that writes certificates keeps one value per attribute; kubeadm never uses two.
+            return Err("organization: at most one can stand in a certificate".to_owned());
+        }
+        let address = |text: &String| {
+            text.parse::<IpAddr>().map_err(|_| format!("sans_ip: {text:?} is not an address"))
+        };
+        let profile = Self {
+            common_name,
+            organization,
+            dns_names: arguments.list("sans_dns")?,
+            addresses: arguments.list("sans_ip")?.iter().map(address).collect::<Result<_, _>>()?,
+            identity: None,
+            server_auth: arguments.flag("server_auth")?.unwrap_or(false),
+            client_auth: arguments.flag("client_auth")?.unwrap_or(kubeconfig),
+            days: arguments.days()?,
+        };
+        if !profile.server_auth && !profile.client_auth {
+            return Err("server_auth or client_auth: at least one must be true".to_owned());
+        }
+        Ok((ca, profile))
+    }
+}
+
+/// Typed reading of a chunk's arguments.
+struct Arguments<'a>(&'a Chunk);
+
+impl Arguments<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.args.get(name).filter(|value| !value.is_null())
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => scalar(value).map(Some).ok_or_else(|| format!("{name}: it must be a text")),
+        }
+    }
+
+    /// A list of texts; one text is a list of one.
+    fn list(&self, name: &str) -> Result<Vec<String>, String> {
+        let wrong = || format!("{name}: it must be a list of texts");
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => items.iter().map(|item| scalar(item).ok_or_else(wrong)).collect(),
+            Some(one) => scalar(one).map(|text| vec![text]).ok_or_else(wrong),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, String> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(format!("{name}: it must be true or false")),
+        }
+    }
+
+    fn days(&self) -> Result<u32, String> {
+        let Some(value) = self.get("days") else { return Ok(DEFAULT_DAYS) };
+        let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+        match number.and_then(|days| u32::try_from(days).ok()) {
+            Some(days) if (1..=MOST_DAYS).contains(&days) => Ok(days),
+            _ => Err(format!("days: it must be a whole number from 1 to {MOST_DAYS}")),
+        }
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Compiling for one minion: its view, its grains, the bundle's state tree with the operator's own mounted at `custom/`.
+
+use std::sync::Arc;
+
+use halite_states::compile::{self, Compiled, Input};
+use halite_states::problem::Problem;
+use halite_states::signature::RunsOn;
+use serde_json::Value;
+
+use crate::app::Refusal;
+use crate::view::World;
+
+/// What to compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Everything that `top.sls` assigns.
+    Highstate,
+    /// These SLS.
+    Sls(Vec<String>),
+}
+
+/// Compiles for one minion. States that another place runs (a host's state for the target `master`, a Kubernetes object
+/// for a host) are refused here, so that they are known before anything is sent.
+///
+/// # Errors
+/// All problems that were found, each with its place.
+pub fn compile(world: &World, minion: &str, grains: &Value, wanted: &Wanted) -> Result<Compiled, Refusal> {
+    let pillar = world.pillar(minion)?;
+    let place = if minion == crate::jobs::MASTER { RunsOn::Master } else { RunsOn::Minion };
+    with_pillar(world, minion, &pillar, grains, wanted, place)
+}
+
+/// As [`compile`], over a given pillar, for a given place.
+///
+/// # Errors
+/// As [`compile`].
+pub fn with_pillar(
+    world: &World,
+    minion: &str,
+    pillar: &Value,
+    grains: &Value,
+    wanted: &Wanted,
+    place: RunsOn,
+) -> Result<Compiled, Refusal> {
+    let bundle = |path: &str| world.bundle_hash(path);
+    let input = Input { tree: world.tree(), minion, pillar, grains, bundle: &bundle };
+    let compiled = match wanted {
+        Wanted::Highstate => compile::highstate(&input),
+        Wanted::Sls(names) => compile::sls(&input, names),
+    }
+    .map_err(|problems| refused(&problems))?;
+    let mut misplaced = Vec::new();
+    for chunk in &compiled.low.chunks {
+        let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
+        // `test.*` runs everywhere.
+        if chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != place) {
+            let at = &chunk.source;
+            misplaced.push(format!(
+                "{}:{}: {} cannot run {}",
+                at.file,
+                at.line,
+                chunk.function(),
+                place_name(place)
+            ));
+        }
+    }
+    if misplaced.is_empty() { Ok(compiled) } else { Err(Refusal::invalid(misplaced.join("\n"))) }
+}
+
+fn place_name(place: RunsOn) -> &'static str {
+    match place {
+        RunsOn::Minion => {
+            "on a host; it belongs into an SLS for the target `master` or into an orchestration"
+        }
+        RunsOn::Master => {
+            "on the target `master`, whose states are `kubernetes.*`; it belongs into an SLS of hosts"
+        }
+        RunsOn::Orchestration => "as a step of an orchestration, whose states are `halite.*`",
+    }
+}
+
+/// [`compile`] on a thread of its own: it takes a while and must not hold up streams.
+///
+/// # Errors
+/// As [`compile`].
+pub async fn in_background(
+    world: Arc<World>,
+    minion: String,
+    grains: Value,
+    wanted: Wanted,
+) -> Result<Compiled, Refusal> {
+    let work = move || compile(&world, &minion, &grains, &wanted);
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))?
+}
+
+/// The SLS that `top.sls` assigns to a minion.
+///
+/// # Errors
+/// As [`compile`].
+pub fn top(world: &World, minion: &str, grains: &Value) -> Result<Vec<String>, Refusal> {
+    let pillar = world.pillar(minion)?;
+    let bundle = |path: &str| world.bundle_hash(path);
+    let input = Input { tree: world.tree(), minion, pillar: &pillar, grains, bundle: &bundle };
+    let assigned = compile::top(&input).map_err(|problems| refused(&problems))?;
+    Ok(assigned.into_iter().map(|assignment| assignment.sls).collect())
+}
+
+/// All problems as one refusal.
+#[must_use]
+pub fn refused(problems: &[Problem]) -> Refusal {
+    let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Refusal::invalid(texts.join("\n"))
+}

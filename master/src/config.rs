@@ -1,0 +1,134 @@
+//! `/etc/halite/master.yaml`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The master's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The cluster's name, as in the cluster document: part of every identity.
+    pub cluster: String,
+    /// Where to listen for minions and operators.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// What the daemon keeps: store, CAs, its own identity.
+    #[serde(default = "default_state_dir")]
+    pub state_dir: PathBuf,
+    /// What people write: `cluster.yaml`, `nodes/`, `custom/`.
+    #[serde(default = "default_config_dir")]
+    pub config_dir: PathBuf,
+    /// The bundle's directory.
+    #[serde(default = "default_bundle")]
+    pub bundle: PathBuf,
+    /// Addresses under which hosts reach this master; the first one is what enrolment commands name.
+    pub advertise: Vec<IpAddr>,
+    /// Where metrics are served, in plain HTTP.
+    #[serde(default = "default_metrics")]
+    pub metrics: SocketAddr,
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 4550))
+}
+
+fn default_metrics() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 4552))
+}
+
+fn default_state_dir() -> PathBuf {
+    PathBuf::from("/var/lib/halite/master")
+}
+
+fn default_config_dir() -> PathBuf {
+    PathBuf::from("/etc/halite")
+}
+
+fn default_bundle() -> PathBuf {
+    PathBuf::from("/media/halite")
+}
+
+/// Why the configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {source}; `halite-master` needs its configuration there, or another file with --config")]
+    Read {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}: {message}")]
+    Content {
+        /// The file.
+        path: String,
+        /// What is wrong, with line and column.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// It cannot be read, has unknown or missing keys, an unusable cluster name, or no address to advertise.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        Self::parse(&text).map_err(|message| ConfigError::Content { path: shown, message })
+    }
+
+    /// Parses and checks the file's text.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        halite_proto::identity::check_name(&config.cluster).map_err(|error| format!("cluster: {error}"))?;
+        if config.advertise.is_empty() {
+            return Err("advertise: name at least one address under which hosts reach this master".to_owned());
+        }
+        if let Some(address) = config.advertise.iter().find(|a| a.is_unspecified()) {
+            return Err(format!("advertise: {address} is not an address that a host can dial"));
+        }
+        Ok(config)
+    }
+
+    /// `host:port` of this master for minions, IPv6 in brackets.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.advertise.iter().map(|ip| SocketAddr::new(*ip, self.listen.port()).to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_has_the_fixed_paths() {
+        let config = Config::parse("cluster: prod\nadvertise: [10.0.0.1, 'fd00::1']\n").unwrap();
+        assert_eq!(config.listen.port(), 4550);
+        assert_eq!(config.state_dir, PathBuf::from("/var/lib/halite/master"));
+        assert_eq!(config.metrics.to_string(), "127.0.0.1:4552");
+        assert_eq!(config.endpoints(), ["10.0.0.1:4550", "[fd00::1]:4550"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, wanted) in [
+            ("cluster: prod\nadvertise: []\n", "advertise"),
+            ("cluster: prod\nadvertise: [0.0.0.0]\n", "advertise"),
+            ("cluster: 'Prod/1'\nadvertise: [10.0.0.1]\n", "cluster"),
+            ("cluster: prod\nadvertise: [10.0.0.1]\nlisten_on: 1\n", "listen_on"),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}

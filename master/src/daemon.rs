@@ -1,0 +1,128 @@
+//! Bringing the daemon up and down.
+
+use std::future::Future;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::{App, Engine, OpenError, Refusal};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::serve::ServeError;
+use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good_copies};
+use crate::{metrics, serve};
+
+/// Events and audit lines are kept for so long.
+const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
+/// How often old ones are removed.
+const PRUNE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a stop waits for the states of the target `master` that are under way.
+const OWN_PART: Duration = Duration::from_secs(20);
+
+/// Why the daemon does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The shared parts.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] Refusal),
+    /// The services.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A port.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A signal handler.
+    #[error("cannot wait for signals: {0}")]
+    Signal(std::io::Error),
+}
+
+/// Runs the daemon until SIGTERM or SIGINT; tells systemd when it serves.
+///
+/// # Errors
+/// A part cannot be brought up; the text says which and what to do.
+pub async fn run<F>(config: Config, start: impl FnOnce(Arc<App>) -> F) -> Result<(), DaemonError>
+where
+    F: Future<Output = Result<Arc<dyn Engine>, Refusal>>,
+{
+    let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
+    halite_proto::transport::install_crypto();
+    let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    let app = App::open(config, Arc::new(SystemClock), Arc::clone(&store) as Arc<dyn Store>).await?;
+    let listener = listen(app.config.listen).await?;
+    let metrics_listener = listen(app.config.metrics).await?;
+    let engine = start(Arc::clone(&app)).await?;
+    let mut background = tokio::task::JoinSet::new();
+    let counted = Arc::clone(&app.metrics);
+    background.spawn(async move {
+        if let Err(error) = metrics::serve_on(metrics_listener, counted).await {
+            tracing::error!(%error, "metrics are not served any more");
+        }
+    });
+    background.spawn(keep_good_copies(Arc::clone(&store)));
+    background.spawn(prune(Arc::clone(&store), Arc::clone(&app.clock)));
+    tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
+    notify("READY=1");
+    let ending = Arc::clone(&engine);
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        notify("STOPPING=1");
+        tracing::info!("master stops");
+        // Minions go on without us and hand their answers in later; what we do ourselves would be cut off.
+        if tokio::time::timeout(OWN_PART, ending.finish()).await.is_err() {
+            tracing::warn!("left in the middle of states of the target `master`: they count as interrupted");
+        }
+    };
+    serve::serve(app, engine, listener, stop).await?;
+    background.shutdown().await;
+    store.close().await;
+    Ok(())
+}
+
+async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
+    TcpListener::bind(address).await.map_err(|source| DaemonError::Listen { address, source })
+}
+
+async fn prune(store: Arc<SqliteStore>, clock: Arc<dyn Clock>) {
+    let mut days = tokio::time::interval(PRUNE);
+    loop {
+        days.tick().await;
+        match store.prune(clock.now() - KEEP).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
+            Err(error) => tracing::error!(%error, "old events cannot be removed"),
+        }
+    }
+}
+
+/// Tells systemd (`sd_notify(3)`); without it, nobody.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.to_string_lossy().strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "systemd cannot be told");
+    }
+}

@@ -1,0 +1,114 @@
+//! Files by content hash, and certificates: what a minion may ask for is what its own open job names, and nothing else.
+//!
+//! The stored low state is the truth for both. A file is either one that was rendered when the job was made (kept in the
+//! store) or one of the bundle (read from its directory, checked while it is read).
+
+mod stream;
+
+use halite_states::low::{Chunk, LowState};
+use serde_json::Value;
+
+use crate::app::{App, ByteStream, Refusal};
+use crate::store::RowState;
+use crate::view::World;
+
+/// How a low state refers to a file.
+const BLOB: &str = "blob:";
+
+/// The chunk that asks for a certificate: of an open job of this minion, by its tag.
+///
+/// # Errors
+/// There is no such job, it has ended or is a test run, or the chunk asks for no certificate.
+pub async fn certificate_chunk(app: &App, minion: &str, job: &str, tag: &str) -> Result<Chunk, Refusal> {
+    let stored = app.store.job(job).await?;
+    if stored.is_none_or(|job| job.test) {
+        return Err(Refusal::denied(format!(
+            "{minion}: a certificate is signed for a running job, and {job} is none"
+        )));
+    }
+    let low = open_low(app, minion, job).await?;
+    let chunk = low.chunks.into_iter().find(|chunk| chunk.tag() == tag);
+    match chunk {
+        Some(chunk) if asks_for_certificate(&chunk) => Ok(chunk),
+        _ => Err(Refusal::denied(format!("{minion}: no state {tag:?} of job {job} asks for a certificate"))),
+    }
+}
+
+fn asks_for_certificate(chunk: &Chunk) -> bool {
+    match (chunk.state.as_str(), chunk.fun.as_str()) {
+        ("x509", "certificate") => true,
+        // One that names the files of another certificate asks for none.
+        ("kubeconfig", "managed") => !chunk.args.contains_key("client_certificate_file"),
+        _ => false,
+    }
+}
+
+/// A file that this minion's part of a job names.
+///
+/// # Errors
+/// The job does not name it, has ended, or the file is gone.
+pub async fn fetch(
+    app: &App,
+    world: &World,
+    minion: &str,
+    job: &str,
+    sha256: &str,
+) -> Result<ByteStream, Refusal> {
+    let low = open_low(app, minion, job).await?;
+    let named = low.chunks.iter().any(|chunk| chunk.args.values().any(|value| names_blob(value, sha256)));
+    if !named {
+        return Err(Refusal::denied(format!("{minion}: job {job} names no file with the SHA-256 {sha256}")));
+    }
+    if let Some(content) = app.store.blob(sha256).await? {
+        return Ok(stream::of_bytes(content));
+    }
+    let path = world.bundle_file(sha256).ok_or_else(|| {
+        Refusal::not_found(format!(
+            "the file with the SHA-256 {sha256} is not in the bundle any more: make the job anew"
+        ))
+    })?;
+    stream::of_file(path, sha256.to_owned()).await
+}
+
+async fn open_low(app: &App, minion: &str, job: &str) -> Result<LowState, Refusal> {
+    let refusal = || Refusal::denied(format!("{minion} has no open job {job}"));
+    let row = app.store.row(job, minion).await?.ok_or_else(refusal)?;
+    if !matches!(row.state, RowState::Queued | RowState::Sent | RowState::Started) {
+        return Err(refusal());
+    }
+    let text = row.low_json.ok_or_else(refusal)?;
+    serde_json::from_str(&text)
+        .map_err(|e| Refusal::internal(format!("the stored low state is malformed: {e}")))
+}
+
+/// Whether a value holds `blob:SHA256` as a whole text.
+fn names_blob(value: &Value, sha256: &str) -> bool {
+    match value {
+        Value::String(text) => text.strip_prefix(BLOB) == Some(sha256),
+        Value::Array(items) => items.iter().any(|item| names_blob(item, sha256)),
+        // `file.recurse`: `files: {path: {blob: SHA256}}`.
+        Value::Object(fields) => fields.iter().any(|(key, value)| {
+            (key == "blob" && value.as_str() == Some(sha256)) || names_blob(value, sha256)
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn blobs_are_found_wherever_they_are_named() {
+        for value in [
+            json!("blob:abc"),
+            json!({"files": {"a/b": {"blob": "abc", "mode": "0644"}}}),
+            json!(["x", {"source": "blob:abc"}]),
+        ] {
+            assert!(names_blob(&value, "abc"), "{value}");
+            assert!(!names_blob(&value, "ab"), "{value}");
+        }
+        assert!(!names_blob(&json!({"contents": "see blob:abc there"}), "abc"));
+    }
+}

@@ -1,0 +1,201 @@
+//! Making a job: everything is compiled and stored before anything is sent.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::function::{Function, Place, sls_of};
+use super::{Jobs, MASTER, OpenJob, target};
+use crate::app::Refusal;
+use crate::compile::{self, Wanted};
+use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
+use crate::view::World;
+
+/// Where a highstate's groups are kept in the job's arguments.
+const ORDER: &str = "order";
+
+/// A job to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewJob {
+    /// `state.apply`, `test.ping`, …
+    pub function: String,
+    /// Its arguments.
+    pub args: Value,
+    /// Predict only.
+    pub test: bool,
+    /// Who asks.
+    pub operator: String,
+    /// The target as it was written.
+    pub target: String,
+    /// Who it resolved to.
+    pub minions: Vec<String>,
+    /// Groups that go one after the other; empty: all at once.
+    pub order: Vec<Vec<String>>,
+    /// Seconds; 0 is the function's default.
+    pub timeout: u32,
+    /// The asker's id of this request.
+    pub request_id: Option<String>,
+    /// The job's id, where the asker has to know it beforehand ([`Jobs::next_jid`]).
+    pub jid: Option<String>,
+}
+
+/// The groups of a stored job.
+pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
+    let args: Value = serde_json::from_str(args_json).unwrap_or_default();
+    args.get(ORDER).and_then(|order| serde_json::from_value(order.clone()).ok()).unwrap_or_default()
+}
+
+impl Jobs {
+    /// An id for a job that is about to be made.
+    #[must_use]
+    pub fn next_jid(&self) -> String {
+        self.jids.next(self.app.clock.now())
+    }
+
+    /// Makes a job and sends it; answers with its id. A repeated `request_id` answers with the job that is there.
+    ///
+    /// # Errors
+    /// It does not compile for one of the minions (then nothing is stored or sent), or the store failed.
+    pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
+        // Not to be cut off between store and dispatch when the asker goes away.
+        let jobs = Arc::clone(self);
+        let made = tokio::spawn(async move { jobs.create_now(new).await });
+        made.await.map_err(|error| Refusal::internal(format!("making the job failed: {error}")))?
+    }
+
+    async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
+        let function = Function::find(&new.function)?;
+        if new.test && !function.has_test_mode() {
+            return Err(Refusal::invalid(format!("{} has no test mode: it would run", function.name)));
+        }
+        let now = self.app.clock.now();
+        let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
+        let rows = match function.place {
+            Place::States => self.compiled_rows(&new, function, &jid).await?,
+            Place::Minion | Place::Here => {
+                new.minions.iter().map(|minion| JobRow::queued(&jid, minion, None)).collect()
+            }
+        };
+        let seconds = if new.timeout == 0 { function.timeout } else { new.timeout };
+        let mut args = if new.args.is_null() { json!({}) } else { new.args.clone() };
+        if !new.order.is_empty() {
+            args[ORDER] = json!(new.order);
+        }
+        let job = Job {
+            jid: jid.clone(),
+            function: function.name.to_owned(),
+            args_json: args.to_string(),
+            test: new.test,
+            operator: new.operator.clone(),
+            target: new.target.clone(),
+            minions: new.minions.clone(),
+            created: now,
+            deadline: Some(now + Millis::from(seconds) * 1000),
+            request_id: new.request_id.clone(),
+            status: JobStatus::Running,
+            retcode: None,
+            finished: None,
+        };
+        if let Created::Existing(job) = self.app.store.create_job(&job, &rows).await? {
+            return Ok(job.jid);
+        }
+        self.app.metrics.jobs.inc();
+        tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
+        let ready = {
+            let open = OpenJob::new(function, &job, &rows, now);
+            let ready: Vec<String> = open.ready_since.keys().cloned().collect();
+            self.open_jobs().insert(jid.clone(), open);
+            ready
+        };
+        let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
+            "order": new.order, "test": job.test, "operator": job.operator});
+        self.tell(function, &jid, "new", &event, None).await?;
+        for minion in ready {
+            match function.place {
+                Place::Here => self.answer_here(&jid, &minion).await?,
+                Place::States | Place::Minion => self.dispatch(&minion).await?,
+            }
+        }
+        Ok(jid)
+    }
+
+    /// The low state of every minion; all that is wrong with any of them is in one refusal.
+    async fn compiled_rows(
+        &self,
+        new: &NewJob,
+        function: &Function,
+        jid: &str,
+    ) -> Result<Vec<JobRow>, Refusal> {
+        let sls = if function.name == "state.highstate" { None } else { Some(sls_of(&new.args)?) };
+        let mut rows = Vec::with_capacity(new.minions.len());
+        let mut problems: Vec<String> = Vec::new();
+        for minion in &new.minions {
+            let grains = self.grains_for_compile(minion).await?;
+            if let Err(refusal) = self.views.record_addresses(minion, &grains).await {
+                problems.push(refusal.message);
+                continue;
+            }
+            let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
+            let world = self.views.load()?;
+            match compile::in_background(world, minion.clone(), grains, wanted).await {
+                Ok(compiled) => {
+                    for (sha256, content) in &compiled.blobs {
+                        self.app.store.put_blob(sha256, content).await?;
+                    }
+                    let low = serde_json::to_string(&compiled.low).map_err(|error| {
+                        Refusal::internal(format!("the low state cannot be stored: {error}"))
+                    })?;
+                    rows.push(JobRow::queued(jid, minion, Some(low)));
+                }
+                Err(refusal) => problems.push(format!("{minion}: {}", refusal.message)),
+            }
+        }
+        if problems.is_empty() {
+            Ok(rows)
+        } else {
+            // Minions of one role have the same problem.
+            Err(Refusal::invalid(format!("nothing was sent: {}", problems.join("\n"))))
+        }
+    }
+
+    /// Grains are what templates decide on: without any, the result would be for another host.
+    async fn grains_for_compile(&self, minion: &str) -> Result<Value, Refusal> {
+        let grains = target::grains(&self.app, minion).await?;
+        let known = grains.as_object().is_some_and(|grains| !grains.is_empty());
+        if minion == MASTER || known {
+            return Ok(grains);
+        }
+        Err(Refusal::new(
+            crate::app::RefusalKind::Unavailable,
+            format!(
+                "{minion} has never connected, so nothing can be compiled for it: start halite-minion there"
+            ),
+        ))
+    }
+
+    /// `pillar.items`: the minion's view, secrets as references.
+    async fn answer_here(self: &Arc<Self>, jid: &str, minion: &str) -> Result<(), Refusal> {
+        let world: Arc<World> = self.views.load()?;
+        let when = self.app.clock.now();
+        let answer = match world.pillar(minion) {
+            Ok(pillar) => Answer { retcode: 0, return_json: pillar.to_string(), error: String::new(), when },
+            Err(refusal) => Answer { retcode: 1, return_json: "null".into(), error: refusal.message, when },
+        };
+        self.returned(jid, minion, answer).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_survives_in_the_arguments() {
+        assert_eq!(
+            order_of(r#"{"order": [["a"], ["b", "c"]]}"#),
+            [vec!["a".to_owned()], vec!["b".into(), "c".into()]]
+        );
+        assert!(order_of("{}").is_empty());
+        assert!(order_of("nonsense").is_empty());
+    }
+}

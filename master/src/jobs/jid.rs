@@ -1,0 +1,66 @@
+//! Job ids, as Salt makes them: the time in UTC, `%Y%m%d%H%M%S%6f`. They sort by age and are unique.
+
+use std::sync::Mutex;
+
+use crate::store::Millis;
+
+/// Gives out ids that only grow, also when the clock stands still or goes back.
+pub struct Jids {
+    /// Microseconds since the epoch of the last one.
+    last: Mutex<i64>,
+}
+
+impl Jids {
+    /// Continues after `last`, the newest id in the store.
+    #[must_use]
+    pub fn after(last: Option<&str>) -> Self {
+        Self { last: Mutex::new(last.and_then(micros).unwrap_or(0)) }
+    }
+
+    /// The next id.
+    #[must_use]
+    pub fn next(&self, now: Millis) -> String {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *last = now.saturating_mul(1000).max(*last + 1);
+        text(*last)
+    }
+}
+
+fn text(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros).map_or_else(
+        |_| format!("{micros:020}"),
+        |time| time.to_zoned(jiff::tz::TimeZone::UTC).strftime("%Y%m%d%H%M%S%6f").to_string(),
+    )
+}
+
+fn micros(jid: &str) -> Option<i64> {
+    let (seconds, fraction) = jid.split_at_checked(14)?;
+    let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", seconds).ok()?;
+    let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(zoned.timestamp().as_microsecond() + fraction.parse::<i64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_salts() {
+        assert_eq!(Jids::after(None).next(1_795_219_200_123), "20261121000000123000");
+    }
+
+    #[test]
+    fn unique_and_growing_whatever_the_clock_does() {
+        let jids = Jids::after(Some("20261121000000123000"));
+        let made: Vec<String> =
+            [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124].map(|now| jids.next(now)).into();
+        assert_eq!(made[0], "20261121000000123001");
+        assert!(made.windows(2).all(|pair| pair[0] < pair[1]), "{made:?}");
+    }
+
+    #[test]
+    fn what_is_no_jid_is_no_ground_to_continue_from() {
+        assert_eq!(micros("nonsense"), None);
+        assert_eq!(micros("2026"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Jobs of the target `master`, run in this process: the states of Kubernetes objects.
+
+use std::sync::Arc;
+
+use halite_proto::v1;
+use halite_states::engine::RunOptions;
+use halite_states::low::LowState;
+use serde_json::{Value, json};
+
+use super::{Jobs, MASTER, target};
+use crate::app::Refusal;
+use crate::kubernetes::modules::{Cluster, Patience};
+use crate::store::{Answer, Job};
+
+impl Jobs {
+    /// Begins a job of the target `master`; its answer goes the way of every other.
+    pub(super) fn run_here(self: &Arc<Self>, job: Job, message: v1::Job) {
+        let jobs = Arc::clone(self);
+        tokio::spawn(async move {
+            let jid = job.jid;
+            let outcome = match jobs.started(&jid, MASTER).await {
+                Ok(()) => jobs.carry_out(&jid, &message).await,
+                Err(refusal) => Err(refusal),
+            };
+            let redactor = jobs.redactor(MASTER);
+            let when = jobs.app.clock.now();
+            let answer = match outcome {
+                Ok((retcode, value)) => Answer {
+                    retcode,
+                    return_json: redactor.json(&value.to_string()),
+                    error: String::new(),
+                    when,
+                },
+                Err(refusal) => Answer {
+                    retcode: 1,
+                    return_json: "null".into(),
+                    error: redactor.text(&refusal.message),
+                    when,
+                },
+            };
+            if let Err(error) = jobs.returned(&jid, MASTER, answer).await {
+                tracing::error!(job = %jid, %error, "the answer of the target `master` could not be stored");
+            }
+        });
+    }
+
+    async fn carry_out(self: &Arc<Self>, jid: &str, message: &v1::Job) -> Result<(i32, Value), Refusal> {
+        match message.function.as_str() {
+            "state.apply" => self.apply_here(jid, message).await,
+            "test.ping" => Ok((0, Value::Bool(true))),
+            "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": MASTER}))),
+            other => Err(Refusal::invalid(format!("{other} runs on hosts, not on the target `master`"))),
+        }
+    }
+
+    async fn apply_here(self: &Arc<Self>, jid: &str, message: &v1::Job) -> Result<(i32, Value), Refusal> {
+        let low: LowState = serde_json::from_str(&message.low_json)
+            .map_err(|error| Refusal::internal(format!("the low state is malformed: {error}")))?;
+        let world = self.views.load()?;
+        let api = self.clusters.api(&world).await?;
+        let joined = target::accepted(&self.app).await?;
+        let cluster = Cluster::new(api, message.test, Patience::default()).expecting(joined);
+        let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
+        let redactor = self.redactor(MASTER);
+        let mut index = 0;
+        let options = RunOptions { test: message.test };
+        let run = halite_states::run::run(&low, &cluster, options, |state| {
+            index += 1;
+            let shown = serde_json::to_string(state).unwrap_or_default();
+            let state = serde_json::from_str(&redactor.json(&shown)).unwrap_or_default();
+            self.progressed(jid, MASTER, index, total, state);
+        })
+        .await;
+        let retcode = i32::from(!run.succeeded());
+        let value = serde_json::to_value(&run)
+            .map_err(|error| Refusal::internal(format!("the return cannot be stored: {error}")))?;
+        Ok((retcode, value))
+    }
+}

@@ -1,0 +1,235 @@
+//! What comes back: starts, progress, returns. A return is on disk before anybody hears of it.
+
+use std::sync::Arc;
+
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body as ToMinion;
+use halite_proto::v1::minion_message::Body;
+use serde_json::{Value, json};
+
+use super::Jobs;
+use super::function::{Function, Place};
+use crate::app::{EngineFuture, Refusal};
+use crate::store::{Answer, JobRow, RowState};
+
+impl Jobs {
+    /// A message of a minion other than its hello and its grains.
+    ///
+    /// # Errors
+    /// The store failed: then no return is acknowledged, and the minion hands it in again.
+    pub async fn message_from(self: &Arc<Self>, minion: &str, body: Body) -> Result<(), Refusal> {
+        match body {
+            Body::Started(started) => self.started(&started.job, minion).await,
+            Body::Progress(progress) => {
+                self.progress(minion, progress).await;
+                Ok(())
+            }
+            Body::Returned(returned) => {
+                let redactor = self.redactor(minion);
+                let answer = Answer {
+                    retcode: returned.retcode,
+                    return_json: redactor.json(&returned.return_json),
+                    error: redactor.text(&returned.error),
+                    when: self.app.clock.now(),
+                };
+                self.returned(&returned.job, minion, answer).await?;
+                let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
+                // A minion that has gone hands it in again and is answered then.
+                let _ = self.app.hub.send(minion, v1::MasterMessage { body: Some(stored) }).await;
+                Ok(())
+            }
+            Body::Hello(_) | Body::Grains(_) => Ok(()),
+        }
+    }
+
+    /// A minion's journal holds the job.
+    pub(super) async fn started(&self, jid: &str, minion: &str) -> Result<(), Refusal> {
+        let place = self.open_jobs().get(jid).map(|job| job.function.place);
+        let Some(place) = place else { return Ok(()) };
+        {
+            let lane = self.lane(minion);
+            let mut session = lane.lock().await;
+            session.running.insert(jid.to_owned());
+        }
+        // That a question was begun is worth no write: its answer follows at once, and asking twice does no harm.
+        if place == Place::States {
+            self.app.store.mark_started(jid, minion, self.app.clock.now()).await?;
+        }
+        let event = json!({"jid": jid, "minion": minion});
+        self.app.hub.announce(&tag(jid, "start", Some(minion)), &event, None);
+        Ok(())
+    }
+
+    async fn progress(&self, minion: &str, progress: v1::JobProgress) {
+        let ours = self.open_jobs().get(&progress.job).is_some_and(|job| job.pending.contains(minion));
+        if !ours {
+            return;
+        }
+        let clean = self.redactor(minion).json(&progress.state_json);
+        let state: Value = serde_json::from_str(&clean).unwrap_or_default();
+        self.progressed(&progress.job, minion, progress.index, progress.total, state);
+    }
+
+    /// One state of a job is done.
+    pub(super) fn progressed(&self, jid: &str, minion: &str, index: u32, total: u32, state: Value) {
+        let event = json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
+        self.app.hub.announce(&tag(jid, "prog", Some(minion)), &event, None);
+    }
+
+    /// Stores an answer; the first one counts. Then whoever waited for it goes on.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn returned(
+        self: &Arc<Self>,
+        jid: &str,
+        minion: &str,
+        answer: Answer,
+    ) -> Result<(), Refusal> {
+        let first = self.app.store.record_return(jid, minion, &answer).await?;
+        if !first {
+            tracing::debug!(job = %jid, minion, "a return that is stored already, or of no job of this minion");
+            return Ok(());
+        }
+        self.app.metrics.returns.inc();
+        tracing::info!(job = %jid, minion, retcode = answer.retcode, error = %answer.error, "returned");
+        let row = JobRow {
+            state: RowState::Returned,
+            return_json: Some(answer.return_json),
+            retcode: Some(answer.retcode),
+            error: answer.error,
+            ended: Some(answer.when),
+            ..JobRow::queued(jid, minion, None)
+        };
+        self.app.hub.announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.end_part(jid, minion).await
+    }
+
+    /// Gives a part up.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn lost(self: &Arc<Self>, jid: &str, minion: &str, why: &str) -> Result<(), Refusal> {
+        let now = self.app.clock.now();
+        if !self.app.store.mark_lost(jid, minion, why, now).await? {
+            return Ok(());
+        }
+        tracing::warn!(job = %jid, minion, why, "given up");
+        let row = JobRow {
+            state: RowState::Lost,
+            error: why.to_owned(),
+            ended: Some(now),
+            ..JobRow::queued(jid, minion, None)
+        };
+        self.app.hub.announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.end_part(jid, minion).await
+    }
+
+    /// A part has ended: the minion takes what waits behind it, and so do those that the job held back.
+    fn end_part<'a>(self: &'a Arc<Self>, jid: &'a str, minion: &'a str) -> EngineFuture<'a, ()> {
+        // Boxed, because sending may answer at once and so come back here.
+        Box::pin(async move {
+            {
+                let lane = self.lane(minion);
+                let mut session = lane.lock().await;
+                session.running.remove(jid);
+            }
+            let next = {
+                let mut open = self.open_jobs();
+                match open.get_mut(jid) {
+                    Some(job) => {
+                        job.pending.remove(minion);
+                        job.make_ready(self.app.clock.now())
+                    }
+                    None => Vec::new(),
+                }
+            };
+            self.finish_if_done(jid).await?;
+            for other in next {
+                self.dispatch(&other).await?;
+            }
+            self.dispatch(minion).await
+        })
+    }
+
+    /// Finishes a job of which no part is open.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn finish_if_done(&self, jid: &str) -> Result<(), Refusal> {
+        let function = {
+            let mut open = self.open_jobs();
+            match open.get(jid) {
+                Some(job) if job.pending.is_empty() => {}
+                _ => return Ok(()),
+            }
+            // Who takes it out finishes it.
+            open.remove(jid).map(|job| job.function)
+        };
+        let Some(function) = function else { return Ok(()) };
+        let rows = self.app.store.rows(jid).await?;
+        let now = self.app.clock.now();
+        let retcode = overall(&rows);
+        self.app.store.finish_job(jid, retcode, now).await?;
+        tracing::info!(job = %jid, retcode, "job finished");
+        self.tell(function, jid, "done", &summary(jid, &rows), Some(retcode)).await?;
+        self.ends.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Publishes an event of a whole job: stored for what changes hosts, told only for questions.
+    pub(super) async fn tell(
+        &self,
+        function: &Function,
+        jid: &str,
+        what: &str,
+        event: &Value,
+        last: Option<i32>,
+    ) -> Result<(), Refusal> {
+        let tag = tag(jid, what, None);
+        match (function.place, last) {
+            (Place::States, Some(retcode)) => {
+                self.app.hub.publish_last(&tag, event, retcode).await?;
+            }
+            (Place::States, None) => {
+                self.app.hub.publish(&tag, event).await?;
+            }
+            (Place::Minion | Place::Here, last) => {
+                self.app.hub.announce(&tag, event, last);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `halite/job/JID/WHAT[/MINION]`, after Salt's `salt/job/JID/ret/MINION`.
+pub(super) fn tag(jid: &str, what: &str, minion: Option<&str>) -> String {
+    match minion {
+        Some(minion) => format!("halite/job/{jid}/{what}/{minion}"),
+        None => format!("halite/job/{jid}/{what}"),
+    }
+}
+
+/// 0 when every minion answered with 0, otherwise 1.
+pub(super) fn overall(rows: &[JobRow]) -> i32 {
+    i32::from(rows.iter().any(|row| row.state != RowState::Returned || row.retcode != Some(0)))
+}
+
+/// The data of a `ret` event.
+pub(super) fn ended_row(row: &JobRow) -> Value {
+    let value: Value =
+        row.return_json.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    json!({"jid": row.jid, "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode.unwrap_or(1),
+        "success": row.state == RowState::Returned && row.retcode == Some(0), "return": value, "error": row.error})
+}
+
+/// The data of a `done` event.
+pub(super) fn summary(jid: &str, rows: &[JobRow]) -> Value {
+    let named = |keep: &dyn Fn(&JobRow) -> bool| -> Vec<&str> {
+        rows.iter().filter(|row| keep(row)).map(|row| row.minion.as_str()).collect()
+    };
+    json!({"jid": jid, "retcode": overall(rows),
+        "succeeded": named(&|row| row.state == RowState::Returned && row.retcode == Some(0)),
+        "failed": named(&|row| row.state == RowState::Returned && row.retcode != Some(0)),
+        "lost": named(&|row| row.state == RowState::Lost)})
+}

@@ -1,0 +1,268 @@
+//! The engine's decisions against a minion as the protocol describes it, over a network that loses, repeats and reorders,
+//! with crashes of both sides, driven by a seed. Nothing is slept for and nothing is random twice.
+//!
+//! The laws: a job's effect happens at most once, no two state jobs run beside each other on one minion, and once the
+//! network heals every job has an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::core::{OpenRow, Session, due};
+use crate::store::RowState;
+
+/// A small generator (xorshift), so that a seed names a whole history.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+
+    fn one_in(&mut self, limit: usize) -> bool {
+        self.below(limit) == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum ToMinion {
+    Job(usize),
+    Stored(usize),
+}
+
+#[derive(Clone, Debug)]
+enum ToMaster {
+    Started(usize),
+    Returned(usize),
+}
+
+/// What a minion's journal says of a job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    Started,
+    Returned,
+    /// Acknowledged; the id is remembered so that a late repetition starts nothing.
+    Done,
+}
+
+#[derive(Default)]
+struct Minion {
+    /// Survives a crash.
+    journal: BTreeMap<usize, Entry>,
+    running: BTreeSet<usize>,
+    effects: BTreeMap<usize, u32>,
+}
+
+struct World {
+    dice: Dice,
+    /// The store: survives a crash of the master.
+    rows: Vec<(RowState, bool)>,
+    session: Session,
+    minion: Minion,
+    down: Vec<ToMinion>,
+    up: Vec<ToMaster>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self {
+            dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            rows: Vec::new(),
+            session: Session::default(),
+            minion: Minion::default(),
+            down: Vec::new(),
+            up: Vec::new(),
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let open = |state| matches!(state, RowState::Queued | RowState::Sent | RowState::Started);
+        let rows: Vec<OpenRow> = self
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, (state, _))| open(*state))
+            .map(|(jid, (state, exclusive))| OpenRow {
+                jid: jid.to_string(),
+                exclusive: *exclusive,
+                state: *state,
+                blocked: false,
+            })
+            .collect();
+        for jid in due(&rows, &self.session) {
+            let number: usize = jid.parse().unwrap();
+            self.session.sent.insert(jid);
+            if self.rows[number].0 == RowState::Queued {
+                self.rows[number].0 = RowState::Sent;
+            }
+            self.down.push(ToMinion::Job(number));
+        }
+    }
+
+    fn connect(&mut self) {
+        self.disconnect();
+        let running: Vec<usize> =
+            self.minion.journal.iter().filter(|(_, e)| **e == Entry::Started).map(|(jid, _)| *jid).collect();
+        for jid in &running {
+            self.mark_started(*jid);
+        }
+        self.session.connect(running.iter().map(ToString::to_string), 1);
+        for (jid, entry) in &self.minion.journal {
+            if let Entry::Returned = entry {
+                self.up.push(ToMaster::Returned(*jid));
+            }
+        }
+        self.dispatch();
+    }
+
+    /// A stream that breaks takes what was on its way along.
+    fn disconnect(&mut self) {
+        self.session.disconnect(1);
+        self.down.clear();
+        self.up.clear();
+    }
+
+    fn mark_started(&mut self, jid: usize) {
+        if matches!(self.rows[jid].0, RowState::Queued | RowState::Sent) {
+            self.rows[jid].0 = RowState::Started;
+        }
+    }
+
+    fn master_hears(&mut self, message: ToMaster) {
+        match message {
+            ToMaster::Started(jid) => {
+                self.session.running.insert(jid.to_string());
+                self.mark_started(jid);
+            }
+            ToMaster::Returned(jid) => {
+                self.rows[jid].0 = RowState::Returned;
+                self.session.running.remove(&jid.to_string());
+                self.down.push(ToMinion::Stored(jid));
+            }
+        }
+        self.dispatch();
+    }
+
+    fn minion_hears(&mut self, message: ToMinion) {
+        match message {
+            ToMinion::Job(jid) => match self.minion.journal.get(&jid) {
+                None => {
+                    self.minion.journal.insert(jid, Entry::Started);
+                    self.minion.running.insert(jid);
+                    *self.minion.effects.entry(jid).or_default() += 1;
+                    let rows = &self.rows;
+                    let exclusive = self.minion.running.iter().filter(|jid| rows[**jid].1).count();
+                    assert!(exclusive <= 1, "two state jobs at once");
+                    self.up.push(ToMaster::Started(jid));
+                }
+                Some(Entry::Returned) => self.up.push(ToMaster::Returned(jid)),
+                Some(Entry::Started | Entry::Done) => {}
+            },
+            ToMinion::Stored(jid) => {
+                self.minion.journal.insert(jid, Entry::Done);
+            }
+        }
+    }
+
+    fn minion_finishes(&mut self, jid: usize) {
+        self.minion.running.remove(&jid);
+        self.minion.journal.insert(jid, Entry::Returned);
+        if self.session.connected {
+            self.up.push(ToMaster::Returned(jid));
+        }
+    }
+
+    fn minion_crashes(&mut self) {
+        self.disconnect();
+        for jid in std::mem::take(&mut self.minion.running) {
+            self.minion.journal.insert(jid, Entry::Returned);
+        }
+    }
+
+    fn step(&mut self, faults: bool) {
+        match self.dice.below(if faults { 12 } else { 6 }) {
+            0 if self.rows.len() < 12 && faults => {
+                let exclusive = !self.dice.one_in(3);
+                self.rows.push((RowState::Queued, exclusive));
+                self.dispatch();
+            }
+            1 | 2 if !self.down.is_empty() => {
+                let at = if faults { self.dice.below(self.down.len()) } else { 0 };
+                let message = self.down.remove(at);
+                self.minion_hears(message);
+            }
+            3 | 4 if !self.up.is_empty() => {
+                let at = if faults { self.dice.below(self.up.len()) } else { 0 };
+                let message = self.up.remove(at);
+                self.master_hears(message);
+            }
+            5 if !self.minion.running.is_empty() => {
+                let at = self.dice.below(self.minion.running.len());
+                let jid = *self.minion.running.iter().nth(at).unwrap();
+                self.minion_finishes(jid);
+            }
+            6 if !self.session.connected => self.connect(),
+            7 if !self.down.is_empty() => {
+                let at = self.dice.below(self.down.len());
+                let again = self.down[at].clone();
+                self.down.push(again);
+            }
+            8 if !self.up.is_empty() => {
+                let at = self.dice.below(self.up.len());
+                let again = self.up[at].clone();
+                self.up.push(again);
+            }
+            9 if self.dice.one_in(3) => {
+                // Lost without the stream breaking.
+                if !self.down.is_empty() {
+                    let at = self.dice.below(self.down.len());
+                    self.down.remove(at);
+                } else if !self.up.is_empty() {
+                    let at = self.dice.below(self.up.len());
+                    self.up.remove(at);
+                }
+            }
+            10 if self.dice.one_in(4) => self.minion_crashes(),
+            // The master crashes: all that it kept in memory is the session.
+            11 if self.dice.one_in(4) => {
+                self.disconnect();
+                self.session = Session::default();
+            }
+            _ => {}
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.rows.iter().all(|(state, _)| *state == RowState::Returned)
+    }
+}
+
+#[test]
+fn at_most_once_and_nothing_lost_whatever_happens() {
+    for seed in 1..=3000 {
+        let mut world = World::new(seed);
+        for _ in 0..400 {
+            world.step(true);
+        }
+        // The network heals: one new stream, in order, without loss.
+        world.connect();
+        let mut steps = 0;
+        while !world.settled() {
+            world.step(false);
+            steps += 1;
+            assert!(
+                steps < 20_000,
+                "seed {seed}: {:?} {:?} {:?}",
+                world.rows,
+                world.minion.journal,
+                world.session
+            );
+        }
+        for (jid, effects) in &world.minion.effects {
+            assert_eq!(*effects, 1, "seed {seed}: job {jid}");
+        }
+        let answered_by_effect = world.rows.len() == world.minion.effects.len();
+        assert!(answered_by_effect, "seed {seed}: an answer without an effect");
+    }
+}

@@ -1,0 +1,83 @@
+//! Who is meant: target expressions over the accepted minions.
+
+use halite_states::target::{Candidate, matches};
+use serde_json::Value;
+
+use super::MASTER;
+use crate::app::{App, Refusal};
+use crate::store::KeyState;
+use crate::view::Views;
+
+/// The accepted minions that an expression names, sorted; with `also_master`, the target `master` where it is named
+/// by its own name. An empty expression names nobody and is refused, and so is one that nobody answers to.
+///
+/// # Errors
+/// The expression is empty, malformed, or matches no accepted minion.
+pub async fn resolve(
+    app: &App,
+    views: &Views,
+    kind: &str,
+    expression: &str,
+    also_master: bool,
+) -> Result<Vec<String>, Refusal> {
+    let kind = if kind.is_empty() { "glob" } else { kind };
+    let expression = expression.trim();
+    if expression.is_empty() {
+        return Err(Refusal::invalid("no target is named; '*' addresses every accepted minion"));
+    }
+    // Only an expression about the pillar needs what is declared; a ping must work without.
+    let world =
+        if matches!(kind, "compound") || kind.starts_with("pillar") { Some(views.load()?) } else { None };
+    let accepted = accepted(app).await?;
+    let mut found = Vec::new();
+    for minion in &accepted {
+        let grains = grains(app, minion).await?;
+        let pillar = world.as_ref().map_or(Value::Null, |world| world.pillar_or_empty(minion));
+        let candidate = Candidate { id: minion, grains: &grains, pillar: &pillar };
+        if matches(kind, expression, &candidate).map_err(|problem| Refusal::invalid(problem.to_string()))? {
+            found.push(minion.clone());
+        }
+    }
+    if also_master && names_master(kind, expression) {
+        found.push(MASTER.to_owned());
+    }
+    if found.is_empty() {
+        let known = if accepted.is_empty() { "none is accepted yet".into() } else { accepted.join(", ") };
+        return Err(Refusal::not_found(format!(
+            "no accepted minion matches {expression:?} ({kind}); known: {known}"
+        )));
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Whether the pseudo-minion is addressed: by its own name only, never by a pattern.
+fn names_master(kind: &str, expression: &str) -> bool {
+    match kind {
+        "glob" => expression == MASTER,
+        "list" => expression.split(',').any(|name| name.trim() == MASTER),
+        _ => false,
+    }
+}
+
+/// Ids of the accepted minions, sorted.
+///
+/// # Errors
+/// The store failed.
+pub async fn accepted(app: &App) -> Result<Vec<String>, Refusal> {
+    let keys = app.store.keys().await?;
+    Ok(keys.into_iter().filter(|key| key.state == KeyState::Accepted).map(|key| key.id).collect())
+}
+
+/// A minion's grains; an empty mapping when it has never connected.
+///
+/// # Errors
+/// The store failed.
+pub async fn grains(app: &App, minion: &str) -> Result<Value, Refusal> {
+    let facts = app.store.facts(minion).await?;
+    Ok(facts
+        .and_then(|facts| serde_json::from_str(&facts.grains_json).ok())
+        .filter(Value::is_object)
+        .unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+}

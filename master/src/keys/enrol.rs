@@ -1,0 +1,300 @@
+//! Enrolment and renewal: from a key that proves itself to a certificate.
+//!
+//! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a minion or master killed at
+//! any point just asks again.
+
+use halite_proto::identity::{Identity, Kind};
+use halite_proto::pki::Inspected;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::token::TokenText;
+use crate::app::{App, Refusal, RefusalKind};
+use crate::ca::{self, HALITE, Issued, Profile};
+use crate::store::{Certificate, Key, KeyState, Millis, Revocation, Token};
+
+/// What a host says of itself; more is cut off by refusal.
+const GRAINS_MAX: usize = 256 * 1024;
+/// Keys that may wait for an operator. Whoever reaches the port can make one, so there is a limit.
+const PENDING_MAX: usize = 256;
+
+/// A request for enrolment.
+#[derive(Debug, Clone, Default)]
+pub struct Newcomer {
+    /// The id that the host wants.
+    pub id: String,
+    /// Certificate request, PEM.
+    pub csr_pem: String,
+    /// The token's text; empty: wait for an operator.
+    pub token: String,
+    /// Grains, JSON.
+    pub grains_json: String,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Welcome: the certificate, PEM.
+    Accepted {
+        /// The certificate, PEM.
+        certificate_pem: String,
+        /// Fingerprint of the key.
+        fingerprint: String,
+    },
+    /// An operator has to compare this fingerprint.
+    Pending {
+        /// Fingerprint of the key.
+        fingerprint: String,
+    },
+    /// Not welcome.
+    Rejected {
+        /// Fingerprint of the key.
+        fingerprint: String,
+        /// Why, and what can be done.
+        reason: String,
+    },
+}
+
+/// Judges a request for enrolment.
+///
+/// # Errors
+/// The request is malformed or its token is not good; nothing was stored.
+pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
+    let id = newcomer.id.as_str();
+    Identity::new(&app.config.cluster, Kind::Minion, id).map_err(|e| Refusal::invalid(e.to_string()))?;
+    let fingerprint =
+        ca::request_fingerprint(&newcomer.csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
+    check_grains(&newcomer.grains_json)?;
+    // One at a time: two requests for one id must not both find it free.
+    let _turn = app.enrolling.lock().await;
+    let now = app.clock.now();
+    let known = app.store.key(id).await?;
+    let accepted = |key: &&Key| key.fingerprint == fingerprint && key.state == KeyState::Accepted;
+    if let Some(key) = known.as_ref().filter(accepted) {
+        return accepted_before(app, key, now).await;
+    }
+    let token = match newcomer.token.as_str() {
+        "" => None,
+        text => Some(valid_token(app, text, id, now).await?),
+    };
+    let bound = token.as_ref().is_some_and(|token| token.bound_id.is_some());
+    if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.is_some(), bound) {
+        tracing::warn!(minion = id, fingerprint, reason, "enrolment refused");
+        let _ = app
+            .hub
+            .publish(
+                &format!("halite/key/{id}"),
+                &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
+            )
+            .await?;
+        return Ok(Answer::Rejected { fingerprint, reason });
+    }
+    let mut key = Key {
+        id: id.to_owned(),
+        state: KeyState::Pending,
+        fingerprint: fingerprint.clone(),
+        csr_pem: newcomer.csr_pem.clone(),
+        serial: None,
+        certificate_pem: None,
+        roles: Vec::new(),
+        grains_json: newcomer.grains_json.clone(),
+        created: known.as_ref().map_or(now, |key| key.created),
+        changed: now,
+    };
+    let Some(token) = token else { return wait_for_operator(app, key, known.as_ref()).await };
+    check_roles(app, id, &token)?;
+    let issued = issue(app, &key, now).await?;
+    key.state = KeyState::Accepted;
+    key.serial = Some(issued.serial.clone());
+    key.certificate_pem = Some(issued.certificate_pem.clone());
+    key.roles.clone_from(&token.roles);
+    if !app.store.put_key_with_token(&key, &token.id, now).await? {
+        return Err(bad_token());
+    }
+    if let Some(old) = known.filter(|old| old.fingerprint != fingerprint) {
+        revoke_certificate(app, &old, "replaced with a token bound to the id", now).await?;
+    }
+    app.gate.open(id, &fingerprint);
+    tracing::info!(minion = id, fingerprint, token = token.id, "minion enrolled");
+    app.hub
+        .publish(
+            &format!("halite/key/{id}"),
+            &json!({ "act": "accepted", "id": id, "fingerprint": fingerprint, "token": token.id }),
+        )
+        .await?;
+    Ok(Answer::Accepted { certificate_pem: issued.certificate_pem, fingerprint })
+}
+
+/// Why a request cannot go on, whatever else it brings.
+fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> Option<String> {
+    let known = known?;
+    let same = known.fingerprint == fingerprint;
+    match known.state {
+        // An operator who binds a token to an id says that this id may come (back), whatever was before.
+        _ if bound => None,
+        KeyState::Pending if same || token => None,
+        KeyState::Pending => Some(format!(
+            "another key waits under the id {:?}; use a token, or delete it: ctl key delete {0}",
+            known.id
+        )),
+        KeyState::Rejected if same => Some(format!(
+            "an operator rejected this key; to let it in after all: ctl key accept {}",
+            known.id
+        )),
+        KeyState::Accepted | KeyState::Rejected => Some(format!(
+            "the id {:?} belongs to another key; if this host replaces that one: ctl key delete {0}, or a token bound to \
+             the id: ctl token create --id {0}",
+            known.id
+        )),
+    }
+}
+
+async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Refusal> {
+    let fingerprint = key.fingerprint.clone();
+    if let Some(pem) = key.certificate_pem.as_ref().filter(|pem| fresh(pem, now)) {
+        return Ok(Answer::Accepted { certificate_pem: pem.clone(), fingerprint });
+    }
+    let certificate_pem = reissue(app, key.clone(), now).await?;
+    Ok(Answer::Accepted { certificate_pem, fingerprint })
+}
+
+/// Whether more than a third of a certificate's life is left.
+fn fresh(pem: &str, now: Millis) -> bool {
+    Inspected::from_pem(pem).is_ok_and(|found| {
+        let life = found.not_after - found.not_before;
+        found.not_after - now / 1000 > life / 3
+    })
+}
+
+async fn wait_for_operator(app: &App, key: Key, known: Option<&Key>) -> Result<Answer, Refusal> {
+    let fingerprint = key.fingerprint.clone();
+    if known.is_none() {
+        let waiting = app.store.keys().await?.iter().filter(|key| key.state == KeyState::Pending).count();
+        if waiting >= PENDING_MAX {
+            return Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!("{PENDING_MAX} keys wait for an operator already; enrol with a token"),
+            ));
+        }
+        app.store.put_key(&key).await?;
+        tracing::info!(minion = key.id, fingerprint, "key waits for an operator");
+        let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
+        app.hub.publish(&format!("halite/key/{}", key.id), &data).await?;
+    }
+    Ok(Answer::Pending { fingerprint })
+}
+
+fn bad_token() -> Refusal {
+    // One text for all cases: a stranger learns nothing about which tokens exist.
+    Refusal::denied(
+        "the token is not valid: unknown, expired, used up, or not for this id; `ctl token create` makes one",
+    )
+}
+
+async fn valid_token(app: &App, text: &str, id: &str, now: Millis) -> Result<Token, Refusal> {
+    let text = TokenText::parse(text)?;
+    let token = app.store.token(&text.id).await?.ok_or_else(bad_token)?;
+    let allowed = token.expires > now
+        && token.uses_left > 0
+        && token.bound_id.as_deref().is_none_or(|bound| bound == id)
+        && text.matches(&token);
+    if allowed { Ok(token) } else { Err(bad_token()) }
+}
+
+/// What a node document must have for this; everything else is the pillar's affair.
+#[derive(Deserialize)]
+struct Declared {
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+/// A token with roles lets in only a node whose declared roles it names.
+fn check_roles(app: &App, id: &str, token: &Token) -> Result<(), Refusal> {
+    if token.roles.is_empty() {
+        return Ok(());
+    }
+    let path = app.config.config_dir.join("nodes").join(format!("{id}.yaml"));
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        // Not declared: no roles, nothing assigned.
+        return Ok(());
+    };
+    let declared: Declared =
+        serde_saphyr::from_str(&text).map_err(|e| Refusal::internal(format!("{}: {e}", path.display())))?;
+    match declared.roles.iter().find(|role| !token.roles.contains(role)) {
+        None => Ok(()),
+        Some(role) => Err(Refusal::denied(format!(
+            "the token is for the roles {}, but {id} is declared with {role}",
+            token.roles.join(", ")
+        ))),
+    }
+}
+
+fn check_grains(grains_json: &str) -> Result<(), Refusal> {
+    if grains_json.len() > GRAINS_MAX {
+        return Err(Refusal::invalid(format!("the grains have more than {GRAINS_MAX} bytes")));
+    }
+    if !grains_json.is_empty() && serde_json::from_str::<serde::de::IgnoredAny>(grains_json).is_err() {
+        return Err(Refusal::invalid("the grains are not JSON"));
+    }
+    Ok(())
+}
+
+/// Signs a key's request as the identity of its minion, and records the certificate.
+pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, Refusal> {
+    let internal = |e: &dyn std::fmt::Display| Refusal::internal(e.to_string());
+    let identity = Identity::new(&app.config.cluster, Kind::Minion, &key.id).map_err(|e| internal(&e))?;
+    let issued =
+        app.cas.sign(HALITE, &key.csr_pem, &Profile::identity(&identity), now).map_err(|e| internal(&e))?;
+    app.store
+        .put_certificate(&Certificate {
+            serial: issued.serial.clone(),
+            ca: HALITE.to_owned(),
+            subject: issued.subject.clone(),
+            owner: key.id.clone(),
+            job: String::new(),
+            tag: String::new(),
+            created: now,
+            not_after: issued.not_after.saturating_mul(1000),
+            pem: issued.certificate_pem.clone(),
+        })
+        .await?;
+    Ok(issued)
+}
+
+async fn reissue(app: &App, mut key: Key, now: Millis) -> Result<String, Refusal> {
+    let issued = issue(app, &key, now).await?;
+    key.serial = Some(issued.serial);
+    key.certificate_pem = Some(issued.certificate_pem.clone());
+    key.changed = now;
+    app.store.put_key(&key).await?;
+    Ok(issued.certificate_pem)
+}
+
+/// Takes back the certificates of a key that is no longer its id's.
+pub(super) async fn revoke_certificate(app: &App, key: &Key, why: &str, now: Millis) -> Result<(), Refusal> {
+    let Some(serial) = &key.serial else { return Ok(()) };
+    let revocation =
+        Revocation { serial: serial.clone(), owner: key.id.clone(), when: now, reason: why.to_owned() };
+    app.store.revoke(&revocation).await?;
+    app.gate.revoke(serial);
+    Ok(())
+}
+
+/// Renews a minion's own certificate. The key stays: another key would have to enrol anew, because only one key at a time is
+/// a minion's, and a crash between the two would lock it out.
+///
+/// # Errors
+/// The request is malformed or of another key.
+pub async fn renew(app: &App, minion: &str, csr_pem: &str) -> Result<String, Refusal> {
+    let fingerprint = ca::request_fingerprint(csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
+    let _turn = app.enrolling.lock().await;
+    let mut key =
+        app.store.key(minion).await?.ok_or_else(|| Refusal::denied("the key is not accepted any more"))?;
+    if key.state != KeyState::Accepted || key.fingerprint != fingerprint {
+        return Err(Refusal::denied(
+            "a certificate is renewed with the key that it has; for a new key delete the old one and enrol again",
+        ));
+    }
+    csr_pem.clone_into(&mut key.csr_pem);
+    reissue(app, key, app.clock.now()).await
+}

@@ -1,0 +1,146 @@
+//! What an operator does with keys: list, accept, reject, delete.
+
+use serde_json::{Value, json};
+
+use super::enrol::{issue, revoke_certificate};
+use crate::app::{App, Refusal};
+use crate::clock::rfc3339;
+use crate::store::{Key, KeyState};
+
+/// An operator's order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The minion's id.
+    pub id: String,
+    /// `accept`, `reject` or `delete`.
+    pub action: String,
+    /// For accept: must be the key's when given.
+    pub fingerprint: String,
+    /// The cluster's name, to confirm a destructive order.
+    pub cluster: String,
+    /// Confirms a destructive order.
+    pub force: bool,
+}
+
+/// A key as it is shown.
+#[must_use]
+pub fn status_of(key: &Key, connected: bool) -> Value {
+    let grain = |name: &str| {
+        let grains: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
+        grains.get(name).cloned().unwrap_or_default()
+    };
+    json!({
+        "id": key.id,
+        "state": key.state.as_str(),
+        "fingerprint": key.fingerprint,
+        "connected": connected,
+        "serial": key.serial,
+        "roles": key.roles,
+        "host": grain("fqdn"),
+        "os": grain("osfinger"),
+        "created": rfc3339(key.created),
+        "changed": rfc3339(key.changed),
+    })
+}
+
+/// All keys, as a document.
+///
+/// # Errors
+/// The store fails.
+pub async fn list(app: &App) -> Result<Value, Refusal> {
+    let keys = app.store.keys().await?;
+    let shown: Vec<Value> = keys.iter().map(|key| status_of(key, app.hub.is_connected(&key.id))).collect();
+    Ok(json!({ "keys": shown }))
+}
+
+/// Carries out an operator's order.
+///
+/// # Errors
+/// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or the store fails.
+pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
+    let _turn = app.enrolling.lock().await;
+    let id = order.id.as_str();
+    let key =
+        app.store.key(id).await?.ok_or_else(|| {
+            Refusal::not_found(format!("there is no key of {id:?}; `ctl key list` shows them"))
+        })?;
+    let state = match order.action.as_str() {
+        "accept" => accept(app, key, &order.fingerprint).await?,
+        "reject" => {
+            confirm(app, order)?;
+            reject(app, key).await?;
+            KeyState::Rejected.as_str()
+        }
+        "delete" => {
+            confirm(app, order)?;
+            delete(app, &key).await?;
+            "deleted"
+        }
+        other => return Err(Refusal::invalid(format!("{other:?} is not one of accept, reject, delete"))),
+    };
+    app.hub.publish(&format!("halite/key/{id}"), &json!({ "act": state, "id": id })).await?;
+    tracing::info!(minion = id, state, "key changed");
+    Ok(json!({ "id": id, "state": state }))
+}
+
+/// A live minion is cut off only by somebody who names the cluster.
+fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
+    if !app.hub.is_connected(&order.id) || (order.force && order.cluster == app.config.cluster) {
+        return Ok(());
+    }
+    Err(Refusal::conflict(format!(
+        "{0} is connected and would be cut off; to do it all the same: ctl key {1} {0} --force --cluster {2}",
+        order.id,
+        order.action,
+        if order.force { "NAME, with this cluster's name" } else { "NAME" }
+    )))
+}
+
+/// Accepts a key; one that is accepted stays so.
+///
+/// # Errors
+/// The fingerprint is another, or the store fails.
+pub async fn accept(app: &App, mut key: Key, fingerprint: &str) -> Result<&'static str, Refusal> {
+    let plain = |text: &str| text.to_ascii_lowercase().replace(':', "");
+    if !fingerprint.is_empty() && plain(fingerprint) != plain(&key.fingerprint) {
+        return Err(Refusal::conflict(format!(
+            "the key of {} has the fingerprint {}, not the one given; compare it with what the host shows",
+            key.id, key.fingerprint
+        )));
+    }
+    if key.state != KeyState::Accepted {
+        let now = app.clock.now();
+        let issued = issue(app, &key, now).await?;
+        key.state = KeyState::Accepted;
+        key.serial = Some(issued.serial);
+        key.certificate_pem = Some(issued.certificate_pem);
+        key.changed = now;
+        app.store.put_key(&key).await?;
+        app.gate.open(&key.id, &key.fingerprint);
+    }
+    Ok(KeyState::Accepted.as_str())
+}
+
+async fn reject(app: &App, mut key: Key) -> Result<(), Refusal> {
+    let now = app.clock.now();
+    revoke_certificate(app, &key, "rejected by an operator", now).await?;
+    key.state = KeyState::Rejected;
+    key.changed = now;
+    key.serial = None;
+    key.certificate_pem = None;
+    app.store.put_key(&key).await?;
+    cut_off(app, &key.id);
+    Ok(())
+}
+
+async fn delete(app: &App, key: &Key) -> Result<(), Refusal> {
+    revoke_certificate(app, key, "deleted by an operator", app.clock.now()).await?;
+    app.store.delete_key(&key.id).await?;
+    cut_off(app, &key.id);
+    Ok(())
+}
+
+fn cut_off(app: &App, minion: &str) {
+    app.gate.close(minion, None);
+    app.hub.disconnect(minion);
+}

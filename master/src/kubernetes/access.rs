@@ -1,0 +1,102 @@
+//! The way to the API: a client with administrator certificates that the kubernetes CA signs in memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use halite_proto::pki::PrivateKey;
+use sha2::{Digest, Sha256};
+
+use super::Api;
+use super::client::{Access, Identity, KubeApi};
+use crate::app::{App, Refusal};
+use crate::ca::Profile;
+use crate::store::Millis;
+use crate::view::World;
+
+/// How long an administrator certificate is used; it is valid for a day.
+const RENEW_AFTER: Millis = 12 * 60 * 60 * 1000;
+
+/// Makes and keeps the client.
+pub struct Clusters {
+    app: Arc<App>,
+    current: Mutex<Option<Current>>,
+}
+
+struct Current {
+    /// What the client was made for: another address or CA asks for another client.
+    made_for: [u8; 32],
+    made: Millis,
+    api: Arc<dyn Api>,
+}
+
+impl Clusters {
+    /// No client yet.
+    #[must_use]
+    pub fn new(app: Arc<App>) -> Self {
+        Self { app, current: Mutex::default() }
+    }
+
+    /// Uses this API from now on, whatever is declared: for tests.
+    #[cfg(test)]
+    pub(crate) fn with_api(app: Arc<App>, api: Arc<dyn Api>) -> Self {
+        let current = Current { made_for: [0; 32], made: Millis::MAX, api };
+        Self { app, current: Mutex::new(Some(current)) }
+    }
+
+    /// The API of the declared cluster.
+    ///
+    /// # Errors
+    /// The declaration names no address, or the certificates cannot be made. Whether the API answers is another matter.
+    pub async fn api(&self, world: &World) -> Result<Arc<dyn Api>, Refusal> {
+        let pillar = world.pillar(crate::jobs::MASTER)?;
+        let text =
+            |pointer: &str| pillar.pointer(pointer).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let missing =
+            |what: &str| Refusal::internal(format!("the view of the target `master` has no {what}"));
+        let address = text("/apiServer/address").ok_or_else(|| missing("apiServer.address"))?;
+        let server_name = text("/apiServer/endpoint").ok_or_else(|| missing("apiServer.endpoint"))?;
+        let port = pillar.pointer("/apiServer/port").and_then(serde_json::Value::as_u64).unwrap_or(6443);
+        let port = u16::try_from(port).map_err(|_| missing("usable apiServer.port"))?;
+        let ca = self.app.cas.certificate_pem("kubernetes").map_err(|e| Refusal::internal(e.to_string()))?;
+        let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
+        let now = self.app.clock.now();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = current.as_ref()
+            && (current.made == Millis::MAX
+                || (current.made_for == made_for && now - current.made < RENEW_AFTER))
+        {
+            return Ok(Arc::clone(&current.api));
+        }
+        let access = Access {
+            address,
+            port,
+            server_name,
+            ca: ca.to_owned(),
+            // kubeadm's admin.conf and super-admin.conf.
+            admin: self.identity("kubernetes-admin", "kubeadm:cluster-admins", now)?,
+            super_admin: self.identity("kubernetes-super-admin", "system:masters", now)?,
+        };
+        let api: Arc<dyn Api> =
+            Arc::new(KubeApi::new(&access).map_err(|e| Refusal::internal(e.to_string()))?);
+        *current = Some(Current { made_for, made: now, api: Arc::clone(&api) });
+        Ok(api)
+    }
+
+    fn identity(&self, user: &str, group: &str, now: Millis) -> Result<Identity, Refusal> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Refusal::internal(format!(
+                "the administrator certificate for the Kubernetes API cannot be made: {error}"
+            ))
+        };
+        let key = PrivateKey::generate().map_err(|e| failed(&e))?;
+        let request = key.request(user).map_err(|e| failed(&e))?;
+        let profile = Profile {
+            common_name: user.to_owned(),
+            organization: vec![group.to_owned()],
+            client_auth: true,
+            days: 1,
+            ..Profile::default()
+        };
+        let issued = self.app.cas.sign("kubernetes", &request, &profile, now).map_err(|e| failed(&e))?;
+        Ok(Identity { certificate: issued.certificate_pem, key: key.to_pem() })
+    }
+}

@@ -1,0 +1,271 @@
+//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what lies between.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join, join_all};
+use halite_states::engine::{Checked, Failure};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value};
+
+use super::arguments::{flag, number, required, text};
+use super::modules::{Cluster, fail, fail_at, provides};
+use super::operation::Operation;
+use super::{ApiError, Reference, compare, node};
+
+/// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images at hand.
+const READY_TIMEOUT: u64 = 300;
+/// Objects of one manifest that are asked for at the same time.
+const AT_ONCE: usize = 8;
+
+/// What a check found for one object.
+enum Found {
+    Same,
+    Differs { diff: String, operation: Operation },
+}
+
+impl Cluster {
+    pub(super) async fn check_documents(
+        &self,
+        chunk: &Chunk,
+        documents: &[Value],
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let whole = flag(chunk, "whole");
+        let mut checked: Checked<Vec<Operation>> = Checked::default();
+        let mut after_apply = false;
+        let mut all = Vec::with_capacity(documents.len());
+        for document in documents {
+            all.push((Reference::of(document).map_err(fail)?, document));
+        }
+        let mut results = Vec::with_capacity(all.len());
+        for some in all.chunks(AT_ONCE) {
+            let checks =
+                some.iter().map(|(reference, wanted)| self.check_one(reference, wanted, whole, documents));
+            results.extend(join_all(checks).await);
+        }
+        for ((reference, document), result) in all.into_iter().zip(results) {
+            let found = match result {
+                // What is not there cannot be compared: all of it would be made.
+                Err(ApiError::Unreachable { .. }) if self.test => {
+                    after_apply = true;
+                    Found::Differs {
+                        diff: compare::diff(None, Some(document)),
+                        operation: Operation::Apply(document.clone()),
+                    }
+                }
+                other => other.map_err(|error| fail_at(chunk, &reference, error))?,
+            };
+            if let Found::Differs { diff, operation } = found {
+                let shown =
+                    if chunk.sensitive { "changes (not shown: it holds a secret)".into() } else { diff };
+                checked.changes.insert(reference.to_string(), Value::from(shown));
+                checked.diff.push(operation);
+            }
+        }
+        checked.comment = match (checked.diff.len(), documents.len()) {
+            (0, 1) => "The object is as wanted".into(),
+            (0, all) => format!("All {all} objects are as wanted"),
+            (some, all) if after_apply => {
+                format!(
+                    "{some} of {all} objects would be applied; the Kubernetes API does not answer yet: known after apply"
+                )
+            }
+            (some, all) => format!("{some} of {all} objects differ"),
+        };
+        Ok(checked)
+    }
+
+    /// Compares one object; `beside` are the objects of the same manifest, of which one may be the namespace or the
+    /// definition of another.
+    async fn check_one(
+        &self,
+        reference: &Reference,
+        wanted: &Value,
+        whole: bool,
+        beside: &[Value],
+    ) -> Result<Found, ApiError> {
+        if let Some(predicted) = self.prediction(reference) {
+            let mut after = predicted.clone().unwrap_or(Value::Null);
+            compare::merge(&mut after, wanted);
+            return Ok(self.compared(predicted.as_ref(), &after, Operation::Apply(wanted.clone())));
+        }
+        if self.test && self.silent.load(Ordering::Relaxed) {
+            return Err(ApiError::Unreachable {
+                endpoint: String::new(),
+                reason: "did not answer before".into(),
+            });
+        }
+        let expected = |error: &ApiError| {
+            (error.is_not_found() || matches!(error, ApiError::NoSuchKind { .. }))
+                && (beside.iter().any(|object| provides(object, reference))
+                    || self.comes_with_this_run(reference))
+        };
+        let get = self.patiently(|| self.api.get(reference));
+        let (live, applied) = if whole {
+            (get.await, None)
+        } else {
+            let dry_run = self.patiently(|| self.api.apply(wanted, true));
+            let (live, applied) = join(get, dry_run).await;
+            (live, Some(applied))
+        };
+        let live = match live {
+            Err(error) if expected(&error) => None,
+            other => other?,
+        };
+        let Some(live) = live else {
+            // The dry run finds what the server would refuse; the diff shows what was written, without the server's
+            // defaults.
+            let applied = match applied {
+                Some(applied) => applied,
+                None => self.patiently(|| self.api.apply(wanted, true)).await,
+            };
+            match applied {
+                Err(error) if !expected(&error) => return Err(error),
+                _ => {}
+            }
+            return Ok(Found::Differs {
+                diff: compare::diff(None, Some(wanted)),
+                operation: Operation::Apply(wanted.clone()),
+            });
+        };
+        if compare::role_reference_differs(&live, wanted) {
+            return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
+        }
+        if let Some(applied) = applied {
+            return Ok(self.compared(Some(&live), &applied?, Operation::Apply(wanted.clone())));
+        }
+        let replaced = compare::replaced(&live, wanted);
+        if compare::same(&live, &replaced) {
+            return Ok(Found::Same);
+        }
+        let after = self.patiently(|| self.api.replace(&replaced, true)).await?;
+        Ok(self.compared(Some(&live), &after, Operation::Replace(wanted.clone())))
+    }
+
+    fn compared(&self, live: Option<&Value>, after: &Value, operation: Operation) -> Found {
+        match live {
+            Some(live) if compare::same(live, after) => Found::Same,
+            live => Found::Differs { diff: compare::diff(live, Some(after)), operation },
+        }
+    }
+
+    pub(super) async fn check_absent(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+        let reference = Reference {
+            api_version: text(chunk, "api_version").unwrap_or_else(|| "v1".into()),
+            kind: required(chunk, "kind")?,
+            namespace: text(chunk, "namespace").unwrap_or_default(),
+            name: text(chunk, "object").unwrap_or_else(|| chunk.name.clone()),
+        };
+        let live = match self.prediction(&reference) {
+            Some(predicted) => predicted,
+            None => match self.patiently(|| self.api.get(&reference)).await {
+                // Without the kind, or in a plan without any API, there is nothing to remove.
+                Err(ApiError::NoSuchKind { .. }) => None,
+                Err(ApiError::Unreachable { .. }) if self.test => None,
+                other => other.map_err(|error| fail_at(chunk, &reference, error))?,
+            },
+        };
+        // What is on its way out needs no second request.
+        let live =
+            live.filter(|object| object.pointer("/metadata/deletionTimestamp").is_none_or(Value::is_null));
+        let Some(live) = live else {
+            return Ok(Checked { comment: format!("{reference} is absent"), ..Checked::default() });
+        };
+        let shown = if chunk.sensitive { "removed".into() } else { compare::diff(Some(&live), None) };
+        Ok(Checked {
+            changes: Map::from_iter([(reference.to_string(), Value::from(shown))]),
+            comment: format!("{reference} is to be removed"),
+            diff: vec![Operation::Delete(reference)],
+        })
+    }
+
+    /// `api_ready` is a check that waits: it changes nothing. A test run looks once.
+    pub(super) async fn check_ready(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+        let seconds = number(chunk, "timeout").unwrap_or(READY_TIMEOUT);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            match self.api.ready().await {
+                Ok(()) => {
+                    self.silent.store(false, Ordering::Relaxed);
+                    return Ok(Checked {
+                        comment: "The Kubernetes API is ready".into(),
+                        ..Checked::default()
+                    });
+                }
+                Err(_) if self.test => {
+                    self.silent.store(true, Ordering::Relaxed);
+                    let comment =
+                        format!("The Kubernetes API does not answer yet; a run waits {seconds} s for it");
+                    return Ok(Checked { comment, ..Checked::default() });
+                }
+                Err(error) if Instant::now() >= deadline => {
+                    self.silent.store(true, Ordering::Relaxed);
+                    return Err(Failure(format!(
+                        "{error}; waited {seconds} s. Look at the static pods with `crictl ps -a` or under /var/log/pods on a control-plane node"
+                    )));
+                }
+                Err(_) => tokio::time::sleep(self.patience.pause).await,
+            }
+        }
+    }
+
+    pub(super) async fn check_node(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+        let map = |key: &str| chunk.args.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
+        let wanted = node::Wanted {
+            name: text(chunk, "object").unwrap_or_else(|| chunk.name.clone()),
+            labels: map("labels"),
+            annotations: map("annotations"),
+            taints: chunk.args.get("taints").and_then(Value::as_array).cloned(),
+        };
+        let reference = node::reference(&wanted.name);
+        let live = match self.prediction(&reference) {
+            Some(predicted) => predicted,
+            None => self.registered(chunk, &reference).await?,
+        };
+        let unknown = self.test && self.silent.load(Ordering::Relaxed);
+        let awaited = self.test && self.expected.contains(&wanted.name);
+        if live.is_none() && !awaited {
+            let comment = format!("{reference} has not joined yet: nothing to set");
+            return Ok(Checked { comment, ..Checked::default() });
+        }
+        // A plan for a node that is about to register: everything is still to be set.
+        let after = wanted.laid_over(live.as_ref().unwrap_or(&Value::Object(Map::new())));
+        if live.as_ref().is_some_and(|live| compare::same(live, &after)) {
+            return Ok(Checked { comment: format!("{reference} is as wanted"), ..Checked::default() });
+        }
+        Ok(Checked {
+            changes: Map::from_iter([(
+                reference.to_string(),
+                Value::from(compare::diff(live.as_ref(), Some(&after))),
+            )]),
+            comment: if unknown {
+                format!("{reference} may differ; the Kubernetes API does not answer yet: known after apply")
+            } else {
+                format!("{reference} differs")
+            },
+            diff: vec![Operation::Node(wanted)],
+        })
+    }
+
+    /// A node as it is. A kubelet that was just started needs a moment to register its node, so one whose host has joined is
+    /// waited for, once in a run; of one that is only declared, or whose host is at something else, nothing can be set.
+    async fn registered(&self, chunk: &Chunk, reference: &Reference) -> Result<Option<Value>, Failure> {
+        let wait = !self.test && self.expected.contains(&reference.name);
+        let deadline = Instant::now() + self.patience.node;
+        if self.test && self.silent.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        loop {
+            match self.patiently(|| self.api.get(reference)).await {
+                Err(ApiError::Unreachable { .. }) if self.test => return Ok(None),
+                Ok(None) if wait && !self.waited.load(Ordering::Relaxed) => {
+                    if Instant::now() >= deadline {
+                        self.waited.store(true, Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(self.patience.pause).await;
+                }
+                other => return other.map_err(|error| fail_at(chunk, reference, error)),
+            }
+        }
+    }
+}

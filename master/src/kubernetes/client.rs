@@ -1,0 +1,282 @@
+//! The Kubernetes API over kube, as cluster administrator.
+//!
+//! The identity is kubeadm's: first `O=kubeadm:cluster-admins` (its `admin.conf`), and where the server forbids that,
+//! because the ClusterRoleBinding of that group is not there yet or was damaged, `O=system:masters` (`super-admin.conf`).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, Request};
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Client, Config};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::{Value, json};
+
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference};
+
+/// For one answer to whether the API is ready: a connection to an address that has gone would be held for half a minute.
+const READY_ANSWER: Duration = Duration::from_secs(5);
+
+/// A client certificate with its key, both PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// Certificate.
+    pub certificate: String,
+    /// Private key, PKCS#8.
+    pub key: String,
+}
+
+/// Where the API is and who we are there.
+#[derive(Clone)]
+pub struct Access {
+    /// IP address or name that is dialled.
+    pub address: String,
+    /// Port.
+    pub port: u16,
+    /// Name that the server's certificate must carry: the endpoint.
+    pub server_name: String,
+    /// The Kubernetes CA, PEM.
+    pub ca: String,
+    /// Administrator like kubeadm's `admin.conf`.
+    pub admin: Identity,
+    /// Administrator like kubeadm's `super-admin.conf`, asked only where the other is forbidden.
+    pub super_admin: Identity,
+}
+
+/// The real API.
+pub struct KubeApi {
+    endpoint: String,
+    admin: Client,
+    super_admin: Client,
+    kinds: Mutex<HashMap<(String, String), (ApiResource, bool)>>,
+}
+
+impl KubeApi {
+    /// Prepares a client; nothing is dialled yet.
+    ///
+    /// # Errors
+    /// When the address, the CA or an identity is malformed.
+    pub fn new(access: &Access) -> Result<Self, ApiError> {
+        let host = if access.address.contains(':') {
+            format!("[{}]", access.address)
+        } else {
+            access.address.clone()
+        };
+        Ok(Self {
+            endpoint: format!("{host}:{}", access.port),
+            admin: client(access, &host, &access.admin)?,
+            super_admin: client(access, &host, &access.super_admin)?,
+            kinds: Mutex::default(),
+        })
+    }
+
+    fn explain(&self, error: kube::Error) -> ApiError {
+        let reason = match error {
+            kube::Error::Api(status) => {
+                return ApiError::Refused {
+                    code: status.code,
+                    reason: status.reason.clone(),
+                    message: if status.message.is_empty() { status.reason } else { status.message },
+                };
+            }
+            kube::Error::Service(source) => innermost(source.as_ref()),
+            kube::Error::HyperError(source) => innermost(&source),
+            other => innermost(&other),
+        };
+        ApiError::Unreachable { endpoint: self.endpoint.clone(), reason }
+    }
+
+    /// The resource of a kind and whether it lives in namespaces; asked of the server once.
+    async fn resource(
+        &self,
+        client: &Client,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<(ApiResource, bool), ApiError> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        let known = self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
+        let missing = || ApiError::NoSuchKind { api_version: api_version.into(), kind: kind.into() };
+        let (resource, capabilities) = found.map_err(|error| match error {
+            kube::Error::Discovery(_) => missing(),
+            kube::Error::Api(status) if status.code == 404 => missing(),
+            other => self.explain(other),
+        })?;
+        let entry = (resource, capabilities.scope == Scope::Namespaced);
+        self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(key, entry.clone());
+        Ok(entry)
+    }
+
+    async fn typed(
+        &self,
+        client: &Client,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> Result<KubeTyped<DynamicObject>, ApiError> {
+        let (resource, namespaced) = self.resource(client, api_version, kind).await?;
+        Ok(if namespaced {
+            // As kubectl: an object without a namespace goes to `default`.
+            let namespace = if namespace.is_empty() { "default" } else { namespace };
+            KubeTyped::namespaced_with(client.clone(), namespace, &resource)
+        } else {
+            KubeTyped::all_with(client.clone(), &resource)
+        })
+    }
+
+    /// Runs a call as administrator and, where that is forbidden, as super-administrator.
+    async fn call<T, F, R>(&self, run: F) -> Result<T, ApiError>
+    where
+        F: Fn(Client) -> R,
+        R: Future<Output = Result<T, ApiError>>,
+    {
+        match run(self.admin.clone()).await {
+            Err(ApiError::Refused { code: 403, .. }) => run(self.super_admin.clone()).await,
+            other => other,
+        }
+    }
+
+    async fn of_object(
+        &self,
+        client: &Client,
+        object: &Value,
+    ) -> Result<(KubeTyped<DynamicObject>, String), ApiError> {
+        let reference = Reference::of(object)?;
+        let api = self.typed(client, &reference.api_version, &reference.kind, &reference.namespace).await?;
+        Ok((api, reference.name))
+    }
+}
+
+fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, ApiError> {
+    let malformed = |what: &str, error: &dyn std::fmt::Display| {
+        ApiError::Malformed(format!("the Kubernetes client cannot be made: {what}: {error}"))
+    };
+    let url = format!("https://{host}:{}", access.port).parse().map_err(|e| malformed("address", &e))?;
+    let mut config = Config::new(url);
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(access.ca.as_bytes()).collect();
+    let roots = roots.map_err(|e| malformed("kubernetes CA certificate", &e))?;
+    config.root_cert = Some(roots.iter().map(|certificate| certificate.as_ref().to_vec()).collect());
+    config.tls_server_name = Some(access.server_name.clone());
+    // An API server that is just starting answers soon or never: callers wait with a deadline of their own. Longer than
+    // one lost packet (sent again after 1 s), shorter than the search for an address that nobody holds yet (3 s): a
+    // virtual address that comes up meanwhile is found at the next attempt.
+    config.connect_timeout = Some(Duration::from_secs(2));
+    config.read_timeout = Some(Duration::from_secs(30));
+    config.reset_reader_on_write = true;
+    config.default_retry = false;
+    // The field's type comes from a crate that we do not name; a kubeconfig's form leads to the same.
+    config.auth_info = serde_json::from_value(json!({
+        "client-certificate-data": STANDARD.encode(&identity.certificate),
+        "client-key-data": STANDARD.encode(&identity.key),
+    }))
+    .map_err(|_| ApiError::Malformed("the Kubernetes client's identity is malformed".into()))?;
+    Client::try_from(config).map_err(|e| malformed("identity or TLS settings", &e))
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn to_json(object: DynamicObject) -> Result<Value, ApiError> {
+    serde_json::to_value(object)
+        .map_err(|e| ApiError::Malformed(format!("the API's answer is not an object: {e}")))
+}
+
+fn from_json(object: &Value) -> Result<DynamicObject, ApiError> {
+    serde_json::from_value(object.clone())
+        .map_err(|e| ApiError::Malformed(format!("not a Kubernetes object: {e}")))
+}
+
+impl Api for KubeApi {
+    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
+        Box::pin(self.call(move |client| async move {
+            let api =
+                self.typed(&client, &reference.api_version, &reference.kind, &reference.namespace).await?;
+            let found = api.get_opt(&reference.name).await.map_err(|e| self.explain(e))?;
+            found.map(to_json).transpose()
+        }))
+    }
+
+    fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
+        Box::pin(self.call(move |client| async move {
+            let (api, name) = self.of_object(&client, object).await?;
+            let parameters = PatchParams {
+                dry_run,
+                force: true,
+                field_manager: Some(FIELD_MANAGER.into()),
+                ..PatchParams::default()
+            };
+            to_json(api.patch(&name, &parameters, &Patch::Apply(object)).await.map_err(|e| self.explain(e))?)
+        }))
+    }
+
+    fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
+        Box::pin(self.call(move |client| async move {
+            let (api, name) = self.of_object(&client, object).await?;
+            let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.into()) };
+            to_json(api.replace(&name, &parameters, &from_json(object)?).await.map_err(|e| self.explain(e))?)
+        }))
+    }
+
+    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
+        Box::pin(self.call(move |client| async move {
+            let api =
+                self.typed(&client, &reference.api_version, &reference.kind, &reference.namespace).await?;
+            match api.delete(&reference.name, &DeleteParams::background()).await {
+                Ok(_) => Ok(true),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                Err(error) => Err(self.explain(error)),
+            }
+        }))
+    }
+
+    fn ready(&self) -> ApiFuture<'_, ()> {
+        Box::pin(self.call(move |client| async move {
+            let request = Request::new("")
+                .get("readyz", &kube::api::GetParams::default())
+                .map_err(|e| ApiError::Malformed(e.to_string()))?;
+            let answer = tokio::time::timeout(READY_ANSWER, client.request_text(request)).await;
+            match answer {
+                Ok(answer) => answer.map(|_| ()).map_err(|e| self.explain(e)),
+                Err(_) => Err(ApiError::Unreachable {
+                    endpoint: self.endpoint.clone(),
+                    reason: format!("no answer within {} s", READY_ANSWER.as_secs()),
+                }),
+            }
+        }))
+    }
+
+    fn list<'a>(
+        &'a self,
+        api_version: &'a str,
+        kind: &'a str,
+        namespace: &'a str,
+        fields: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>> {
+        Box::pin(self.call(move |client| async move {
+            let api = if namespace.is_empty() {
+                let (resource, _) = self.resource(&client, api_version, kind).await?;
+                KubeTyped::all_with(client, &resource)
+            } else {
+                self.typed(&client, api_version, kind, namespace).await?
+            };
+            let parameters =
+                if fields.is_empty() { ListParams::default() } else { ListParams::default().fields(fields) };
+            let found = api.list(&parameters).await.map_err(|e| self.explain(e))?;
+            found.items.into_iter().map(to_json).collect()
+        }))
+    }
+}

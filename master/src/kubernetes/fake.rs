@@ -1,0 +1,167 @@
+//! An API in memory, for tests: keeps objects, adds what a server adds, fails when told to.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use super::{Api, ApiError, ApiFuture, Reference, compare};
+
+/// The API in memory.
+#[derive(Default)]
+pub struct FakeApi {
+    /// What is there.
+    pub objects: Mutex<BTreeMap<Reference, Value>>,
+    /// Writes that were not dry runs, as `verb object`.
+    pub writes: Mutex<Vec<String>>,
+    /// So many calls fail before the first one is answered; `u32::MAX` is for ever.
+    pub silent_for: AtomicU32,
+    /// Kinds that are not known.
+    pub unknown_kinds: Mutex<Vec<String>>,
+    /// So many updates lose a race.
+    pub conflicts: AtomicU32,
+    version: AtomicU32,
+}
+
+impl FakeApi {
+    /// Puts an object there, as somebody else would.
+    pub fn put(&self, object: Value) {
+        let reference = Reference::of(&object).unwrap();
+        let object = self.served(object, &reference);
+        self.objects.lock().unwrap().insert(reference, object);
+    }
+
+    /// The stored object.
+    pub fn object(&self, kind: &str, name: &str) -> Option<Value> {
+        self.objects
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(r, _)| r.kind == kind && r.name == name)
+            .map(|(_, o)| o.clone())
+    }
+
+    fn served(&self, mut object: Value, reference: &Reference) -> Value {
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.insert("resourceVersion".into(), json!(version.to_string()));
+        metadata.insert("managedFields".into(), json!([{"manager": "somebody", "time": version}]));
+        metadata.insert("uid".into(), json!(reference.to_string()));
+        object
+    }
+
+    fn answer(&self, reference: Option<&Reference>) -> Result<(), ApiError> {
+        let left = self.silent_for.load(Ordering::SeqCst);
+        if left > 0 {
+            if left != u32::MAX {
+                self.silent_for.store(left - 1, Ordering::SeqCst);
+            }
+            return Err(ApiError::Unreachable {
+                endpoint: "10.0.0.1:6443".into(),
+                reason: "connection refused".into(),
+            });
+        }
+        if let Some(reference) = reference {
+            if self.unknown_kinds.lock().unwrap().contains(&reference.kind) {
+                return Err(ApiError::NoSuchKind {
+                    api_version: reference.api_version.clone(),
+                    kind: reference.kind.clone(),
+                });
+            }
+            let namespace_is_there = reference.namespace.is_empty()
+                || ["kube-system", "kube-public", "default"].contains(&reference.namespace.as_str())
+                || self.object("Namespace", &reference.namespace).is_some();
+            if !namespace_is_there {
+                return Err(refused(
+                    404,
+                    "NotFound",
+                    &format!("namespaces \"{}\" not found", reference.namespace),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, verb: &str, reference: Reference, object: Value, dry_run: bool) -> Value {
+        let object = self.served(object, &reference);
+        if !dry_run {
+            self.writes.lock().unwrap().push(format!("{verb} {reference}"));
+            self.objects.lock().unwrap().insert(reference, object.clone());
+        }
+        object
+    }
+}
+
+/// A refusal of the server.
+pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
+    ApiError::Refused { code, reason: reason.into(), message: message.into() }
+}
+
+impl Api for FakeApi {
+    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            match self.answer(Some(reference)) {
+                Err(error) if error.is_not_found() => return Ok(None),
+                other => other?,
+            }
+            Ok(self.objects.lock().unwrap().get(reference).cloned())
+        })
+    }
+
+    fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
+        Box::pin(async move {
+            let reference = Reference::of(object)?;
+            self.answer(Some(&reference))?;
+            let live = self.objects.lock().unwrap().get(&reference).cloned();
+            let mut result = live.unwrap_or(Value::Null);
+            compare::merge(&mut result, object);
+            Ok(self.store("apply", reference, result, dry_run))
+        })
+    }
+
+    fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
+        Box::pin(async move {
+            let reference = Reference::of(object)?;
+            self.answer(Some(&reference))?;
+            let left = self.conflicts.load(Ordering::SeqCst);
+            if left > 0 && !dry_run {
+                self.conflicts.store(left - 1, Ordering::SeqCst);
+                return Err(refused(409, "Conflict", "the object has been modified"));
+            }
+            Ok(self.store("replace", reference, object.clone(), dry_run))
+        })
+    }
+
+    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
+        Box::pin(async move {
+            self.answer(Some(reference))?;
+            self.writes.lock().unwrap().push(format!("delete {reference}"));
+            Ok(self.objects.lock().unwrap().remove(reference).is_some())
+        })
+    }
+
+    fn ready(&self) -> ApiFuture<'_, ()> {
+        Box::pin(async move { self.answer(None) })
+    }
+
+    fn list<'a>(
+        &'a self,
+        _api_version: &'a str,
+        kind: &'a str,
+        _namespace: &'a str,
+        _fields: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            self.answer(None)?;
+            Ok(self
+                .objects
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|(r, _)| r.kind == kind)
+                .map(|(_, o)| o.clone())
+                .collect())
+        })
+    }
+}

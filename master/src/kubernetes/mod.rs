@@ -1,0 +1,164 @@
+//! The `master` target: Kubernetes objects are states that the master itself runs, so that minions carry no Kubernetes
+//! client and `ctl highstate` mends objects as it mends files (docs/decisions, "the master is a target too").
+//!
+//! [`modules::Cluster`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`] is the real one.
+//! What differs is computed in [`compare`], from JSON alone.
+
+pub mod access;
+mod arguments;
+mod checks;
+pub mod client;
+pub mod compare;
+#[cfg(test)]
+pub(crate) mod fake;
+pub mod modules;
+pub mod node;
+pub mod operation;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value;
+
+/// The field manager of everything that we apply.
+pub const FIELD_MANAGER: &str = "halite";
+
+/// A boxed answer of the API.
+pub type ApiFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
+
+/// Why the API did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// Nobody answers, or the answer says that it will be able to in a moment.
+    #[error("the Kubernetes API at {endpoint} does not answer: {reason}")]
+    Unreachable {
+        /// Address that was tried.
+        endpoint: String,
+        /// The system's or the server's reason.
+        reason: String,
+    },
+    /// The server does not know the kind: a custom resource definition is missing, or not yet established.
+    #[error(
+        "the Kubernetes API knows no kind {kind} in {api_version}: is its CustomResourceDefinition applied before it?"
+    )]
+    NoSuchKind {
+        /// `apiVersion` of the object.
+        api_version: String,
+        /// `kind` of the object.
+        kind: String,
+    },
+    /// The server refused; `message` is its own.
+    #[error("the Kubernetes API refuses: {message} ({code})")]
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// Kubernetes' machine-readable reason, for example `Invalid`.
+        reason: String,
+        /// Kubernetes' sentence.
+        message: String,
+    },
+    /// The object in the state is not one.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+impl ApiError {
+    /// Whether trying again in a moment can help.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            // What cannot be merged is an untyped error for the server, and so a 500 like a change of etcd's leader.
+            Self::Refused { code: 500, message, .. } => !message.contains("typed patch object"),
+            Self::Refused { code, .. } => matches!(code, 429 | 502 | 503 | 504),
+            Self::NoSuchKind { .. } | Self::Malformed(_) => false,
+        }
+    }
+
+    /// Whether the server answered that the thing, or the namespace that should hold it, is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. })
+    }
+}
+
+/// The name of one object in the API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// `group/version`, or `v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Empty for objects of the cluster.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Reference {
+    /// Reads it from an object.
+    ///
+    /// # Errors
+    /// When `apiVersion`, `kind` or `metadata.name` is missing.
+    pub fn of(object: &Value) -> Result<Self, ApiError> {
+        let field =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let reference = Self {
+            api_version: field("/apiVersion"),
+            kind: field("/kind"),
+            namespace: field("/metadata/namespace"),
+            name: field("/metadata/name"),
+        };
+        for (value, what) in [
+            (&reference.api_version, "apiVersion"),
+            (&reference.kind, "kind"),
+            (&reference.name, "metadata.name"),
+        ] {
+            if value.is_empty() {
+                return Err(ApiError::Malformed(format!(
+                    "a Kubernetes object without `{what}`: add it ({reference})"
+                )));
+            }
+        }
+        Ok(reference)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// What the states need from a Kubernetes API; objects are JSON.
+pub trait Api: Send + Sync {
+    /// Reads one object; `None` when it, or its namespace, is not there.
+    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>>;
+
+    /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the object as it is, or
+    /// would be, afterwards.
+    fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
+
+    /// Replaces an object that exists (PUT).
+    fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
+
+    /// Removes an object, its dependents in the background; `false` when it was not there.
+    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool>;
+
+    /// `GET /readyz`.
+    fn ready(&self) -> ApiFuture<'_, ()>;
+
+    /// All objects of a kind in a namespace (empty: everywhere), narrowed by a field selector (empty: none).
+    fn list<'a>(
+        &'a self,
+        api_version: &'a str,
+        kind: &'a str,
+        namespace: &'a str,
+        fields: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>>;
+}

@@ -1,0 +1,237 @@
+//! The state functions `kubernetes.*` (and the trivial `test.*`) of the `master` target.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use halite_states::engine::{Applied, Checked, Failure, Modules};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value};
+
+use super::arguments::{check_test, flattened};
+use super::operation::Operation;
+use super::{Api, ApiError, Reference};
+
+/// How a run waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For how long a state tries again when the API stops answering (its static pod was just changed).
+    pub total: Duration,
+    /// For how long a run waits for a kubelet to register its node.
+    pub node: Duration,
+    /// Between two attempts.
+    pub pause: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            total: Duration::from_secs(60),
+            node: Duration::from_secs(30),
+            pause: Duration::from_millis(250),
+        }
+    }
+}
+
+/// Runs the states of Kubernetes objects over an [`Api`].
+pub struct Cluster {
+    pub(super) api: Arc<dyn Api>,
+    pub(super) test: bool,
+    pub(super) patience: Patience,
+    /// Test mode: what later checks see; `None` is an object that would be gone.
+    predicted: Mutex<BTreeMap<Reference, Option<Value>>>,
+    /// Groups and kinds of the definitions that this run applied: they need a moment until they are served.
+    defined: Mutex<BTreeSet<(String, String)>>,
+    /// The API did not answer within its patience: later states do not wait for it again.
+    pub(super) silent: AtomicBool,
+    /// Nodes whose hosts have joined.
+    pub(super) expected: BTreeSet<String>,
+    /// A node was waited for, to no avail.
+    pub(super) waited: AtomicBool,
+}
+
+impl Cluster {
+    /// `test` says that nothing will be applied, so that nothing is waited for either.
+    #[must_use]
+    pub fn new(api: Arc<dyn Api>, test: bool, patience: Patience) -> Self {
+        Self {
+            api,
+            test,
+            patience,
+            predicted: Mutex::default(),
+            defined: Mutex::default(),
+            silent: AtomicBool::new(false),
+            expected: BTreeSet::new(),
+            waited: AtomicBool::new(false),
+        }
+    }
+
+    /// Names the nodes whose hosts have joined, so that their registration is worth a wait.
+    #[must_use]
+    pub fn expecting(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
+        self.expected.extend(nodes);
+        self
+    }
+
+    pub(super) fn prediction(&self, reference: &Reference) -> Option<Option<Value>> {
+        self.predicted.lock().unwrap_or_else(PoisonError::into_inner).get(reference).cloned()
+    }
+
+    fn foresee(&self, reference: Reference, object: Option<Value>) {
+        self.predicted.lock().unwrap_or_else(PoisonError::into_inner).insert(reference, object);
+    }
+
+    /// Whether something that this run would make explains that the API does not know the kind or namespace yet.
+    pub(super) fn comes_with_this_run(&self, reference: &Reference) -> bool {
+        let predicted = self.predicted.lock().unwrap_or_else(PoisonError::into_inner);
+        predicted.values().flatten().any(|object| provides(object, reference))
+    }
+
+    /// Whether an error may be gone in a moment.
+    fn may_pass(&self, error: &ApiError) -> bool {
+        match error {
+            ApiError::NoSuchKind { api_version, kind } => {
+                let group = api_version.split('/').next().unwrap_or_default().to_owned();
+                let defined = self.defined.lock().unwrap_or_else(PoisonError::into_inner);
+                defined.contains(&(group, kind.clone()))
+            }
+            other => other.is_transient(),
+        }
+    }
+
+    /// Repeats what fails for the moment until the patience is used up. A test run has none: it must not wait.
+    pub(super) async fn patiently<T, F, R>(&self, call: F) -> Result<T, ApiError>
+    where
+        F: Fn() -> R,
+        R: Future<Output = Result<T, ApiError>>,
+    {
+        let hopeless = self.test || self.silent.load(Ordering::Relaxed);
+        let patience = if hopeless { Duration::ZERO } else { self.patience.total };
+        let deadline = Instant::now() + patience;
+        loop {
+            match call().await {
+                Err(error) if self.may_pass(&error) && Instant::now() < deadline => {
+                    tokio::time::sleep(self.patience.pause).await;
+                }
+                Err(error) => {
+                    if matches!(error, ApiError::Unreachable { .. }) {
+                        self.silent.store(true, Ordering::Relaxed);
+                    }
+                    return Err(error);
+                }
+                Ok(value) => {
+                    self.silent.store(false, Ordering::Relaxed);
+                    return Ok(value);
+                }
+            }
+        }
+    }
+}
+
+impl Modules for Cluster {
+    type Diff = Vec<Operation>;
+
+    async fn check(&self, chunk: &Chunk) -> Result<Checked<Self::Diff>, Failure> {
+        match (chunk.state.as_str(), chunk.fun.as_str()) {
+            ("kubernetes", "manifest") => {
+                let documents =
+                    chunk.args.get("documents").and_then(Value::as_array).cloned().unwrap_or_default();
+                self.check_documents(chunk, &flattened(documents)).await
+            }
+            ("kubernetes", "object") => {
+                let manifest = chunk.args.get("manifest").cloned().unwrap_or_default();
+                self.check_documents(chunk, &flattened(vec![manifest])).await
+            }
+            ("kubernetes", "absent") => self.check_absent(chunk).await,
+            ("kubernetes", "api_ready") => self.check_ready(chunk).await,
+            ("kubernetes", "node") => self.check_node(chunk).await,
+            ("test", fun) => check_test(chunk, fun),
+            _ => Err(Failure(format!(
+                "{} runs on hosts, not on the target `master`, whose states are Kubernetes objects: move it to an SLS of a host",
+                chunk.function()
+            ))),
+        }
+    }
+
+    async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
+        for operation in diff {
+            self.patiently(|| operation.run(self.api.as_ref())).await.map_err(|e| fail(shown(chunk, e)))?;
+            self.defined.lock().unwrap_or_else(PoisonError::into_inner).extend(operation.defines());
+        }
+        let comment = match (chunk.state.as_str(), diff.len()) {
+            ("test", _) | (_, 0) => String::new(),
+            (_, 1) => "One object changed".into(),
+            (_, count) => format!("{count} objects changed"),
+        };
+        Ok(Applied { changes: Map::new(), comment })
+    }
+
+    async fn predict(&self, _chunk: &Chunk, diff: &Self::Diff) {
+        for operation in diff {
+            match operation {
+                Operation::Apply(object) | Operation::Replace(object) | Operation::Recreate(object) => {
+                    if let Ok(reference) = Reference::of(object) {
+                        self.foresee(reference, Some(object.clone()));
+                    }
+                }
+                Operation::Delete(reference) => self.foresee(reference.clone(), None),
+                // Others' labels and taints stay, and a second state on the node adds to the first; the live node is
+                // the better ground for its check.
+                Operation::Node(_) => {}
+            }
+        }
+    }
+
+    async fn watch(&self, _chunk: &Chunk) -> Option<Result<Checked<Self::Diff>, Failure>> {
+        None
+    }
+
+    async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
+        Err(Failure(format!(
+            "{}: unless, onlyif and check_cmd run commands on a host; the target `master` has none",
+            chunk.id
+        )))
+    }
+
+    async fn exists(&self, _path: &str) -> bool {
+        false
+    }
+}
+
+pub(super) fn fail(error: ApiError) -> Failure {
+    Failure(error.to_string())
+}
+
+pub(super) fn fail_at(chunk: &Chunk, reference: &Reference, error: ApiError) -> Failure {
+    Failure(format!("{reference}: {}", shown(chunk, error)))
+}
+
+/// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal is shown.
+fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
+    match error {
+        ApiError::Refused { code, reason, .. } if chunk.sensitive => ApiError::Refused {
+            code,
+            message: format!("{reason}; its words are not shown, the object holds a secret"),
+            reason,
+        },
+        other => other,
+    }
+}
+
+/// Whether an object is the namespace or the definition of another.
+pub(super) fn provides(object: &Value, reference: &Reference) -> bool {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    match text("/kind") {
+        "Namespace" => text("/metadata/name") == reference.namespace,
+        "CustomResourceDefinition" => {
+            text("/spec/names/kind") == reference.kind
+                && reference.api_version.split('/').next() == Some(text("/spec/group"))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "modules_tests.rs"]
+mod tests;

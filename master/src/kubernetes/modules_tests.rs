@@ -1,0 +1,237 @@
+use super::super::fake::FakeApi;
+use super::*;
+use halite_states::low::{Controls, Position, Requisites};
+use serde_json::json;
+
+fn chunk(fun: &str, args: Value) -> Chunk {
+    Chunk {
+        state: "kubernetes".into(),
+        fun: fun.into(),
+        id: "it".into(),
+        name: "it".into(),
+        sls: "s".into(),
+        source: Position::default(),
+        args: args.as_object().unwrap().clone(),
+        requisites: Requisites::default(),
+        controls: Controls::default(),
+        sensitive: false,
+    }
+}
+
+fn config_map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "kube-system"}, "data": data})
+}
+
+fn cluster(test: bool) -> (Arc<FakeApi>, Cluster) {
+    let api = Arc::new(FakeApi::default());
+    let patience = Patience {
+        total: Duration::from_millis(100),
+        node: Duration::from_millis(20),
+        pause: Duration::from_millis(1),
+    };
+    (Arc::clone(&api), Cluster::new(api, test, patience).expecting(["n1".to_owned(), "n2".to_owned()]))
+}
+
+/// The law of every module: check, apply, check again finds nothing.
+async fn apply_and_check_again(cluster: &Cluster, chunk: &Chunk) -> Checked<Vec<Operation>> {
+    let first = cluster.check(chunk).await.unwrap();
+    assert_eq!(first.changes.is_empty(), first.diff.is_empty());
+    cluster.apply(chunk, &first.diff).await.unwrap();
+    let again = cluster.check(chunk).await.unwrap();
+    assert!(again.changes.is_empty() && again.diff.is_empty(), "{:?}", again.changes);
+    first
+}
+
+#[tokio::test]
+async fn an_object_is_made_mended_and_then_left_alone() {
+    let (api, cluster) = cluster(false);
+    let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
+    let made = apply_and_check_again(&cluster, &state).await;
+    assert!(
+        made.changes["ConfigMap kube-system/c"].as_str().unwrap().contains("+  a: \"1\"")
+            || made.changes["ConfigMap kube-system/c"].as_str().unwrap().contains("+  a: '1'"),
+        "{made:?}"
+    );
+
+    api.put(config_map(json!({"a": "2", "foreign": "stays"})));
+    apply_and_check_again(&cluster, &state).await;
+    assert_eq!(api.object("ConfigMap", "c").unwrap()["data"], json!({"a": "1", "foreign": "stays"}));
+    assert_eq!(api.writes.lock().unwrap().len(), 2, "checks write nothing");
+}
+
+#[tokio::test]
+async fn whole_objects_lose_what_is_foreign() {
+    let (api, cluster) = cluster(false);
+    api.put(config_map(json!({"a": "1", "foreign": "goes"})));
+    let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"})), "whole": true}));
+    api.conflicts.store(2, Ordering::SeqCst);
+    apply_and_check_again(&cluster, &state).await;
+    assert_eq!(api.object("ConfigMap", "c").unwrap()["data"], json!({"a": "1"}));
+}
+
+#[tokio::test]
+async fn a_binding_to_another_role_is_made_anew() {
+    let (api, cluster) = cluster(false);
+    let binding = |role: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
+               "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
+    };
+    api.put(binding("wrong"));
+    apply_and_check_again(&cluster, &chunk("object", json!({"manifest": binding("right"), "whole": true})))
+        .await;
+    assert_eq!(*api.writes.lock().unwrap(), ["delete ClusterRoleBinding b", "apply ClusterRoleBinding b"]);
+}
+
+#[tokio::test]
+async fn the_members_of_a_manifest_are_told_apart() {
+    let (api, cluster) = cluster(false);
+    api.put(config_map(json!({"a": "1"})));
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        config_map(json!({"a": "1"})),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}]});
+    let made = apply_and_check_again(&cluster, &chunk("manifest", json!({"documents": [list, null]}))).await;
+    assert_eq!(made.changes.keys().collect::<Vec<_>>(), ["Namespace n"]);
+}
+
+#[tokio::test]
+async fn a_manifest_may_bring_its_own_namespace_and_definition() {
+    for test in [false, true] {
+        let (api, cluster) = cluster(test);
+        api.unknown_kinds.lock().unwrap().push("Widget".into());
+        let documents = json!([
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "n"}},
+            {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "w"},
+             "spec": {"group": "x.io", "names": {"kind": "Widget"}}},
+            {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "n"}}]);
+        let state = chunk("manifest", json!({"documents": documents}));
+        let checked = cluster.check(&state).await.unwrap();
+        assert_eq!(checked.changes.len(), 4);
+        if test {
+            cluster.predict(&state, &checked.diff).await;
+        } else {
+            api.unknown_kinds.lock().unwrap().clear();
+            cluster.apply(&state, &checked.diff).await.unwrap();
+        }
+        assert!(cluster.check(&state).await.unwrap().changes.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn absent_removes_once() {
+    let (api, cluster) = cluster(false);
+    api.put(config_map(json!({})));
+    let state = chunk("absent", json!({"kind": "ConfigMap", "namespace": "kube-system", "object": "c"}));
+    apply_and_check_again(&cluster, &state).await;
+    assert_eq!(*api.writes.lock().unwrap(), ["delete ConfigMap kube-system/c"]);
+}
+
+#[tokio::test]
+async fn node_labels_and_taints() {
+    let (api, cluster) = cluster(false);
+    api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"theirs": "1"}}, "spec": {}}));
+    let state = chunk(
+        "node",
+        json!({"object": "n1", "labels": {"ours": true},
+        "taints": [{"key": "k", "effect": "NoSchedule"}]}),
+    );
+    apply_and_check_again(&cluster, &state).await;
+    assert_eq!(
+        api.object("Node", "n1").unwrap()["metadata"]["labels"],
+        json!({"theirs": "1", "ours": "true"})
+    );
+
+    for (name, waited) in [("declared-only", false), ("n2", true)] {
+        let absent =
+            cluster.check(&chunk("node", json!({"object": name, "labels": {"a": "b"}}))).await.unwrap();
+        assert!(
+            absent.changes.is_empty() && absent.comment.contains("has not joined yet"),
+            "{}",
+            absent.comment
+        );
+        assert_eq!(cluster.waited.load(Ordering::SeqCst), waited);
+    }
+}
+
+#[tokio::test]
+async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() {
+    let (api, cluster) = cluster(false);
+    api.silent_for.store(5, Ordering::SeqCst);
+    let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
+    apply_and_check_again(&cluster, &state).await;
+
+    api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let ready = cluster.check(&chunk("api_ready", json!({"timeout": 0}))).await.unwrap_err();
+    assert!(ready.0.contains("10.0.0.1:6443") && ready.0.contains("waited 0 s"), "{ready}");
+    assert!(cluster.silent.load(Ordering::SeqCst), "the wait was had: the next state fails at once");
+    assert!(cluster.check(&state).await.unwrap_err().0.contains("connection refused"));
+}
+
+#[tokio::test]
+async fn a_plan_without_an_api_shows_everything_as_to_be_made_and_does_not_wait() {
+    let (api, cluster) = cluster(true);
+    api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let ready = cluster.check(&chunk("api_ready", json!({"timeout": 100}))).await.unwrap();
+    assert!(ready.changes.is_empty() && ready.comment.contains("does not answer yet"), "{}", ready.comment);
+    let object =
+        cluster.check(&chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}))).await.unwrap();
+    assert!(object.comment.contains("known after apply"), "{}", object.comment);
+    assert_eq!(object.changes.len(), 1);
+    let node = cluster.check(&chunk("node", json!({"object": "n1", "labels": {"a": "b"}}))).await.unwrap();
+    assert_eq!(node.changes.len(), 1);
+    assert!(node.comment.contains("known after apply"), "{}", node.comment);
+    assert!(
+        cluster
+            .check(&chunk("absent", json!({"kind": "Pod", "object": "p"})))
+            .await
+            .unwrap()
+            .changes
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn later_checks_of_a_plan_see_what_earlier_ones_would_make() {
+    let (api, cluster) = cluster(true);
+    api.unknown_kinds.lock().unwrap().push("Widget".into());
+    let namespace = chunk(
+        "object",
+        json!({"manifest": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}}),
+    );
+    let definition = chunk(
+        "object",
+        json!({"manifest": {"apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.x.io"},
+        "spec": {"group": "x.io", "names": {"kind": "Widget"}}}}),
+    );
+    let inside = chunk(
+        "object",
+        json!({"manifest": {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "n"}}}),
+    );
+    assert!(cluster.check(&inside).await.is_err(), "nothing explains kind and namespace yet");
+    for state in [&namespace, &definition, &inside] {
+        let checked = cluster.check(state).await.unwrap();
+        assert_eq!(checked.changes.len(), 1);
+        cluster.predict(state, &checked.diff).await;
+        assert!(cluster.check(state).await.unwrap().changes.is_empty(), "predicted");
+    }
+    assert!(api.writes.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn secrets_are_not_shown_and_hosts_states_are_refused() {
+    let (_, cluster) = cluster(false);
+    let mut state = chunk(
+        "object",
+        json!({"manifest": {"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "kube-system"}, "stringData": {"token": "canary"}}}),
+    );
+    assert!(!format!("{:?}", cluster.check(&state).await.unwrap().changes).contains("canary"));
+    state.sensitive = true;
+    assert!(!format!("{:?}", cluster.check(&state).await.unwrap().changes).contains("canary"));
+
+    let mut file = chunk("managed", json!({}));
+    file.state = "file".into();
+    assert!(cluster.check(&file).await.unwrap_err().0.contains("file.managed runs on hosts"));
+    assert!(cluster.condition(&file, &json!("true")).await.is_err());
+}

@@ -1,0 +1,69 @@
+//! What a check hands to an apply: operations on the API, each safe to repeat.
+
+use serde_json::Value;
+
+use super::{Api, ApiError, Reference, compare, node};
+
+/// How often an update that lost a race against another writer is made again from the new object.
+const CONFLICTS: u32 = 5;
+
+/// One change to the API.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply(Value),
+    /// Content exactly as given, foreign fields removed (`whole: true`).
+    Replace(Value),
+    /// Delete and make anew: something in it cannot be changed (`roleRef`).
+    Recreate(Value),
+    /// Delete.
+    Delete(Reference),
+    /// Labels, annotations and taints of a node.
+    Node(node::Wanted),
+}
+
+impl Operation {
+    /// Carries it out. Another controller may write between our read and our update; the server says so with 409 and asks
+    /// to read again.
+    ///
+    /// # Errors
+    /// What the API said.
+    pub async fn run(&self, api: &dyn Api) -> Result<(), ApiError> {
+        for _ in 1..CONFLICTS {
+            match self.once(api).await {
+                Err(ApiError::Refused { code: 409, .. }) => {}
+                other => return other,
+            }
+        }
+        self.once(api).await
+    }
+
+    /// Group and kind that it makes known, if it applies a CustomResourceDefinition.
+    #[must_use]
+    pub fn defines(&self) -> Option<(String, String)> {
+        let Self::Apply(object) = self else { return None };
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        (text("/kind").as_deref() == Some("CustomResourceDefinition"))
+            .then(|| Some((text("/spec/group")?, text("/spec/names/kind")?)))
+            .flatten()
+    }
+
+    async fn once(&self, api: &dyn Api) -> Result<(), ApiError> {
+        match self {
+            Self::Apply(object) => api.apply(object, false).await.map(|_| ()),
+            Self::Replace(wanted) => match api.get(&Reference::of(wanted)?).await? {
+                Some(live) => api.replace(&compare::replaced(&live, wanted), false).await.map(|_| ()),
+                None => api.apply(wanted, false).await.map(|_| ()),
+            },
+            Self::Recreate(wanted) => {
+                api.delete(&Reference::of(wanted)?).await?;
+                api.apply(wanted, false).await.map(|_| ())
+            }
+            Self::Delete(reference) => api.delete(reference).await.map(|_| ()),
+            Self::Node(wanted) => match api.get(&node::reference(&wanted.name)).await? {
+                Some(live) => api.replace(&wanted.laid_over(&live), false).await.map(|_| ()),
+                None => Err(node::missing(&wanted.name)),
+            },
+        }
+    }
+}

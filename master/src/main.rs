@@ -1,0 +1,86 @@
+//! The `halite-master` daemon.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use halite_master::clock::{Clock as _, SystemClock};
+use halite_master::config::Config;
+use halite_master::{daemon, init, jobs};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+/// The daemon that holds pillar, keys, jobs and the CAs, compiles states and dispatches jobs.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be repeated.
+    Init {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+    },
+    /// Serve until told to stop.
+    Run {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Init { config } => initialise(&config),
+        Command::Run { config } => start_logging().and_then(|()| serve(&config)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("halite-master: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn initialise(path: &Path) -> anyhow::Result<()> {
+    let config = Config::read(path)?;
+    let made = init::init(&config, SystemClock.now())?;
+    println!("cluster   {}", config.cluster);
+    println!("CA        sha256:{}", made.ca_sha256);
+    println!("operator  {}", made.operator.display());
+    Ok(())
+}
+
+fn serve(path: &Path) -> anyhow::Result<()> {
+    let config = Config::read(path)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    runtime.block_on(daemon::run(config, jobs::start))?;
+    Ok(())
+}
+
+/// `HALITE_LOG` is a level, or `target=level` pairs parted by commas (default `info`); `HALITE_LOG_FORMAT` is `plain` or
+/// `json`.
+fn start_logging() -> anyhow::Result<()> {
+    let wanted = std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
+    let targets: Targets = wanted.parse().context("HALITE_LOG is not understood")?;
+    let registry = tracing_subscriber::registry().with(targets);
+    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match std::env::var("HALITE_LOG_FORMAT").as_deref() {
+        Ok("json") => registry.with(stderr.json()).init(),
+        Ok("plain") | Err(_) => registry.with(stderr.with_ansi(std::io::stderr().is_terminal())).init(),
+        Ok(other) => anyhow::bail!("HALITE_LOG_FORMAT is {other:?}; it can be plain or json"),
+    }
+    Ok(())
+}

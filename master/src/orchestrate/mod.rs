@@ -1,0 +1,202 @@
+//! Orchestration: ordered steps across minions, written as SLS with the states `halite.*`.
+//!
+//! An orchestration is compiled once and stored with its steps; the minions' states of a step are compiled when the step
+//! starts. Each step is on disk before it runs and after it has run, so a run can be taken up where it stood: a master
+//! that restarts goes on with open runs by itself, at the first step that is not done, and whoever asks for the same
+//! orchestration with the same pillar meanwhile watches that run instead of starting another. A run that has ended,
+//! well or not, is history: asking again starts anew.
+
+mod follow;
+mod record;
+mod runner;
+mod state_step;
+#[cfg(test)]
+mod tests;
+mod waits;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use halite_proto::v1;
+use halite_states::engine::RunOptions;
+use halite_states::low::{LowState, StateReturn};
+use halite_states::signature::RunsOn;
+use serde_json::{Value, json};
+
+use self::record::Recorder;
+use self::runner::Runner;
+use crate::app::{EventStream, Refusal};
+use crate::compile::{self, Wanted};
+use crate::jobs::{Jobs, MASTER};
+use crate::kubernetes::compare::merge;
+use crate::store::{Created, Run, RunStatus, Step, StepStatus};
+
+/// Starts, resumes and watches orchestrations.
+pub struct Orchestrator {
+    jobs: Arc<Jobs>,
+    /// Runs that this process works on.
+    active: Mutex<BTreeSet<String>>,
+    /// One request at a time decides between new and resumed.
+    starting: tokio::sync::Mutex<()>,
+}
+
+impl Orchestrator {
+    /// Over the job engine.
+    #[must_use]
+    pub fn new(jobs: Arc<Jobs>) -> Arc<Self> {
+        Arc::new(Self { jobs, active: Mutex::default(), starting: tokio::sync::Mutex::default() })
+    }
+
+    /// Goes on with the runs that a restart interrupted.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn take_up(self: &Arc<Self>) -> Result<(), Refusal> {
+        for run in self.jobs.app().store.open_runs().await? {
+            tracing::info!(run = %run.id, sls = %run.sls, "going on with an interrupted orchestration");
+            self.begin(run);
+        }
+        Ok(())
+    }
+
+    /// Starts an orchestration, or joins the unfinished one with the same SLS and pillar.
+    ///
+    /// # Errors
+    /// It does not compile, or the store failed.
+    pub async fn start(
+        self: &Arc<Self>,
+        operator: &str,
+        request: v1::OrchestrateRequest,
+    ) -> Result<EventStream, Refusal> {
+        let bus = self.jobs.app().hub.subscribe();
+        let this = Arc::clone(self);
+        let operator = operator.to_owned();
+        // Not to be cut off between store and start when the asker goes away.
+        let started = tokio::spawn(async move { this.start_or_join(&operator, request).await });
+        let run = started
+            .await
+            .map_err(|error| Refusal::internal(format!("starting the run failed: {error}")))??;
+        Ok(follow::follow(Arc::clone(&self.jobs), run, bus))
+    }
+
+    async fn start_or_join(
+        self: &Arc<Self>,
+        operator: &str,
+        request: v1::OrchestrateRequest,
+    ) -> Result<String, Refusal> {
+        let _one_at_a_time = self.starting.lock().await;
+        let over = pillar_override(&request.pillar_json)?;
+        let pillar_json = over.to_string();
+        let store = &self.jobs.app().store;
+        let open = store.open_runs().await?;
+        let same =
+            |run: &&Run| run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test;
+        if let Some(run) = open.iter().find(same) {
+            self.begin(run.clone());
+            return Ok(run.id.clone());
+        }
+        let low = self.compile(&request.sls, &over).await?;
+        let now = self.jobs.app().clock.now();
+        let run = Run {
+            id: self.jobs.next_jid(),
+            sls: request.sls,
+            pillar_json,
+            test: request.test,
+            operator: operator.to_owned(),
+            request_id: Some(request.request_id).filter(|id| !id.is_empty()),
+            low_json: serde_json::to_string(&low).map_err(|e| Refusal::internal(e.to_string()))?,
+            status: RunStatus::Running,
+            current: 0,
+            created: now,
+            changed: now,
+        };
+        let steps: Vec<Step> = (0..)
+            .zip(&low.chunks)
+            .map(|(index, chunk)| Step {
+                run: run.id.clone(),
+                index,
+                name: chunk.id.clone(),
+                status: StepStatus::Waiting,
+                detail_json: "{}".into(),
+                started: None,
+                ended: None,
+            })
+            .collect();
+        if let Created::Existing(run) = store.create_run(&run, &steps).await? {
+            return Ok(run.id);
+        }
+        let event = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator,
+            "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
+        self.jobs.app().hub.publish(&format!("halite/run/{}/new", run.id), &event).await?;
+        tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
+        let id = run.id.clone();
+        self.begin(run);
+        Ok(id)
+    }
+
+    async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
+        if sls.is_empty() {
+            return Err(Refusal::invalid("name an orchestration, for example orchestrate.bootstrap"));
+        }
+        let world = self.jobs.views().load()?;
+        let mut pillar = world.pillar(MASTER)?;
+        merge(&mut pillar, over);
+        let wanted = Wanted::Sls(vec![sls.to_owned()]);
+        let work = move || {
+            let grains = json!({"id": MASTER});
+            compile::with_pillar(&world, MASTER, &pillar, &grains, &wanted, RunsOn::Orchestration)
+        };
+        let compiled = tokio::task::spawn_blocking(work).await;
+        Ok(compiled.map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))??.low)
+    }
+
+    /// Works on a run in the background, unless that is being done.
+    fn begin(self: &Arc<Self>, run: Run) {
+        if !self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(run.id.clone()) {
+            return;
+        }
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let id = run.id.clone();
+            if let Err(error) = this.carry_out(run).await {
+                tracing::error!(run = %id, %error, "the run stands still; it goes on after a restart of the master");
+            }
+            this.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        });
+    }
+
+    async fn carry_out(&self, run: Run) -> Result<(), Refusal> {
+        let store = &self.jobs.app().store;
+        let low: LowState = serde_json::from_str(&run.low_json)
+            .map_err(|error| Refusal::internal(format!("the stored run is malformed: {error}")))?;
+        let steps = store.steps(&run.id).await?;
+        let recorder = Recorder::new(Arc::clone(&self.jobs), run.clone(), low.chunks.len(), steps);
+        let runner = Runner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
+        let done =
+            halite_states::run::run(&low, &runner, RunOptions { test: run.test }, |_: &StateReturn| {}).await;
+        recorder.failure()?;
+        for state in &done.states {
+            recorder.settle(state).await?;
+        }
+        let succeeded = done.succeeded();
+        let status = if succeeded { RunStatus::Succeeded } else { RunStatus::Failed };
+        let current = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
+        store.update_run(&run.id, status, current, self.jobs.app().clock.now()).await?;
+        tracing::info!(run = %run.id, sls = %run.sls, status = status.as_str(), "orchestration ended");
+        let summary = follow::summary(&run.id, status, &store.steps(&run.id).await?);
+        let tag = format!("halite/run/{}/done", run.id);
+        self.jobs.app().hub.publish_last(&tag, &summary, i32::from(!succeeded)).await?;
+        Ok(())
+    }
+}
+
+fn pillar_override(text: &str) -> Result<Value, Refusal> {
+    if text.trim().is_empty() {
+        return Ok(json!({}));
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) if value.is_object() => Ok(value),
+        Ok(_) => Err(Refusal::invalid("the pillar of an orchestration must be a JSON mapping")),
+        Err(error) => Err(Refusal::invalid(format!("the pillar of an orchestration is no JSON: {error}"))),
+    }
+}

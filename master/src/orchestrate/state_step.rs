@@ -1,0 +1,244 @@
+//! `halite.state` and `halite.function`: a step that is one job, or several in batches.
+
+use halite_states::engine::Failure;
+use halite_states::low::{Chunk, RunReturn};
+use serde_json::{Map, Value, json};
+
+use super::runner::{Outcome, Runner, failed, required, text, texts, timeout};
+use crate::jobs::NewJob;
+use crate::jobs::function::Function;
+use crate::jobs::target::resolve;
+use crate::store::{JobRow, RowState};
+
+/// How often a step tries again with minions that were killed in the middle of its job.
+const ATTEMPTS: usize = 3;
+/// Failed states that a message names for one minion.
+const NAMED: usize = 3;
+
+impl Runner<'_> {
+    /// `halite.state`.
+    pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let sls = texts(chunk, "sls");
+        let highstate = chunk.args.get("highstate").and_then(Value::as_bool).unwrap_or(false);
+        let new = match (highstate, sls.is_empty()) {
+            (true, true) => NewJob { function: "state.highstate".into(), ..NewJob::default() },
+            (false, false) => {
+                NewJob { function: "state.apply".into(), args: json!({"sls": sls}), ..NewJob::default() }
+            }
+            _ => return Err(Failure("halite.state needs either `sls` or `highstate: true`".into())),
+        };
+        self.on_minions(chunk, index, new).await
+    }
+
+    /// `halite.function`.
+    pub(super) async fn function(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let function = required(chunk, "fun")?;
+        let given = chunk.args.get("arg").cloned().unwrap_or_default();
+        let list = match given {
+            Value::Array(items) => items,
+            Value::Null => Vec::new(),
+            one => vec![one],
+        };
+        let mut args = json!({"arg": list});
+        if function == "cmd.run" {
+            args["cmd"] = list_first(&args);
+        }
+        if self.run.test && !Function::find(&function).map_err(failed)?.has_test_mode() {
+            return Ok((Map::new(), format!("{function} would run; it has no test mode")));
+        }
+        self.on_minions(chunk, index, NewJob { function, args, ..NewJob::default() }).await
+    }
+
+    /// Sends the job to the targets, batch after batch, and waits for all answers.
+    async fn on_minions(&self, chunk: &Chunk, index: usize, new: NewJob) -> Result<Outcome, Failure> {
+        let target = required(chunk, "tgt")?;
+        let kind = text(chunk, "tgt_type").unwrap_or_default();
+        let minions =
+            resolve(self.jobs.app(), self.jobs.views(), &kind, &target, true).await.map_err(failed)?;
+        let new = NewJob {
+            test: self.run.test,
+            operator: format!("run:{}", self.run.id),
+            target,
+            timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
+            ..new
+        };
+        let mut before = self.noted(index);
+        let mut changes = Map::new();
+        for batch in batches(&minions, text(chunk, "batch").as_deref())? {
+            for row in self.one_job(index, &new, batch, &mut before).await? {
+                let changed = changed(&row);
+                if changed > 0 {
+                    changes.insert(row.minion, json!({"changed": changed}));
+                }
+            }
+        }
+        let comment = format!("{} on {}: done", new.function, minions.join(", "));
+        Ok((changes, comment))
+    }
+
+    /// The jobs of an earlier life of this step, oldest first.
+    fn noted(&self, index: usize) -> Vec<String> {
+        let detail = self.recorder.detail(index);
+        let jobs = detail.get("jobs").and_then(Value::as_array).cloned().unwrap_or_default();
+        jobs.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// One batch: its job, and again with whoever was interrupted in it. A job of an earlier life for the same minions
+    /// counts: it is waited for, and what it did is not done again.
+    async fn one_job(
+        &self,
+        index: usize,
+        new: &NewJob,
+        batch: &[String],
+        before: &mut Vec<String>,
+    ) -> Result<Vec<JobRow>, Failure> {
+        let mut left: Vec<String> = batch.to_vec();
+        let mut done: Vec<JobRow> = Vec::new();
+        let mut attempts = 0;
+        loop {
+            let (jid, earlier) = match self.earlier_job(&left, before).await? {
+                Some(jid) => (jid, true),
+                None => (self.new_job(index, new, &left).await?, false),
+            };
+            let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
+            let (good, bad): (Vec<JobRow>, Vec<JobRow>) =
+                rows.into_iter().partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
+            done.extend(good);
+            if bad.is_empty() {
+                break;
+            }
+            // What failed in an earlier life is tried again in this one; what was interrupted is tried again anyway.
+            attempts += usize::from(!earlier);
+            let interrupted = bad.iter().all(|row| row.retcode == Some(2));
+            if !earlier && (!interrupted || attempts >= ATTEMPTS) {
+                return Err(Failure(bad.iter().map(told).collect::<Vec<_>>().join("\n")));
+            }
+            left = bad.into_iter().map(|row| row.minion).collect();
+        }
+        Ok(done)
+    }
+
+    async fn earlier_job(
+        &self,
+        minions: &[String],
+        before: &mut Vec<String>,
+    ) -> Result<Option<String>, Failure> {
+        while !before.is_empty() {
+            let jid = before.remove(0);
+            let job = self.jobs.app().store.job(&jid).await.map_err(|error| Failure(error.to_string()))?;
+            // Noted, and the master died before it was made: as if it had never been.
+            if job.is_some_and(|job| job.minions == minions) {
+                return Ok(Some(jid));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn new_job(&self, index: usize, new: &NewJob, minions: &[String]) -> Result<String, Failure> {
+        let jid = self.jobs.next_jid();
+        self.recorder.note_job(index, &jid).await?;
+        let new = NewJob { jid: Some(jid), minions: minions.to_vec(), ..new.clone() };
+        self.jobs.create(new).await.map_err(failed)
+    }
+}
+
+fn list_first(args: &Value) -> Value {
+    args.pointer("/arg/0").cloned().unwrap_or_default()
+}
+
+/// `batch`: a number of minions, or a percentage of all; at least one.
+fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [String]>, Failure> {
+    let size = match batch {
+        None => minions.len(),
+        Some(text) => {
+            let bad = || Failure(format!("batch: {text:?} is neither a number nor a percentage"));
+            match text.strip_suffix('%') {
+                Some(percent) => minions.len() * percent.trim().parse::<usize>().map_err(|_| bad())? / 100,
+                None => text.trim().parse::<usize>().map_err(|_| bad())?,
+            }
+        }
+    };
+    Ok(minions.chunks(size.max(1)).collect())
+}
+
+/// How many states of a minion's run changed something.
+fn changed(row: &JobRow) -> usize {
+    let run = row.return_json.as_deref().and_then(|text| serde_json::from_str::<RunReturn>(text).ok());
+    run.map_or(0, |run| run.changed())
+}
+
+/// Why a minion's part failed, for people: minion, state and its comment.
+fn told(row: &JobRow) -> String {
+    if !row.error.is_empty() {
+        return if row.error.starts_with(&row.minion) {
+            row.error.clone()
+        } else {
+            format!("{}: {}", row.minion, row.error)
+        };
+    }
+    let value: Value =
+        row.return_json.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let Ok(run) = serde_json::from_value::<RunReturn>(value.clone()) else {
+        return format!("{}: failed with {value}", row.minion);
+    };
+    let bad: Vec<_> =
+        run.states.iter().filter(|state| state.result == Some(false) && state.fail_run).collect();
+    // What failed because something before it failed says nothing new.
+    let causes: Vec<_> = bad.iter().filter(|state| state.ran).collect();
+    let shown = if causes.is_empty() { bad.iter().collect() } else { causes };
+    let mut texts: Vec<String> = shown
+        .iter()
+        .take(NAMED)
+        .map(|state| {
+            format!(
+                "{}: {} ({}, {}): {}",
+                row.minion,
+                state.id,
+                state.function,
+                state.sls,
+                state.comment.trim()
+            )
+        })
+        .collect();
+    if bad.len() > texts.len() {
+        texts.push(format!("{}: {} more states failed", row.minion, bad.len() - texts.len()));
+    }
+    texts.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_by_number_and_percentage() {
+        let minions: Vec<String> = (1..=5).map(|n| format!("m{n}")).collect();
+        let sizes = |batch| batches(&minions, batch).unwrap().iter().map(|b| b.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(None), [5]);
+        assert_eq!(sizes(Some("2")), [2, 2, 1]);
+        assert_eq!(sizes(Some("40%")), [2, 2, 1]);
+        assert_eq!(sizes(Some("1%")), [1, 1, 1, 1, 1]);
+        assert!(batches(&minions, Some("half")).is_err());
+    }
+
+    #[test]
+    fn a_failure_names_minion_state_and_comment() {
+        let state = |id: &str, ran: bool, comment: &str| {
+            json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "base.etcd",
+                "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
+                "__run_num__": 0, "__state_ran__": ran})
+        };
+        let mut row = JobRow::queued("1", "worker-1", None);
+        row.return_json = Some(
+            json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
+                .to_string(),
+        );
+        let text = told(&row);
+        assert_eq!(
+            text,
+            "worker-1: manifest (file.managed, base.etcd): no space left on /etc\nworker-1: 1 more states failed"
+        );
+        row.error = "worker-1 is not connected".into();
+        assert_eq!(told(&row), "worker-1 is not connected");
+    }
+}

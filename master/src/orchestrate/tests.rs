@@ -1,0 +1,139 @@
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use crate::app::Engine;
+use crate::engine::fixture::{Life, ScriptedMinion, Site};
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*':\n    - one\n"),
+    ("one.sls", "one:\n  file.managed:\n    - name: /one\n    - contents: x\n"),
+    ("two.sls", "two:\n  file.managed:\n    - name: /two\n    - contents: x\n"),
+    (
+        "objects.sls",
+        "settings:\n  kubernetes.object:\n    - manifest:\n        apiVersion: v1\n        kind: ConfigMap\n        metadata: {name: settings, namespace: kube-system}\n        data: {a: '1'}\n",
+    ),
+    (
+        "orchestrate/demo.sls",
+        "enrolled:\n  halite.wait_for_minion:\n    - id: {{ pillar.node }}\n    - timeout: 20\n\
+         host:\n  halite.state:\n    - tgt: {{ pillar.node }}\n    - sls: [one]\n    - require: [{halite: enrolled}]\n\
+         network:\n  halite.state:\n    - tgt: master\n    - sls: objects\n    - require: [{halite: host}]\n\
+         kubelet:\n  halite.state:\n    - tgt: {{ pillar.node }}\n    - sls: [two]\n    - require: [{halite: network}]\n\
+         ready:\n  halite.wait_for_node:\n    - node: {{ pillar.node }}\n    - timeout: 0\n    - require: [{halite: kubelet}]\n",
+    ),
+];
+
+fn request() -> v1::OrchestrateRequest {
+    v1::OrchestrateRequest {
+        sls: "orchestrate.demo".into(),
+        pillar_json: r#"{"node": "worker-1"}"#.into(),
+        ..Default::default()
+    }
+}
+
+fn site() -> Site {
+    let site = Site::new(TREE);
+    site.api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    site
+}
+
+fn orchestrate(life: &Life) -> Vec<v1::Event> {
+    let stream = life.runtime.block_on(life.core.orchestrate("root", request())).unwrap();
+    life.collect(stream)
+}
+
+fn statuses(events: &[v1::Event]) -> Vec<(String, String)> {
+    let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    done["steps"].as_array().unwrap().iter().map(|step| (text(&step["id"]), text(&step["status"]))).collect()
+}
+
+#[test]
+fn steps_run_in_order_and_are_told_with_the_events_of_their_jobs() {
+    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    life.connect(&worker);
+    let events = orchestrate(&life);
+    assert_eq!(events.last().unwrap().retcode, 0, "{}", events.last().unwrap().data_json);
+    let names: Vec<String> = statuses(&events).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(names, ["enrolled", "host", "network", "kubelet", "ready"]);
+    assert!(
+        events
+            .iter()
+            .any(|event| event.tag.starts_with("halite/job/") && event.tag.ends_with("/ret/worker-1"))
+    );
+    assert_eq!(events.iter().filter(|event| event.last).count(), 1);
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
+    assert!(site.api.object("ConfigMap", "settings").is_some());
+
+    // A run that has ended is history: asking again starts anew.
+    assert_eq!(orchestrate(&life).last().unwrap().retcode, 0);
+    assert_eq!(worker.journal.lock().unwrap().applied.len(), 4);
+}
+
+#[test]
+fn a_failure_names_minion_state_and_comment_and_stops_what_requires_it() {
+    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    worker.journal.lock().unwrap().failing.insert("one".into());
+    life.connect(&worker);
+    let events = orchestrate(&life);
+    assert_eq!(events.last().unwrap().retcode, 1);
+    let text = &events.last().unwrap().data_json;
+    assert!(text.contains("worker-1: one (file.managed, one): it broke"), "{text}");
+    let after: Vec<String> = statuses(&events).into_iter().skip(2).map(|(_, status)| status).collect();
+    assert_eq!(after, ["skipped", "skipped", "skipped"]);
+}
+
+#[test]
+fn a_minion_that_was_killed_in_a_step_gets_a_new_job() {
+    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    worker.journal.lock().unwrap().interrupt_next = true;
+    life.connect(&worker);
+    assert_eq!(orchestrate(&life).last().unwrap().retcode, 0);
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
+}
+
+#[test]
+fn killed_at_any_event_it_goes_on_where_it_stood() {
+    for kill_after in 1.. {
+        let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+        let life = site.live();
+        life.connect(&worker);
+        let seen = life.runtime.block_on(async {
+            use futures_util::StreamExt;
+            let mut stream = life.core.orchestrate("root", request()).await.unwrap();
+            let mut seen = 0;
+            while seen < kill_after && stream.next().await.is_some() {
+                seen += 1;
+            }
+            seen
+        });
+        life.kill();
+        let life = site.live();
+        life.connect(&worker);
+        let ended = life.runtime.block_on(async {
+            // Taken up by itself; asking again joins it, unless it has ended meanwhile.
+            let runs = life.app.store.runs(10).await.unwrap();
+            assert_eq!(runs.len(), 1, "killed after {kill_after}");
+            runs[0].id.clone()
+        });
+        let bus = life.app.hub.subscribe();
+        let stream = life
+            .runtime
+            .block_on(async { super::follow::follow(std::sync::Arc::clone(life.core.jobs()), ended, bus) });
+        let events = life.collect(stream);
+        assert_eq!(
+            events.last().unwrap().retcode,
+            0,
+            "killed after {kill_after}: {}",
+            events.last().unwrap().data_json
+        );
+        assert!(statuses(&events).iter().all(|(_, status)| status == "succeeded"));
+        assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"], "killed after {kill_after}");
+        if seen < kill_after {
+            return;
+        }
+    }
+}

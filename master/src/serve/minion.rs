@@ -1,0 +1,222 @@
+//! What an enrolled minion may call. Its id is the one in its certificate, whatever a message says.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use halite_proto::tonic::{self, Request, Response, Status, Streaming};
+use halite_proto::transport::Peer;
+use halite_proto::v1::minion_server::Minion;
+use halite_proto::v1::{
+    FetchReply, FetchRequest, MasterHello, MasterMessage, MinionHello, MinionMessage, RenewReply,
+    RenewRequest, SignReply, SignRequest, master_message, minion_message,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::enrolment::protocol_refusal;
+use super::{Call, Services, caller_id, status};
+use crate::app::Refusal;
+use crate::ca::Profile;
+use crate::hub::Seat;
+use crate::keys;
+use crate::store::{Certificate, Facts};
+
+/// A minion that connects says hello within this time.
+const HELLO: Duration = Duration::from_secs(15);
+/// Largest grains that are kept.
+const GRAINS_MAX: usize = 1024 * 1024;
+
+/// What the master says on a minion's stream. When it is dropped, because either side ended the stream, the task that
+/// listens to the minion ends too.
+struct Voice {
+    hello: Option<MasterHello>,
+    messages: mpsc::Receiver<MasterMessage>,
+    _listener: oneshot::Sender<()>,
+}
+
+impl Stream for Voice {
+    type Item = Result<MasterMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(hello) = self.hello.take() {
+            return Poll::Ready(Some(Ok(MasterMessage { body: Some(master_message::Body::Hello(hello)) })));
+        }
+        self.messages.poll_recv(context).map(|message| message.map(Ok))
+    }
+}
+
+#[tonic::async_trait]
+impl Minion for Services {
+    type ConnectStream = Pin<Box<dyn Stream<Item = Result<MasterMessage, Status>> + Send>>;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<MinionMessage>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_id(&peer)?.to_owned();
+        let mut inbound = request.into_inner();
+        let first = tokio::time::timeout(HELLO, inbound.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no hello in time"))??;
+        let Some(minion_message::Body::Hello(hello)) = first.and_then(|message| message.body) else {
+            return Err(Status::invalid_argument("the first message must be the hello"));
+        };
+        let mut answer = MasterHello {
+            protocol: halite_proto::PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            masters: self.app.config.endpoints(),
+            epoch: 1,
+            refused: String::new(),
+        };
+        if let Some(reason) = protocol_refusal(hello.protocol) {
+            tracing::warn!(minion, reason, "minion refused");
+            answer.refused = reason;
+            let only = MasterMessage { body: Some(master_message::Body::Hello(answer)) };
+            return Ok(Response::new(Box::pin(futures_util::stream::iter([Ok(only)]))));
+        }
+        self.keep_facts(&minion, &hello.grains_json, &hello.version).await.map_err(status)?;
+        let (seat, messages) = self.app.hub.join(&minion);
+        let (ended, listener) = oneshot::channel();
+        tokio::spawn(self.clone().listen(minion, hello, inbound, seat, listener));
+        Ok(Response::new(Box::pin(Voice { hello: Some(answer), messages, _listener: ended })))
+    }
+
+    async fn sign(&self, request: Request<SignRequest>) -> Result<Response<SignReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_id(&peer)?;
+        let request = request.into_inner();
+        let what = format!("job {} {}", brief(&request.job), brief(&request.tag));
+        let call = Call { peer: &peer, method: "Minion/Sign", what };
+        self.audited(call, async {
+            let chunk = self.engine.sign_allowed(minion, &request.job, &request.tag).await?;
+            let (ca, profile) = Profile::of_chunk(&chunk).map_err(Refusal::denied)?;
+            let now = self.app.clock.now();
+            let issued = self
+                .app
+                .cas
+                .sign(&ca, &request.csr_pem, &profile, now)
+                .map_err(|error| Refusal::invalid(error.to_string()))?;
+            self.app
+                .store
+                .put_certificate(&Certificate {
+                    serial: issued.serial,
+                    ca,
+                    subject: issued.subject,
+                    owner: minion.to_owned(),
+                    job: request.job,
+                    tag: request.tag,
+                    created: now,
+                    not_after: issued.not_after.saturating_mul(1000),
+                    pem: issued.certificate_pem.clone(),
+                })
+                .await?;
+            self.app.metrics.signed.inc();
+            Ok(SignReply { certificate_pem: issued.certificate_pem, ca_pem: issued.ca_pem })
+        })
+        .await
+    }
+
+    type FetchStream = Pin<Box<dyn Stream<Item = Result<FetchReply, Status>> + Send>>;
+
+    async fn fetch(&self, request: Request<FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_id(&peer)?;
+        let request = request.into_inner();
+        let what = format!("job {} file {}", brief(&request.job), brief(&request.sha256));
+        let call = Call { peer: &peer, method: "Minion/Fetch", what };
+        self.counted(call, async {
+            let pieces = self.engine.fetch(minion, &request.job, &request.sha256).await?;
+            let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
+            Ok(Box::pin(replies) as Self::FetchStream)
+        })
+        .await
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_id(&peer)?;
+        let request = request.into_inner();
+        let call = Call { peer: &peer, method: "Minion/Renew", what: String::new() };
+        self.audited(call, async {
+            let certificate_pem = keys::renew(&self.app, minion, &request.csr_pem).await?;
+            Ok(RenewReply { certificate_pem })
+        })
+        .await
+    }
+}
+
+impl Services {
+    async fn keep_facts(&self, minion: &str, grains_json: &str, version: &str) -> Result<(), Refusal> {
+        if grains_json.len() > GRAINS_MAX {
+            return Err(Refusal::invalid(format!("the grains have more than {GRAINS_MAX} bytes")));
+        }
+        let facts = Facts {
+            minion: minion.to_owned(),
+            grains_json: grains_json.to_owned(),
+            version: brief(version),
+            last_seen: self.app.clock.now(),
+        };
+        Ok(self.app.store.put_facts(&facts).await?)
+    }
+
+    /// Listens to a minion until either side ends the stream.
+    async fn listen(
+        self,
+        minion: String,
+        hello: MinionHello,
+        mut inbound: Streaming<MinionMessage>,
+        seat: Seat,
+        mut ended: oneshot::Receiver<()>,
+    ) {
+        let version = hello.version.clone();
+        tracing::info!(minion, version, "minion connected");
+        self.app.metrics.connected.inc();
+        let connected = self.engine.on_connected(&minion, &hello).await;
+        if let Err(error) = connected {
+            tracing::error!(minion, %error, "what waits for the minion cannot be sent");
+        }
+        loop {
+            let message = tokio::select! {
+                _ = &mut ended => break,
+                message = inbound.message() => message,
+            };
+            let message = match message {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(minion, %error, "the minion's stream broke");
+                    break;
+                }
+            };
+            if let Err(error) = self.on_message(&minion, &version, message).await {
+                // The minion keeps what is not stored and says it again after the next hello.
+                tracing::error!(minion, %error, "a message of the minion was not taken; its stream ends");
+                self.app.hub.leave_seat(&seat);
+                break;
+            }
+        }
+        let last = self.app.store.touch(&minion, self.app.clock.now()).await;
+        if let Err(error) = last {
+            tracing::error!(minion, %error, "the store failed");
+        }
+        drop(seat);
+        self.app.metrics.connected.dec();
+        tracing::info!(minion, "minion disconnected");
+        if let Err(error) = self.engine.on_disconnected(&minion).await {
+            tracing::error!(minion, %error, "the engine could not note that the minion is gone");
+        }
+    }
+
+    async fn on_message(&self, minion: &str, version: &str, message: MinionMessage) -> Result<(), Refusal> {
+        if let Some(minion_message::Body::Grains(grains)) = &message.body {
+            self.keep_facts(minion, &grains.grains_json, version).await?;
+        }
+        self.engine.on_message(minion, message).await
+    }
+}
+
+/// A text of a caller, fit for a log line.
+fn brief(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(120).collect()
+}

@@ -1,0 +1,175 @@
+//! The network services: who is calling is known from the certificate, what they may call from the table
+//! ([`halite_proto::authz`]); here is what each call does, and the audit of it.
+
+mod enrolment;
+mod minion;
+mod operator;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_proto::tonic::service::Routes;
+use halite_proto::tonic::{Code, Response, Status};
+use halite_proto::transport::{Peer, Server, TlsError};
+use halite_proto::v1::enrolment_server::EnrolmentServer;
+use halite_proto::v1::minion_server::MinionServer;
+use halite_proto::v1::operator_server::OperatorServer;
+use tokio::net::TcpListener;
+
+use crate::app::{App, Engine, Refusal, RefusalKind};
+use crate::ca::{CaError, HALITE};
+use crate::init;
+use crate::metrics::CallLabels;
+use crate::store::Audit;
+
+/// Largest message of a stranger: a request, a token and grains.
+const STRANGER_MESSAGE: usize = 512 * 1024;
+/// Largest message of a minion: the return of a long highstate.
+const MINION_MESSAGE: usize = 64 * 1024 * 1024;
+/// Largest message of an operator.
+const OPERATOR_MESSAGE: usize = 8 * 1024 * 1024;
+/// How often the master looks whether its own certificate is due.
+const RENEWAL_CHECK: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// Why the services cannot be brought up.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The CAs or the master's identity.
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// What all three services work with.
+#[derive(Clone)]
+struct Services {
+    app: Arc<App>,
+    engine: Arc<dyn Engine>,
+}
+
+/// Serves minions and operators on an open port until `stop` resolves; then streams are ended and open calls get a few
+/// seconds.
+///
+/// # Errors
+/// The master's identity or CA cannot be used.
+pub async fn serve(
+    app: Arc<App>,
+    engine: Arc<dyn Engine>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
+    let ca = app.cas.certificate_pem(HALITE)?;
+    let doorkeeper = Arc::clone(&app.gate) as Arc<_>;
+    let server = Arc::new(Server::new(&app.config.cluster, &certificate, &key, ca, doorkeeper)?);
+    let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
+    let services = Services { app: Arc::clone(&app), engine };
+    let routes =
+        Routes::new(EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE))
+            .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
+            .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
+    let ending = async {
+        stop.await;
+        // Long streams end only when told; the minions come back to the next master.
+        for minion in app.hub.connected() {
+            app.hub.disconnect(&minion);
+        }
+    };
+    server.serve(listener, routes, ending).await;
+    renewal.abort();
+    Ok(())
+}
+
+/// Gives the master a new certificate when the old one is due, without a restart.
+async fn renew_own(app: Arc<App>, server: Arc<Server>) {
+    let mut checks = tokio::time::interval(RENEWAL_CHECK);
+    loop {
+        checks.tick().await;
+        let renewed = init::master_identity(&app.config, &app.cas, app.clock.now())
+            .map_err(|e| e.to_string())
+            .and_then(|(certificate, key)| {
+                server.replace_certificate(&certificate, &key).map_err(|e| e.to_string())
+            });
+        if let Err(error) = renewed {
+            tracing::error!(error, "the master's own certificate cannot be renewed");
+        }
+    }
+}
+
+/// A refusal as gRPC says it. This is the only place where the two meet.
+fn status(refusal: Refusal) -> Status {
+    let code = match refusal.kind {
+        RefusalKind::Invalid => Code::InvalidArgument,
+        RefusalKind::NotFound => Code::NotFound,
+        RefusalKind::Denied => Code::PermissionDenied,
+        RefusalKind::Conflict => Code::FailedPrecondition,
+        RefusalKind::Unavailable => Code::Unavailable,
+        RefusalKind::Internal => Code::Internal,
+    };
+    if code == Code::Internal {
+        tracing::error!(reason = refusal.message, "a call failed");
+    }
+    Status::new(code, refusal.message)
+}
+
+/// One call, for audit and metrics.
+struct Call<'a> {
+    peer: &'a Peer,
+    /// `Operator/Run`.
+    method: &'static str,
+    /// What is asked, in a few words. Never a secret.
+    what: String,
+}
+
+impl Services {
+    /// Does the work of a call, counts it, and writes who asked for what and how it went.
+    async fn audited<T>(
+        &self,
+        call: Call<'_>,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<Response<T>, Status> {
+        let result = work.await.map_err(status);
+        self.count(call.method, result.as_ref().err());
+        let outcome =
+            result.as_ref().err().map_or_else(|| "ok".to_owned(), |e| format!("refused: {}", e.message()));
+        tracing::info!(who = call.peer.name(), method = call.method, what = call.what, outcome, "call");
+        let line = Audit {
+            time: self.app.clock.now(),
+            who: call.peer.name(),
+            method: call.method.to_owned(),
+            what: call.what,
+            outcome,
+        };
+        // What nobody could account for afterwards must not happen unnoticed.
+        self.app.store.append_audit(&line).await.map_err(|error| status(error.into()))?;
+        result.map(Response::new)
+    }
+
+    /// As [`Services::audited`], for calls that change nothing: counted and logged, not written.
+    async fn counted<T>(
+        &self,
+        call: Call<'_>,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<Response<T>, Status> {
+        let result = work.await.map_err(status);
+        self.count(call.method, result.as_ref().err());
+        tracing::debug!(who = call.peer.name(), method = call.method, what = call.what, "call");
+        result.map(Response::new)
+    }
+
+    fn count(&self, method: &str, error: Option<&Status>) {
+        let code = error.map_or(Code::Ok, Status::code);
+        let labels = CallLabels { method: method.to_owned(), code: format!("{code:?}") };
+        self.app.metrics.calls.get_or_create(&labels).inc();
+    }
+}
+
+/// The id in the caller's certificate. The table let nobody without one come here.
+#[allow(clippy::result_large_err, reason = "tonic's own error type, as its services return it")]
+fn caller_id(peer: &Peer) -> Result<&str, Status> {
+    let caller = peer.caller.as_ref();
+    caller.map(|c| c.identity.id()).ok_or_else(|| Status::unauthenticated("this needs a certificate"))
+}

@@ -1,0 +1,198 @@
+//! The store: what happened. What is *wanted* (cluster and node documents) stays in files and is never kept here.
+//!
+//! One trait, so that SQLite (the default) and PostgreSQL (several masters) can share one test suite ([`suite`]).
+//! All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are text and are not interpreted.
+
+pub mod records;
+mod sqlite;
+#[cfg(test)]
+mod suite;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use records::*;
+pub use sqlite::{SqliteStore, keep_good_copies};
+
+/// Milliseconds since the Unix epoch, UTC.
+pub type Millis = i64;
+
+/// A boxed, sendable future: the store is used as `dyn Store`.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Why the store could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database refused or failed.
+    #[error("the store failed: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The database's schema could not be brought up to date.
+    #[error("the store's schema could not be brought up to date: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// A file beside the database could not be written or moved.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not a sound database. The text says how to go back to the last good copy.
+    #[error("{0}")]
+    Corrupt(String),
+    /// A setting that durability rests on is not in force.
+    #[error("the store runs with {setting} = {found}, {wanted} is needed: {why}")]
+    Unsafe {
+        /// The pragma.
+        setting: &'static str,
+        /// What it reads back as.
+        found: String,
+        /// What it must be.
+        wanted: &'static str,
+        /// What would be lost.
+        why: &'static str,
+    },
+    /// A row holds a value that this version does not know.
+    #[error(
+        "the store holds {value:?} as {what}, which this version does not know; it was written by a newer one"
+    )]
+    Unknown {
+        /// Which column.
+        what: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+/// What a create with a request id came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created<T> {
+    /// It was stored now.
+    New,
+    /// A record with the same request id was there; nothing was stored.
+    Existing(T),
+}
+
+/// Everything that the master remembers. Each method is one transaction: when it returns, it is on disk.
+pub trait Store: Send + Sync {
+    // Keys and tokens
+
+    /// The key of a minion id, in whatever state.
+    fn key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Key>>;
+    /// All keys, by id.
+    fn keys(&self) -> StoreFuture<'_, Vec<Key>>;
+    /// Stores a key, replacing the one with the same id.
+    fn put_key<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, ()>;
+    /// Stores a key and takes one use of a token, both or neither. False, and nothing stored, when the token is gone,
+    /// used up or expired at `now`.
+    fn put_key_with_token<'a>(&'a self, key: &'a Key, token: &'a str, now: Millis) -> StoreFuture<'a, bool>;
+    /// Removes a key and its minion's facts; false when there was none.
+    fn delete_key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
+    /// Stores a token.
+    fn put_token<'a>(&'a self, token: &'a Token) -> StoreFuture<'a, ()>;
+    /// A token by its public id.
+    fn token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Token>>;
+    /// All tokens, newest first.
+    fn tokens(&self) -> StoreFuture<'_, Vec<Token>>;
+    /// Removes a token; false when there was none.
+    fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
+
+    // Certificates
+
+    /// Records an issued certificate.
+    fn put_certificate<'a>(&'a self, certificate: &'a Certificate) -> StoreFuture<'a, ()>;
+    /// The issued certificates, newest first, at most `limit`.
+    fn certificates(&self, limit: u32) -> StoreFuture<'_, Vec<Certificate>>;
+    /// Marks a serial number as revoked; repeating it changes nothing.
+    fn revoke<'a>(&'a self, revocation: &'a Revocation) -> StoreFuture<'a, ()>;
+    /// All revocations.
+    fn revocations(&self) -> StoreFuture<'_, Vec<Revocation>>;
+
+    // Jobs
+
+    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that is there already,
+    /// nothing is stored and the job of that id is returned.
+    fn create_job<'a>(&'a self, job: &'a Job, rows: &'a [JobRow]) -> StoreFuture<'a, Created<Job>>;
+    /// A job.
+    fn job<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Option<Job>>;
+    /// The newest jobs first, at most `limit`.
+    fn jobs(&self, limit: u32) -> StoreFuture<'_, Vec<Job>>;
+    /// Jobs that are not finished, oldest first: what a restarted master takes up again.
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>>;
+    /// A job's rows, by minion.
+    fn rows<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
+    /// One row.
+    fn row<'a>(&'a self, jid: &'a str, minion: &'a str) -> StoreFuture<'a, Option<JobRow>>;
+    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected minion is sent again.
+    fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
+    /// Queued → sent; false when it was past that.
+    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool>;
+    /// Queued or sent → started; false when it was past that.
+    fn mark_started<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool>;
+    /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when an answer is there
+    /// already (a repeated return) or the row does not exist.
+    fn record_return<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        answer: &'a Answer,
+    ) -> StoreFuture<'a, bool>;
+    /// Queued, sent or started → lost, with the reason as error; false when it was past that.
+    fn mark_lost<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        why: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
+    /// Marks a job as finished, with its overall return code.
+    fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()>;
+
+    // Orchestration
+
+    /// Stores a run and its steps, all or nothing; by request id as [`Store::create_job`].
+    fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>>;
+    /// A run.
+    fn run<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Run>>;
+    /// The newest runs first, at most `limit`.
+    fn runs(&self, limit: u32) -> StoreFuture<'_, Vec<Run>>;
+    /// Runs whose status is running, oldest first.
+    fn open_runs(&self) -> StoreFuture<'_, Vec<Run>>;
+    /// Changes a run's status and current step.
+    fn update_run<'a>(
+        &'a self,
+        id: &'a str,
+        status: RunStatus,
+        current: u32,
+        now: Millis,
+    ) -> StoreFuture<'a, ()>;
+    /// Stores one step, replacing the one with the same index.
+    fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()>;
+    /// A run's steps, in order.
+    fn steps<'a>(&'a self, run: &'a str) -> StoreFuture<'a, Vec<Step>>;
+
+    // Events, audit, facts, blobs
+
+    /// Appends an event; its `seq` is ignored, the new one is returned. Sequence numbers only grow.
+    fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64>;
+    /// Events with a sequence number above `after` whose tag begins with `prefix`, oldest first, at most `limit`.
+    fn events<'a>(&'a self, prefix: &'a str, after: i64, limit: u32) -> StoreFuture<'a, Vec<Event>>;
+    /// Removes events and audit lines older than `before`; how many.
+    fn prune(&self, before: Millis) -> StoreFuture<'_, u64>;
+    /// Appends an audit line.
+    fn append_audit<'a>(&'a self, line: &'a Audit) -> StoreFuture<'a, ()>;
+    /// The newest audit lines first, at most `limit`.
+    fn audit(&self, limit: u32) -> StoreFuture<'_, Vec<Audit>>;
+    /// Stores what a minion says of itself.
+    fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()>;
+    /// Sets when a minion was last heard of; without facts this does nothing.
+    fn touch<'a>(&'a self, minion: &'a str, now: Millis) -> StoreFuture<'a, ()>;
+    /// What a minion last said of itself.
+    fn facts<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Option<Facts>>;
+    /// All facts, by minion.
+    fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>>;
+    /// Keeps a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent again.
+    fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()>;
+    /// A kept file.
+    fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>>;
+}

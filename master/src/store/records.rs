@@ -1,0 +1,358 @@
+//! The records of the store: plain data, one type a table.
+
+use super::{Millis, StoreError};
+
+/// An enum that is stored as lower-case text.
+macro_rules! stored_as_text {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// The text in the store and in documents.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            /// Reads the text back.
+            ///
+            /// # Errors
+            /// The text is of a newer version.
+            pub fn parse(text: &str) -> Result<Self, StoreError> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    other => Err(StoreError::Unknown { what: $what, value: other.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+stored_as_text! {
+    /// Where a minion's key stands.
+    KeyState, "key state" {
+        /// Handed in without a token; waits for an operator.
+        Pending = "pending",
+        /// May connect.
+        Accepted = "accepted",
+        /// Refused by an operator; stays known so that it stays refused.
+        Rejected = "rejected",
+    }
+}
+
+stored_as_text! {
+    /// Where a job stands.
+    JobStatus, "job status" {
+        /// At least one minion has not answered.
+        Running = "running",
+        /// All minions have answered or were given up.
+        Finished = "finished",
+    }
+}
+
+stored_as_text! {
+    /// Where one minion's part of a job stands. It only moves down this list (a late answer turns lost to returned).
+    RowState, "job row state" {
+        /// Stored, not sent.
+        Queued = "queued",
+        /// Given to the minion's stream.
+        Sent = "sent",
+        /// The minion's journal holds it.
+        Started = "started",
+        /// Answered.
+        Returned = "returned",
+        /// Given up: no answer in time.
+        Lost = "lost",
+    }
+}
+
+stored_as_text! {
+    /// Where an orchestration stands.
+    RunStatus, "run status" {
+        /// In work, or to be taken up again after a restart.
+        Running = "running",
+        /// All steps done.
+        Succeeded = "succeeded",
+        /// A step failed.
+        Failed = "failed",
+    }
+}
+
+stored_as_text! {
+    /// Where a step of an orchestration stands.
+    StepStatus, "step status" {
+        /// Not begun.
+        Waiting = "waiting",
+        /// Begun.
+        Running = "running",
+        /// Done.
+        Succeeded = "succeeded",
+        /// Failed.
+        Failed = "failed",
+        /// Not needed, or a requisite failed.
+        Skipped = "skipped",
+    }
+}
+
+/// A minion's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The minion's id.
+    pub id: String,
+    /// Where it stands.
+    pub state: KeyState,
+    /// SHA-256 of the public key (SPKI DER), lower-case hex in pairs with colons.
+    pub fingerprint: String,
+    /// The CSR in PEM: what an acceptance signs.
+    pub csr_pem: String,
+    /// Serial number of the newest certificate, lower-case hex; none while pending.
+    pub serial: Option<String>,
+    /// The newest certificate, PEM.
+    pub certificate_pem: Option<String>,
+    /// Roles that the token allowed; empty without one.
+    pub roles: Vec<String>,
+    /// What the host said of itself at enrolment. Never used to authorise.
+    pub grains_json: String,
+    /// First handed in.
+    pub created: Millis,
+    /// Last change.
+    pub changed: Millis,
+}
+
+/// An enrolment token. Its secret is not here, only a hash of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The public part of the token's text.
+    pub id: String,
+    /// SHA-256 of the secret, lower-case hex.
+    pub secret_sha256: String,
+    /// Not valid from then on.
+    pub expires: Millis,
+    /// How many enrolments it is still good for.
+    pub uses_left: u32,
+    /// Roles that an enrolled node may have; empty: any.
+    pub roles: Vec<String>,
+    /// The only minion id that may use it; such a token also lets that id come back with a new key.
+    pub bound_id: Option<String>,
+    /// When it was made.
+    pub created: Millis,
+    /// By whom.
+    pub operator: String,
+}
+
+/// An issued certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// Serial number, lower-case hex.
+    pub serial: String,
+    /// Which of our CAs signed.
+    pub ca: String,
+    /// Subject, for people.
+    pub subject: String,
+    /// For whom: a minion id, `operator:NAME` or `master`.
+    pub owner: String,
+    /// The job whose low state asked for it; empty for identities.
+    pub job: String,
+    /// The asking chunk's tag; empty for identities.
+    pub tag: String,
+    /// Issued at.
+    pub created: Millis,
+    /// End of validity.
+    pub not_after: Millis,
+    /// The certificate, PEM.
+    pub pem: String,
+}
+
+/// A serial number of the `halite` CA that is not valid any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    /// Serial number, lower-case hex.
+    pub serial: String,
+    /// Whose it was.
+    pub owner: String,
+    /// Since when.
+    pub when: Millis,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// One function sent to a set of minions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The job's id: grows with time.
+    pub jid: String,
+    /// `state.apply`, `test.ping`, …
+    pub function: String,
+    /// Its arguments, JSON.
+    pub args_json: String,
+    /// Whether it is a test run.
+    pub test: bool,
+    /// Who asked for it; `run:ID` for a step of an orchestration.
+    pub operator: String,
+    /// The target expression as it was asked for.
+    pub target: String,
+    /// The minions that it resolved to, sorted.
+    pub minions: Vec<String>,
+    /// Made at.
+    pub created: Millis,
+    /// To be given up at; none: never.
+    pub deadline: Option<Millis>,
+    /// The asker's id for this request, unique over all jobs.
+    pub request_id: Option<String>,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Overall return code, once finished.
+    pub retcode: Option<i32>,
+    /// When it finished.
+    pub finished: Option<Millis>,
+}
+
+/// One minion's part of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    /// The job.
+    pub jid: String,
+    /// The minion.
+    pub minion: String,
+    /// The low state for this minion with placeholders for secrets; none for plain functions.
+    pub low_json: Option<String>,
+    /// Where it stands.
+    pub state: RowState,
+    /// What the minion answered, JSON.
+    pub return_json: Option<String>,
+    /// 0 done, 1 failed, 2 interrupted.
+    pub retcode: Option<i32>,
+    /// Why it failed or was given up; empty otherwise.
+    pub error: String,
+    /// Sent at.
+    pub sent: Option<Millis>,
+    /// Started at.
+    pub started: Option<Millis>,
+    /// Returned, or given up, at.
+    pub ended: Option<Millis>,
+}
+
+impl JobRow {
+    /// A row that is stored and not yet sent.
+    #[must_use]
+    pub fn queued(jid: &str, minion: &str, low_json: Option<String>) -> Self {
+        Self {
+            jid: jid.to_owned(),
+            minion: minion.to_owned(),
+            low_json,
+            state: RowState::Queued,
+            return_json: None,
+            retcode: None,
+            error: String::new(),
+            sent: None,
+            started: None,
+            ended: None,
+        }
+    }
+}
+
+/// A minion's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// 0 done, 1 failed, 2 interrupted.
+    pub retcode: i32,
+    /// JSON.
+    pub return_json: String,
+    /// Empty unless it failed as a whole.
+    pub error: String,
+    /// When it arrived.
+    pub when: Millis,
+}
+
+/// An orchestration. It is compiled once; the compiled form is what is stored and resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its id: grows with time.
+    pub id: String,
+    /// The SLS, dotted.
+    pub sls: String,
+    /// Laid over the pillar for this run, JSON.
+    pub pillar_json: String,
+    /// Whether it is a test run.
+    pub test: bool,
+    /// Who asked for it.
+    pub operator: String,
+    /// The asker's id for this request, unique over all runs.
+    pub request_id: Option<String>,
+    /// The compiled low state, JSON.
+    pub low_json: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Index of the step in work.
+    pub current: u32,
+    /// Made at.
+    pub created: Millis,
+    /// Last change.
+    pub changed: Millis,
+}
+
+/// One step of an orchestration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The run.
+    pub run: String,
+    /// Position in the run's low state.
+    pub index: u32,
+    /// The step's id in its SLS.
+    pub name: String,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// What came of it, JSON (jobs that it started, why it failed).
+    pub detail_json: String,
+    /// Begun at.
+    pub started: Option<Millis>,
+    /// Ended at.
+    pub ended: Option<Millis>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Position; given by the store.
+    pub seq: i64,
+    /// `halite/job/JID/new`, `halite/job/JID/ret/MINION`, `halite/run/ID/step`, `halite/key/ID`, …
+    pub tag: String,
+    /// When.
+    pub time: Millis,
+    /// JSON. Never a secret.
+    pub data_json: String,
+    /// The last event of a job or run.
+    pub last: bool,
+    /// Return code of the whole, on the last event.
+    pub retcode: i32,
+}
+
+/// Who called what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// When.
+    pub time: Millis,
+    /// `operator:root`, `minion:worker-1`, or the address of a caller without identity.
+    pub who: String,
+    /// Service and method, for example `Operator/Run`.
+    pub method: String,
+    /// What was asked, in a few words. Never a secret.
+    pub what: String,
+    /// `ok` or the reason of the refusal.
+    pub outcome: String,
+}
+
+/// What a minion says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The minion.
+    pub minion: String,
+    /// Its grains, JSON.
+    pub grains_json: String,
+    /// Its version.
+    pub version: String,
+    /// When it was last heard of.
+    pub last_seen: Millis,
+}

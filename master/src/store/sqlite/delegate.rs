@@ -1,0 +1,198 @@
+//! The trait's methods, each handed on to the module that knows the table.
+
+use super::SqliteStore;
+use crate::store::records::{
+    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, Revocation, Run, RunStatus, Step, Token,
+};
+use crate::store::{Created, Millis, Store, StoreFuture};
+
+impl Store for SqliteStore {
+    fn key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Key>> {
+        Box::pin(self.get_key(id))
+    }
+
+    fn keys(&self) -> StoreFuture<'_, Vec<Key>> {
+        Box::pin(self.get_keys())
+    }
+
+    fn put_key<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_key(key))
+    }
+
+    fn put_key_with_token<'a>(&'a self, key: &'a Key, token: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_key_with_token(key, token, now))
+    }
+
+    fn delete_key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(self.remove_key(id))
+    }
+
+    fn put_token<'a>(&'a self, token: &'a Token) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_token(token))
+    }
+
+    fn token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Token>> {
+        Box::pin(self.get_token(id))
+    }
+
+    fn tokens(&self) -> StoreFuture<'_, Vec<Token>> {
+        Box::pin(self.get_tokens())
+    }
+
+    fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(self.remove_token(id))
+    }
+
+    fn put_certificate<'a>(&'a self, certificate: &'a Certificate) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_certificate(certificate))
+    }
+
+    fn certificates(&self, limit: u32) -> StoreFuture<'_, Vec<Certificate>> {
+        Box::pin(self.get_certificates(limit))
+    }
+
+    fn revoke<'a>(&'a self, revocation: &'a Revocation) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_revocation(revocation))
+    }
+
+    fn revocations(&self) -> StoreFuture<'_, Vec<Revocation>> {
+        Box::pin(self.get_revocations())
+    }
+
+    fn create_job<'a>(&'a self, job: &'a Job, rows: &'a [JobRow]) -> StoreFuture<'a, Created<Job>> {
+        Box::pin(self.add_job(job, rows))
+    }
+
+    fn job<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Option<Job>> {
+        Box::pin(self.get_job(jid))
+    }
+
+    fn jobs(&self, limit: u32) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.get_jobs(limit))
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.get_open_jobs())
+    }
+
+    fn rows<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Vec<JobRow>> {
+        Box::pin(self.get_rows(jid))
+    }
+
+    fn row<'a>(&'a self, jid: &'a str, minion: &'a str) -> StoreFuture<'a, Option<JobRow>> {
+        Box::pin(self.get_row(jid, minion))
+    }
+
+    fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>> {
+        Box::pin(self.get_open_rows(minion))
+    }
+
+    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_sent(jid, minion, now))
+    }
+
+    fn mark_started<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_started(jid, minion, now))
+    }
+
+    fn record_return<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        answer: &'a Answer,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_returned(jid, minion, answer))
+    }
+
+    fn mark_lost<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        why: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_lost(jid, minion, why, now))
+    }
+
+    fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_finished(jid, retcode, now))
+    }
+
+    fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>> {
+        Box::pin(self.add_run(run, steps))
+    }
+
+    fn run<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Run>> {
+        Box::pin(self.get_run(id))
+    }
+
+    fn runs(&self, limit: u32) -> StoreFuture<'_, Vec<Run>> {
+        Box::pin(self.get_runs(limit))
+    }
+
+    fn open_runs(&self) -> StoreFuture<'_, Vec<Run>> {
+        Box::pin(self.get_open_runs())
+    }
+
+    fn update_run<'a>(
+        &'a self,
+        id: &'a str,
+        status: RunStatus,
+        current: u32,
+        now: Millis,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_run(id, status, current, now))
+    }
+
+    fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_step(step))
+    }
+
+    fn steps<'a>(&'a self, run: &'a str) -> StoreFuture<'a, Vec<Step>> {
+        Box::pin(self.get_steps(run))
+    }
+
+    fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64> {
+        Box::pin(self.add_event(event))
+    }
+
+    fn events<'a>(&'a self, prefix: &'a str, after: i64, limit: u32) -> StoreFuture<'a, Vec<Event>> {
+        Box::pin(self.get_events(prefix, after, limit))
+    }
+
+    fn prune(&self, before: Millis) -> StoreFuture<'_, u64> {
+        Box::pin(self.remove_old(before))
+    }
+
+    fn append_audit<'a>(&'a self, line: &'a Audit) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_audit(line))
+    }
+
+    fn audit(&self, limit: u32) -> StoreFuture<'_, Vec<Audit>> {
+        Box::pin(self.get_audit(limit))
+    }
+
+    fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_facts(facts))
+    }
+
+    fn touch<'a>(&'a self, minion: &'a str, now: Millis) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_seen(minion, now))
+    }
+
+    fn facts<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Option<Facts>> {
+        Box::pin(self.get_facts(minion))
+    }
+
+    fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>> {
+        Box::pin(self.get_all_facts())
+    }
+
+    fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_blob(sha256, content))
+    }
+
+    fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>> {
+        Box::pin(self.get_blob(sha256))
+    }
+}

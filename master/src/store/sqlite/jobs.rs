@@ -1,0 +1,168 @@
+//! Jobs and their rows.
+
+use super::SqliteStore;
+use super::rows::json;
+use crate::store::records::{Answer, Job, JobRow};
+use crate::store::{Created, Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+impl SqliteStore {
+    pub(super) async fn add_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
+        let mut transaction = self.writer.begin().await?;
+        if let Some(id) = &job.request_id {
+            let there = sqlx::query_as("SELECT * FROM jobs WHERE request_id = ?")
+                .bind(id)
+                .fetch_optional(&mut *transaction)
+                .await?;
+            if let Some(there) = there {
+                return Ok(Created::Existing(there));
+            }
+        }
+        sqlx::query(
+            "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
+             status, retcode, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&job.jid)
+        .bind(&job.function)
+        .bind(&job.args_json)
+        .bind(job.test)
+        .bind(&job.operator)
+        .bind(&job.target)
+        .bind(json(&job.minions))
+        .bind(job.created)
+        .bind(job.deadline)
+        .bind(&job.request_id)
+        .bind(job.status.as_str())
+        .bind(job.retcode)
+        .bind(job.finished)
+        .execute(&mut *transaction)
+        .await?;
+        for row in rows {
+            sqlx::query(
+                "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )
+            .bind(&row.jid)
+            .bind(&row.minion)
+            .bind(&row.low_json)
+            .bind(row.state.as_str())
+            .bind(&row.return_json)
+            .bind(row.retcode)
+            .bind(&row.error)
+            .bind(row.sent)
+            .bind(row.started)
+            .bind(row.ended)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        transaction.commit().await?;
+        Ok(Created::New)
+    }
+
+    pub(super) async fn get_job(&self, jid: &str) -> Outcome<Option<Job>> {
+        Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?").bind(jid).fetch_optional(&self.reader).await?)
+    }
+
+    pub(super) async fn get_jobs(&self, limit: u32) -> Outcome<Vec<Job>> {
+        Ok(sqlx::query_as("SELECT * FROM jobs ORDER BY jid DESC LIMIT ?")
+            .bind(limit)
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn get_open_jobs(&self) -> Outcome<Vec<Job>> {
+        Ok(sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn get_rows(&self, jid: &str) -> Outcome<Vec<JobRow>> {
+        Ok(sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? ORDER BY minion")
+            .bind(jid)
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn get_row(&self, jid: &str, minion: &str) -> Outcome<Option<JobRow>> {
+        Ok(sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
+            .bind(jid)
+            .bind(minion)
+            .fetch_optional(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn get_open_rows(&self, minion: &str) -> Outcome<Vec<JobRow>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
+        )
+        .bind(minion)
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    pub(super) async fn set_sent(&self, jid: &str, minion: &str, now: Millis) -> Outcome<bool> {
+        let done = sqlx::query(
+            "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
+        )
+        .bind(now)
+        .bind(jid)
+        .bind(minion)
+        .execute(&self.writer)
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn set_started(&self, jid: &str, minion: &str, now: Millis) -> Outcome<bool> {
+        let done = sqlx::query(
+            "UPDATE job_rows SET state = 'started', started = ? \
+             WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')",
+        )
+        .bind(now)
+        .bind(jid)
+        .bind(minion)
+        .execute(&self.writer)
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn set_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
+        let done = sqlx::query(
+            "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
+             WHERE jid = ? AND minion = ? AND state <> 'returned'",
+        )
+        .bind(&answer.return_json)
+        .bind(answer.retcode)
+        .bind(&answer.error)
+        .bind(answer.when)
+        .bind(jid)
+        .bind(minion)
+        .execute(&self.writer)
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn set_lost(&self, jid: &str, minion: &str, why: &str, now: Millis) -> Outcome<bool> {
+        let done = sqlx::query(
+            "UPDATE job_rows SET state = 'lost', error = ?, ended = ? \
+             WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",
+        )
+        .bind(why)
+        .bind(now)
+        .bind(jid)
+        .bind(minion)
+        .execute(&self.writer)
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn set_finished(&self, jid: &str, retcode: i32, now: Millis) -> Outcome<()> {
+        sqlx::query("UPDATE jobs SET status = 'finished', retcode = ?, finished = ? WHERE jid = ?")
+            .bind(retcode)
+            .bind(now)
+            .bind(jid)
+            .execute(&self.writer)
+            .await?;
+        Ok(())
+    }
+}

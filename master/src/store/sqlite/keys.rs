@@ -1,0 +1,142 @@
+//! Keys, tokens, certificates.
+
+use sqlx::{Executor, Sqlite};
+
+use super::SqliteStore;
+use super::rows::json;
+use crate::store::records::{Certificate, Key, Revocation, Token};
+use crate::store::{Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> Outcome<()> {
+    sqlx::query(
+        "INSERT OR REPLACE INTO keys \
+         (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, created, changed) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&key.id)
+    .bind(key.state.as_str())
+    .bind(&key.fingerprint)
+    .bind(&key.csr_pem)
+    .bind(&key.serial)
+    .bind(&key.certificate_pem)
+    .bind(json(&key.roles))
+    .bind(&key.grains_json)
+    .bind(key.created)
+    .bind(key.changed)
+    .execute(to)
+    .await?;
+    Ok(())
+}
+
+impl SqliteStore {
+    pub(super) async fn get_key(&self, id: &str) -> Outcome<Option<Key>> {
+        Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+    }
+
+    pub(super) async fn get_keys(&self) -> Outcome<Vec<Key>> {
+        Ok(sqlx::query_as("SELECT * FROM keys ORDER BY id").fetch_all(&self.reader).await?)
+    }
+
+    pub(super) async fn set_key(&self, key: &Key) -> Outcome<()> {
+        write_key(&self.writer, key).await
+    }
+
+    pub(super) async fn set_key_with_token(&self, key: &Key, token: &str, now: Millis) -> Outcome<bool> {
+        let mut transaction = self.writer.begin().await?;
+        let taken = sqlx::query(
+            "UPDATE tokens SET uses_left = uses_left - 1 WHERE id = ? AND uses_left > 0 AND expires > ?",
+        )
+        .bind(token)
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+        if taken.rows_affected() != 1 {
+            return Ok(false);
+        }
+        write_key(&mut *transaction, key).await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    pub(super) async fn remove_key(&self, id: &str) -> Outcome<bool> {
+        let mut transaction = self.writer.begin().await?;
+        sqlx::query("DELETE FROM facts WHERE minion = ?").bind(id).execute(&mut *transaction).await?;
+        let gone = sqlx::query("DELETE FROM keys WHERE id = ?").bind(id).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(gone.rows_affected() > 0)
+    }
+
+    pub(super) async fn set_token(&self, token: &Token) -> Outcome<()> {
+        sqlx::query(
+            "INSERT OR REPLACE INTO tokens (id, secret_sha256, expires, uses_left, roles, bound_id, created, operator) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&token.id)
+        .bind(&token.secret_sha256)
+        .bind(token.expires)
+        .bind(token.uses_left)
+        .bind(json(&token.roles))
+        .bind(&token.bound_id)
+        .bind(token.created)
+        .bind(&token.operator)
+        .execute(&self.writer)
+        .await?;
+        Ok(())
+    }
+
+    pub(super) async fn get_token(&self, id: &str) -> Outcome<Option<Token>> {
+        Ok(sqlx::query_as("SELECT * FROM tokens WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+    }
+
+    pub(super) async fn get_tokens(&self) -> Outcome<Vec<Token>> {
+        Ok(sqlx::query_as("SELECT * FROM tokens ORDER BY created DESC, id").fetch_all(&self.reader).await?)
+    }
+
+    pub(super) async fn remove_token(&self, id: &str) -> Outcome<bool> {
+        let gone = sqlx::query("DELETE FROM tokens WHERE id = ?").bind(id).execute(&self.writer).await?;
+        Ok(gone.rows_affected() > 0)
+    }
+
+    pub(super) async fn add_certificate(&self, certificate: &Certificate) -> Outcome<()> {
+        sqlx::query(
+            "INSERT OR REPLACE INTO certificates (serial, ca, subject, owner, job, tag, created, not_after, pem) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&certificate.serial)
+        .bind(&certificate.ca)
+        .bind(&certificate.subject)
+        .bind(&certificate.owner)
+        .bind(&certificate.job)
+        .bind(&certificate.tag)
+        .bind(certificate.created)
+        .bind(certificate.not_after)
+        .bind(&certificate.pem)
+        .execute(&self.writer)
+        .await?;
+        Ok(())
+    }
+
+    pub(super) async fn get_certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {
+        Ok(sqlx::query_as("SELECT * FROM certificates ORDER BY created DESC, serial LIMIT ?")
+            .bind(limit)
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn add_revocation(&self, revocation: &Revocation) -> Outcome<()> {
+        sqlx::query("INSERT OR IGNORE INTO revocations (serial, owner, time, reason) VALUES (?, ?, ?, ?)")
+            .bind(&revocation.serial)
+            .bind(&revocation.owner)
+            .bind(revocation.when)
+            .bind(&revocation.reason)
+            .execute(&self.writer)
+            .await?;
+        Ok(())
+    }
+
+    pub(super) async fn get_revocations(&self) -> Outcome<Vec<Revocation>> {
+        Ok(sqlx::query_as("SELECT * FROM revocations ORDER BY time, serial").fetch_all(&self.reader).await?)
+    }
+}

@@ -1,0 +1,150 @@
+//! [`Store`] on SQLite: one file, write-ahead log, every commit on disk before it is answered.
+
+mod delegate;
+mod events;
+mod good;
+mod jobs;
+mod keys;
+mod rows;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Row as _, SqlSafeStr as _};
+
+use super::StoreError;
+pub use good::keep_good_copies;
+use good::{advice, good_path};
+
+/// The schema's history. A released file never changes; a change is a new file.
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "first", include_str!("../../../migrations/0001_first.sql"))];
+
+/// The store in one SQLite file.
+pub struct SqliteStore {
+    path: PathBuf,
+    /// One connection: writers queue here instead of failing with "busy".
+    writer: SqlitePool,
+    /// Readers see the last commit and never wait for a writer.
+    reader: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens the store, makes it when there is none, checks it whole, brings its schema up to date and keeps a good copy
+    /// beside it.
+    ///
+    /// # Errors
+    /// The file is damaged, or gone while its good copy is there: the text says how to go back to the copy. Or the
+    /// settings that durability rests on are not in force.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let fresh = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
+        if fresh && good_path(path).exists() {
+            return Err(StoreError::Corrupt(format!(
+                "{} is gone, but a copy of it is there. {}",
+                path.display(),
+                advice(path)
+            )));
+        }
+        create_private(path)?;
+        let store = match Self::connect(path).await {
+            Ok(store) => store,
+            Err(error) => return Err(explain(path, error)),
+        };
+        store.check().await.map_err(|error| explain(path, error))?;
+        store.assert_durable().await?;
+        migrator().run(&store.writer).await?;
+        store.keep_good_copy().await?;
+        Ok(store)
+    }
+
+    async fn connect(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(10))
+            .pragma("cache_size", "-1024");
+        let pool = |connections: u32, options: SqliteConnectOptions| {
+            SqlitePoolOptions::new().max_connections(connections).min_connections(1).connect_with(options)
+        };
+        let writer = pool(1, options.clone()).await?;
+        let reader = pool(2, options.pragma("query_only", "on")).await?;
+        Ok(Self { path: path.to_owned(), writer, reader })
+    }
+
+    /// Reads the whole file. SQLite's own check: pages, indexes, constraints.
+    async fn check(&self) -> Result<(), StoreError> {
+        let rows = sqlx::query("PRAGMA integrity_check(3)").fetch_all(&self.writer).await?;
+        let lines: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if lines == ["ok"] { Ok(()) } else { Err(StoreError::Corrupt(lines.join("; "))) }
+    }
+
+    /// Reads back what was asked for: a file system or an old library may have said no in silence.
+    async fn assert_durable(&self) -> Result<(), StoreError> {
+        let synchronous: i64 = sqlx::query("PRAGMA synchronous").fetch_one(&self.writer).await?.try_get(0)?;
+        // 2 is FULL, 3 is EXTRA.
+        if synchronous < 2 {
+            return Err(StoreError::Unsafe {
+                setting: "synchronous",
+                found: synchronous.to_string(),
+                wanted: "2 (FULL)",
+                why: "a power cut would lose answered jobs",
+            });
+        }
+        let journal: String = sqlx::query("PRAGMA journal_mode").fetch_one(&self.writer).await?.try_get(0)?;
+        if journal != "wal" {
+            return Err(StoreError::Unsafe {
+                setting: "journal_mode",
+                found: journal,
+                wanted: "wal",
+                why: "readers would stop writers",
+            });
+        }
+        Ok(())
+    }
+
+    /// Closes all connections; the write-ahead log goes into the file.
+    pub async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}
+
+fn migrator() -> Migrator {
+    let migrations = MIGRATIONS.iter().map(|(version, name, sql)| {
+        Migration::new(*version, Cow::Borrowed(*name), MigrationType::Simple, (*sql).into_sql_str(), false)
+    });
+    Migrator::with_migrations(migrations.collect())
+}
+
+/// The store holds what hosts said and who did what: for root only. SQLite gives its side files the same mode.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    file.map(drop).map_err(|source| StoreError::File { path: path.display().to_string(), source })
+}
+
+/// Turns SQLite's "malformed" and "not a database" into words that lead on.
+fn explain(path: &Path, error: StoreError) -> StoreError {
+    let reason = match &error {
+        StoreError::Corrupt(reason) => reason.clone(),
+        StoreError::Database(sqlx::Error::Database(inner)) => {
+            // Primary result codes: SQLITE_CORRUPT 11, SQLITE_NOTADB 26.
+            let code = inner.code().and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff);
+            if !matches!(code, Some(11 | 26)) {
+                return error;
+            }
+            inner.message().to_owned()
+        }
+        _ => return error,
+    };
+    StoreError::Corrupt(format!("{} is damaged: {reason}. {}", path.display(), advice(path)))
+}

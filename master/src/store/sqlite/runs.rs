@@ -1,0 +1,108 @@
+//! Orchestrations and their steps.
+
+use sqlx::{Executor, Sqlite};
+
+use super::SqliteStore;
+use crate::store::records::{Run, RunStatus, Step};
+use crate::store::{Created, Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+async fn write_step<'e>(to: impl Executor<'e, Database = Sqlite>, step: &Step) -> Outcome<()> {
+    sqlx::query(
+        "INSERT OR REPLACE INTO steps (run, position, name, status, detail_json, started, ended) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&step.run)
+    .bind(step.index)
+    .bind(&step.name)
+    .bind(step.status.as_str())
+    .bind(&step.detail_json)
+    .bind(step.started)
+    .bind(step.ended)
+    .execute(to)
+    .await?;
+    Ok(())
+}
+
+impl SqliteStore {
+    pub(super) async fn add_run(&self, run: &Run, steps: &[Step]) -> Outcome<Created<Run>> {
+        let mut transaction = self.writer.begin().await?;
+        if let Some(id) = &run.request_id {
+            let there = sqlx::query_as("SELECT * FROM runs WHERE request_id = ?")
+                .bind(id)
+                .fetch_optional(&mut *transaction)
+                .await?;
+            if let Some(there) = there {
+                return Ok(Created::Existing(there));
+            }
+        }
+        sqlx::query(
+            "INSERT INTO runs (id, sls, pillar_json, test, operator, request_id, low_json, status, current, created, \
+             changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&run.id)
+        .bind(&run.sls)
+        .bind(&run.pillar_json)
+        .bind(run.test)
+        .bind(&run.operator)
+        .bind(&run.request_id)
+        .bind(&run.low_json)
+        .bind(run.status.as_str())
+        .bind(run.current)
+        .bind(run.created)
+        .bind(run.changed)
+        .execute(&mut *transaction)
+        .await?;
+        for step in steps {
+            write_step(&mut *transaction, step).await?;
+        }
+        transaction.commit().await?;
+        Ok(Created::New)
+    }
+
+    pub(super) async fn get_run(&self, id: &str) -> Outcome<Option<Run>> {
+        Ok(sqlx::query_as("SELECT * FROM runs WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+    }
+
+    pub(super) async fn get_runs(&self, limit: u32) -> Outcome<Vec<Run>> {
+        Ok(sqlx::query_as("SELECT * FROM runs ORDER BY id DESC LIMIT ?")
+            .bind(limit)
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn get_open_runs(&self) -> Outcome<Vec<Run>> {
+        Ok(sqlx::query_as("SELECT * FROM runs WHERE status = 'running' ORDER BY id")
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    pub(super) async fn set_run(
+        &self,
+        id: &str,
+        status: RunStatus,
+        current: u32,
+        now: Millis,
+    ) -> Outcome<()> {
+        sqlx::query("UPDATE runs SET status = ?, current = ?, changed = ? WHERE id = ?")
+            .bind(status.as_str())
+            .bind(current)
+            .bind(now)
+            .bind(id)
+            .execute(&self.writer)
+            .await?;
+        Ok(())
+    }
+
+    pub(super) async fn set_step(&self, step: &Step) -> Outcome<()> {
+        write_step(&self.writer, step).await
+    }
+
+    pub(super) async fn get_steps(&self, run: &str) -> Outcome<Vec<Step>> {
+        Ok(sqlx::query_as("SELECT * FROM steps WHERE run = ? ORDER BY position")
+            .bind(run)
+            .fetch_all(&self.reader)
+            .await?)
+    }
+}

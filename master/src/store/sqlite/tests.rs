@@ -1,0 +1,121 @@
+//! The suite on SQLite, and what only a file can suffer.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::records::{KeyState, RowState};
+use crate::store::{JobRow, Store as _, suite};
+
+async fn fresh() -> (SqliteStore, TempDir) {
+    let directory = TempDir::new().unwrap();
+    let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+    (store, directory)
+}
+
+suite::suite!(fresh());
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let (store, directory) = fresh().await;
+    store.create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)]).await.unwrap();
+    store.mark_sent("1", "a", 3).await.unwrap();
+    // Not closed: as after a kill.
+    drop(store);
+    let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+    assert_eq!(store.row("1", "a").await.unwrap().unwrap().state, RowState::Sent);
+}
+
+#[tokio::test]
+async fn commits_are_on_disk_before_they_are_answered() {
+    let (store, _directory) = fresh().await;
+    store.assert_durable().await.unwrap();
+    sqlx::query("PRAGMA synchronous = NORMAL").execute(&store.writer).await.unwrap();
+    let error = store.assert_durable().await.unwrap_err();
+    assert!(error.to_string().contains("synchronous = 1, 2 (FULL) is needed"), "{error}");
+}
+
+#[tokio::test]
+async fn the_files_are_for_root_alone() {
+    let (store, directory) = fresh().await;
+    store.put_key(&suite::key("a", KeyState::Pending)).await.unwrap();
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    assert_eq!(names, ["store.db", "store.db-shm", "store.db-wal", "store.db.good"]);
+}
+
+#[tokio::test]
+async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    for id in 0..200 {
+        store.put_key(&suite::key(&format!("m{id}"), KeyState::Accepted)).await.unwrap();
+    }
+    store.keep_good_copy().await.unwrap();
+    store.close().await;
+
+    let mut bytes = std::fs::read(&path).unwrap();
+    let sound = bytes.clone();
+    for page in bytes.chunks_mut(4096).skip(3) {
+        page[..512].fill(0x5a);
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    assert!(error.contains("is damaged") && error.contains("cp -p"), "{error}");
+    assert!(error.contains(&format!("{}.good", path.display())), "{error}");
+
+    std::fs::write(&path, b"this was a database once").unwrap();
+    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    assert!(error.contains("is damaged"), "{error}");
+
+    std::fs::write(&path, &sound[..sound.len() / 2]).unwrap();
+    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    assert!(error.contains("is damaged"), "{error}");
+
+    std::fs::copy(directory.path().join("store.db.good"), &path).unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.keys().await.unwrap().len(), 200);
+}
+
+#[tokio::test]
+async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
+    let (store, directory) = fresh().await;
+    store.close().await;
+    let path = directory.path().join("store.db");
+    std::fs::remove_file(&path).unwrap();
+    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    assert!(error.contains("is gone") && error.contains("cp -p"), "{error}");
+    std::fs::remove_file(directory.path().join("store.db.good")).unwrap();
+    SqliteStore::open(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_copy_keeps_the_one_before() {
+    let (store, directory) = fresh().await;
+    let good = directory.path().join("store.db.good");
+    let before = std::fs::read(&good).unwrap();
+    std::fs::create_dir(directory.path().join("store.db.good.new")).unwrap();
+    store.keep_good_copy().await.unwrap_err();
+    assert_eq!(std::fs::read(&good).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_word_of_a_newer_version_is_named() {
+    let (store, _directory) = fresh().await;
+    store.put_key(&suite::key("a", KeyState::Pending)).await.unwrap();
+    sqlx::query("UPDATE keys SET state = 'quarantined'").execute(&store.writer).await.unwrap();
+    let error = store.key("a").await.unwrap_err().to_string();
+    assert!(error.contains("quarantined"), "{error}");
+}
+
+#[tokio::test]
+async fn readers_cannot_write() {
+    let (store, _directory) = fresh().await;
+    assert!(sqlx::query("DELETE FROM keys").execute(&store.reader).await.is_err());
+}

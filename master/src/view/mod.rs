@@ -1,0 +1,260 @@
+//! What is declared, as the engine sees it: the operator's documents, the bundle, the public halves of the CAs, and from
+//! these the view of one minion.
+//!
+//! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again while name, time and
+//! size of every file stay the same.
+
+mod nodes;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use halite_bundle::Manifest;
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::load::{Declaration, Texts, load};
+use halite_pillar::node::Role;
+use halite_pillar::secret;
+use halite_pillar::validate::Context;
+use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_states::tree::{DirTree, Tree};
+use serde_json::{Map, Value};
+
+use crate::app::{App, Refusal};
+use crate::ca::{self, Cas};
+use crate::compile::refused;
+use crate::jobs::MASTER;
+use crate::jobs::redact::Redactor;
+
+pub use nodes::NodeRequest;
+
+/// Reads and keeps what is declared.
+pub struct Views {
+    config_dir: PathBuf,
+    bundle: PathBuf,
+    cas: Arc<Cas>,
+    current: Mutex<Option<(Stamp, Arc<World>)>>,
+    /// Node documents are written one at a time.
+    pub(crate) writing: tokio::sync::Mutex<()>,
+}
+
+/// Name, time and size of every file that a world is made of.
+type Stamp = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+
+impl Views {
+    /// Of the configured directories.
+    #[must_use]
+    pub fn new(app: &App) -> Self {
+        Self {
+            config_dir: app.config.config_dir.clone(),
+            bundle: app.config.bundle.clone(),
+            cas: Arc::clone(&app.cas),
+            current: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What is declared now.
+    ///
+    /// # Errors
+    /// All problems of all documents; the bundle cannot be read.
+    pub fn load(&self) -> Result<Arc<World>, Refusal> {
+        let stamp = self.stamp();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, world)) = current.as_ref()
+            && *known == stamp
+        {
+            return Ok(Arc::clone(world));
+        }
+        let world = Arc::new(self.read()?);
+        *current = Some((stamp, Arc::clone(&world)));
+        Ok(world)
+    }
+
+    /// Where people write.
+    #[must_use]
+    pub fn config_dir(&self) -> &Path {
+        &self.config_dir
+    }
+
+    fn stamp(&self) -> Stamp {
+        let mut files = vec![
+            self.config_dir.join("cluster.yaml"),
+            self.config_dir.join("custom/pillar.yaml"),
+            self.bundle.join(halite_bundle::manifest::FILE),
+        ];
+        let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
+        let mut nodes: Vec<PathBuf> =
+            nodes.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        nodes.sort();
+        files.append(&mut nodes);
+        let facts = |path: PathBuf| {
+            let data = std::fs::metadata(&path).ok();
+            let facts = data.and_then(|data| Some((data.modified().ok()?, data.len())));
+            (path, facts)
+        };
+        files.into_iter().map(facts).collect()
+    }
+
+    fn read(&self) -> Result<World, Refusal> {
+        let manifest = halite_bundle::manifest::load(&self.bundle)
+            .map_err(|error| Refusal::internal(error.to_string()))?;
+        let facts = serde_json::to_string(&manifest)
+            .and_then(|text| BundleFacts::from_manifest(&text, &self.bundle.display().to_string()))
+            .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
+        let texts = Texts::from_dir(&self.config_dir).map_err(|problems| refused(&problems))?;
+        // What the documents say was checked against host and bundle when they were written; a bundle that was changed
+        // meanwhile must not make a running cluster unmanageable.
+        let declaration = load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
+        let tree =
+            DirTree::new().mount("custom", self.config_dir.join("custom")).root(self.bundle.join("states"));
+        let by_hash = manifest
+            .files
+            .iter()
+            .map(|(path, entry)| (entry.sha256.clone(), self.bundle.join(path)))
+            .collect();
+        Ok(World {
+            declaration,
+            facts,
+            manifest,
+            by_hash,
+            pki: public_halves(&self.cas),
+            tree,
+            cas: Arc::clone(&self.cas),
+            redactors: Mutex::default(),
+        })
+    }
+}
+
+fn public_halves(cas: &Cas) -> Pki {
+    let certificate = |name: &&str| Some(((*name).to_owned(), cas.certificate_pem(name).ok()?.to_owned()));
+    Pki {
+        certificates: ca::NAMES.iter().filter_map(certificate).collect(),
+        service_account: Some(cas.sa_public_pem().to_owned()),
+    }
+}
+
+/// Everything that is declared, at one moment.
+pub struct World {
+    declaration: Declaration,
+    facts: BundleFacts,
+    manifest: Manifest,
+    by_hash: HashMap<String, PathBuf>,
+    pki: Pki,
+    tree: DirTree,
+    cas: Arc<Cas>,
+    redactors: Mutex<BTreeMap<String, Arc<Redactor>>>,
+}
+
+impl World {
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.declaration.cluster.metadata.name
+    }
+
+    /// What is declared.
+    #[must_use]
+    pub fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// The bundle's facts.
+    #[must_use]
+    pub fn bundle(&self) -> &BundleFacts {
+        &self.facts
+    }
+
+    /// The state tree, the operator's own states mounted at `custom/`.
+    #[must_use]
+    pub fn tree(&self) -> &dyn Tree {
+        &self.tree
+    }
+
+    /// The view of one minion, secrets as references.
+    ///
+    /// # Errors
+    /// The minion is not declared.
+    pub fn pillar(&self, minion: &str) -> Result<Value, Refusal> {
+        view(&self.declaration, &self.facts, &self.pki, minion)
+            .map_err(|error| Refusal::not_found(format!("{minion}: {error}")))
+    }
+
+    /// As [`World::pillar`]; nothing for a minion that is not declared.
+    #[must_use]
+    pub fn pillar_or_empty(&self, minion: &str) -> Value {
+        self.pillar(minion).unwrap_or_else(|_| Value::Object(Map::new()))
+    }
+
+    /// The SHA-256 of a file of the bundle, by its path there.
+    #[must_use]
+    pub fn bundle_hash(&self, path: &str) -> Option<String> {
+        self.manifest.sha256(path).map(str::to_owned)
+    }
+
+    /// Where a file of the bundle lies, by its SHA-256.
+    #[must_use]
+    pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
+        self.by_hash.get(sha256).cloned()
+    }
+
+    /// A secret that this minion may have.
+    fn secret(&self, minion: &str, path: &str) -> Option<String> {
+        if !allowed_secrets(&self.declaration, minion).contains(path) {
+            return None;
+        }
+        if path == "pki.sa.key" {
+            return Some(self.cas.sa_key_pem().to_owned());
+        }
+        match path.strip_prefix("pki.").and_then(|rest| rest.strip_suffix(".key")) {
+            Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
+            None => own_secret(&self.declaration, minion, path).map(str::to_owned),
+        }
+    }
+
+    /// Puts the real secrets of a minion into what is sent to it.
+    ///
+    /// # Errors
+    /// It refers to one that this minion may not have.
+    pub fn fill(&self, minion: &str, value: &mut Value) -> Result<(), Refusal> {
+        secret::fill(value, &|path| self.secret(minion, path))
+            .map(|_| ())
+            .map_err(|error| Refusal::denied(format!("{minion}: {error}")))
+    }
+
+    /// What removes the secrets that a minion may have from what it says.
+    #[must_use]
+    pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
+        let mut redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let paths = allowed_secrets(&self.declaration, minion);
+            let secrets = paths.iter().filter_map(|path| self.secret(minion, path)).collect();
+            Arc::new(Redactor::new(secrets))
+        };
+        Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
+    }
+
+    /// The order in which a highstate of everybody is safe: first the hosts that hold bundle, etcd or control plane, one
+    /// after the other (so that never two members of a quorum restart at once), then the Kubernetes objects, then all
+    /// other hosts side by side. Declared nodes that are not among `accepted` are left out.
+    #[must_use]
+    pub fn safe_order(&self, accepted: &[String]) -> Vec<Vec<String>> {
+        let mut first: Vec<(bool, &String)> = Vec::new();
+        let mut others = Vec::new();
+        for (name, node) in self.declaration.nodes.iter().filter(|(name, _)| accepted.contains(name)) {
+            if [Role::Bootstrap, Role::Etcd, Role::ControlPlane].iter().any(|role| node.has(*role)) {
+                first.push((!node.has(Role::Bootstrap), name));
+            } else {
+                others.push(name.clone());
+            }
+        }
+        first.sort();
+        let mut order: Vec<Vec<String>> = first.into_iter().map(|(_, name)| vec![name.clone()]).collect();
+        order.push(vec![MASTER.to_owned()]);
+        if !others.is_empty() {
+            order.push(others);
+        }
+        order
+    }
+}

@@ -1,0 +1,10 @@
+//! The services over real TLS: every method by every kind of caller, and what a minion's stream lives through.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+mod services {
+    pub mod authorisation;
+    pub mod engine;
+    pub mod site;
+    pub mod streams;
+}

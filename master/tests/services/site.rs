@@ -1,0 +1,129 @@
+//! A master on a free port, and identities of all kinds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_master::app::{App, Engine};
+use halite_master::ca::{Cas, HALITE, Profile};
+use halite_master::clock::{Clock as _, SystemClock};
+use halite_master::config::Config;
+use halite_master::store::{SqliteStore, Store};
+use halite_master::{init, keys, serve};
+use halite_proto::identity::{Identity, Kind};
+use halite_proto::pki::PrivateKey;
+use halite_proto::transport::{Channel, ClientIdentity, connect};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::engine::OneJob;
+
+/// Longest that anything here may take.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A running master.
+pub struct Site {
+    pub app: Arc<App>,
+    pub engine: Arc<OneJob>,
+    pub endpoint: String,
+    pub ca_pem: String,
+    pub stop: Option<oneshot::Sender<()>>,
+    pub task: JoinHandle<()>,
+    pub directory: TempDir,
+}
+
+fn config(directory: &Path, cluster: &str) -> Config {
+    let shown = directory.display();
+    let text = format!(
+        "cluster: {cluster}\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
+    );
+    Config::parse(&text).unwrap()
+}
+
+pub async fn start() -> Site {
+    let directory = TempDir::new().unwrap();
+    let config = config(directory.path(), "prod");
+    init::init(&config, SystemClock.now()).unwrap();
+    let store: Arc<dyn Store> =
+        Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await.unwrap());
+    let app = App::open(config, Arc::new(SystemClock), store).await.unwrap();
+    let engine = Arc::new(OneJob::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    let ca_pem = app.cas.certificate_pem(HALITE).unwrap().to_owned();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = {
+        let (app, engine) = (Arc::clone(&app), Arc::clone(&engine) as Arc<dyn Engine>);
+        async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serve::serve(app, engine, listener, stopped).await.unwrap();
+        }
+    };
+    Site { app, engine, endpoint, ca_pem, stop: Some(stop), task: tokio::spawn(serving), directory }
+}
+
+/// An identity by a CA, valid from `days_ago`.
+pub fn identity(cas: &Cas, cluster: &str, kind: Kind, id: &str, days_ago: i64) -> ClientIdentity {
+    let key = PrivateKey::generate().unwrap();
+    let identity = Identity::new(cluster, kind, id).unwrap();
+    let then = SystemClock.now() - days_ago * 24 * 60 * 60 * 1000;
+    let issued = cas.sign(HALITE, &key.request(id).unwrap(), &Profile::identity(&identity), then).unwrap();
+    ClientIdentity { certificate_pem: issued.certificate_pem, key_pem: key.to_pem() }
+}
+
+impl Site {
+    pub fn identity(&self, kind: Kind, id: &str) -> ClientIdentity {
+        identity(&self.app.cas, "prod", kind, id, 0)
+    }
+
+    /// The identity that init made for root.
+    pub fn root(&self) -> ClientIdentity {
+        let directory = self.app.config.config_dir.join("operator");
+        let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+        ClientIdentity { certificate_pem: read("operator.crt"), key_pem: read("operator.key") }
+    }
+
+    /// A minion that enrolled with a token.
+    pub async fn enrolled(&self, id: &str) -> ClientIdentity {
+        let key = PrivateKey::generate().unwrap();
+        let wanted = keys::Wanted { id: id.to_owned(), ..keys::Wanted::default() };
+        let (token, _) = keys::create_token(&self.app, "root", wanted).await.unwrap();
+        let newcomer = keys::Newcomer {
+            id: id.to_owned(),
+            csr_pem: key.request(id).unwrap(),
+            token,
+            grains_json: "{}".to_owned(),
+        };
+        match keys::enrol(&self.app, &newcomer).await.unwrap() {
+            keys::Answer::Accepted { certificate_pem, .. } => {
+                ClientIdentity { certificate_pem, key_pem: key.to_pem() }
+            }
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    pub async fn channel(&self, identity: Option<&ClientIdentity>) -> Channel {
+        connect(&self.endpoint, &self.ca_pem, identity).await.unwrap()
+    }
+
+    /// Waits until the engine was asked something that begins with `what`.
+    pub async fn asked(&self, what: &str) {
+        let mut messages = self.engine.messages.subscribe();
+        let seen = async {
+            loop {
+                messages.borrow_and_update();
+                if self.engine.asked.lock().unwrap().iter().any(|line| line.starts_with(what)) {
+                    return;
+                }
+                messages.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(SOON, seen).await.is_err() {
+            panic!("the engine was never asked {what:?}, only {:?}", self.engine.asked.lock().unwrap());
+        }
+    }
+}
