@@ -1,0 +1,270 @@
+//! `ctl bootstrap`: from a bare host and a bundle to a control plane.
+//!
+//! Until everything is known to be good it only looks: documents, host and bundle are checked in one report, and the
+//! whole plan is made from the bundle. Then the declaration is written, master and minion are installed, and the minion
+//! enrols. All that follows is ordinary orchestration, the same code as for any other node. Every step may be repeated:
+//! the same command goes on where it was cut off, and on a finished host it repairs.
+
+mod authority;
+mod declare;
+mod install;
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use halite_bundle::Manifest;
+use halite_proto::v1;
+use halite_states::low::RunReturn;
+use halite_states::tree::DirTree;
+use serde_json::{Value, json};
+
+use self::declare::{Declared, Given};
+use crate::FAILED;
+use crate::cli::{Bootstrap, Global};
+use crate::commands::{directory_of, finish};
+use crate::compile::Source;
+use crate::minion::Minion;
+use crate::output::Screen;
+use crate::output::returns::{self, View};
+use crate::{follow, preflight};
+
+/// Where the declaration lives.
+const CONFIG: &str = "/etc/halite";
+
+/// What every step works with.
+struct Ground {
+    bundle: PathBuf,
+    manifest: Manifest,
+    minion: Minion,
+    grains: Value,
+    name: String,
+}
+
+/// Carries it out; answers with the exit code.
+///
+/// # Errors
+/// What went wrong, for people.
+pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<u8> {
+    let started = Instant::now();
+    let bundle = directory_of(args.bundle.clone())?;
+    screen.progress("reading the bundle");
+    let problems = bundle_problems(&bundle, screen)?;
+    if !problems.is_empty() {
+        return damaged(args, problems, screen).await;
+    }
+    let manifest = halite_bundle::manifest::load(&bundle)?;
+    let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
+    let grains = minion.grains().await?;
+    let name = name(args);
+    let ground = Ground { bundle, manifest, minion, grains, name };
+
+    let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &ground.name)?;
+    let declared = given.load(&ground);
+    let findings = findings(&ground, &given, &declared).await;
+    let declared = match declared {
+        Ok(declared) if preflight::passed(&findings) => declared,
+        _ => return refuse(&findings, screen),
+    };
+    let paint = screen.paint();
+    screen.line(preflight::report(&findings, paint));
+
+    let plan = plan(&ground, &declared, screen).await?;
+    let summary =
+        format!("plan         {}: {} states, {} to change", ground.name, plan.states.len(), plan.changed());
+    if args.test || !plan.succeeded() {
+        let code = if plan.succeeded() { 0 } else { FAILED };
+        let view = View { test: true, verbose: false };
+        let document = json!({"preflight": preflight::document(&findings), "changed": false,
+            "plan": {"states": plan.states, "changed": plan.changed(), "failed": plan.failed()}});
+        screen.answer(&document, |paint| {
+            let changes = declared.changes(Path::new(CONFIG));
+            format!(
+                "{changes}{}{summary}\nNothing was changed.\n",
+                returns::run(&ground.name, &plan, view, paint)
+            )
+        })?;
+        return Ok(code);
+    }
+    screen.line(&summary);
+    let changes = declared.changes(Path::new(CONFIG));
+    if !changes.is_empty() {
+        screen.line(changes.trim_end());
+    }
+    if !args.yes && !confirmed(&declared, &ground.name, screen)? {
+        screen.note("Nothing was changed.");
+        return Ok(FAILED);
+    }
+
+    declared.write(Path::new(CONFIG))?;
+    install::install(global, &ground, &declared, screen).await?;
+    let request = v1::OrchestrateRequest {
+        sls: "orchestrate.bootstrap".to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = follow::orchestration(global, request, &ground.name, screen).await?;
+    // From the first look at the host on, not only the orchestration.
+    let done = follow::RunDone { seconds: started.elapsed().as_secs_f64(), ..done };
+    let good = "Ready. kubectl works on this host; `ctl status` shows the cluster";
+    let again = std::env::args().collect::<Vec<_>>().join(" ");
+    finish(&done, good, &again, screen)
+}
+
+fn name(args: &Bootstrap) -> String {
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    args.name.clone().unwrap_or_else(host)
+}
+
+/// Nothing of a damaged bundle is used, not even its program that looks at the host. What can be found out without it is
+/// told all the same.
+async fn damaged(args: &Bootstrap, problems: Vec<String>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let name = name(args);
+    let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &name)?;
+    let mut facts = preflight::Facts::gather(given.wanted(), jiff::Timestamp::now().as_second()).await;
+    facts.bundle = problems;
+    facts.documents = given.problems();
+    facts.name = name;
+    facts.installed = given.installed();
+    refuse(&preflight::run(&facts), screen)
+}
+
+/// Shows what is wrong; nothing was changed.
+fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Result<u8> {
+    let document = json!({"preflight": preflight::document(findings), "changed": false});
+    screen.answer(&document, |paint| {
+        format!("{}\nNothing was changed.\n", preflight::report(findings, *paint))
+    })?;
+    Ok(FAILED)
+}
+
+fn bundle_problems(bundle: &Path, screen: &mut Screen) -> anyhow::Result<Vec<String>> {
+    let report = halite_bundle::verify(bundle, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+    Ok(report.problems.iter().map(ToString::to_string).collect())
+}
+
+/// Documents, host and bundle: everything that is wrong, in one list.
+async fn findings(
+    ground: &Ground,
+    given: &Given,
+    declared: &Result<Declared, Vec<halite_states::problem::Problem>>,
+) -> Vec<preflight::Finding> {
+    let wanted = declared.as_ref().map_or_else(|_| given.wanted(), Declared::wanted);
+    let mut facts = preflight::Facts::gather(wanted, jiff::Timestamp::now().as_second()).await;
+    if let Err(problems) = declared {
+        facts.documents = problems.iter().map(ToString::to_string).collect();
+    }
+    facts.name.clone_from(&ground.name);
+    facts.built = ground.manifest.built.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
+    facts.installed = given.installed();
+    let host = halite_pillar::facts::HostFacts::from_grains(&ground.name, &ground.grains);
+    facts.addresses = host.addresses.values().flatten().copied().collect();
+    preflight::run(&facts)
+}
+
+/// The bundle's state tree with the operator's own states laid over it.
+fn tree(bundle: &Path) -> DirTree {
+    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).root(bundle.join("states"))
+}
+
+/// Compiles the named SLS files, or the highstate, and gives them to the bundle's minion program.
+async fn local(ground: &Ground, declared: &Declared, sls: &[&str], test: bool) -> anyhow::Result<RunReturn> {
+    let authority = authority::Authority::read(Path::new(authority::DIRECTORY));
+    let pillar = declared.view(&authority.pki(), &ground.name)?;
+    let tree = tree(&ground.bundle);
+    let source = Source {
+        tree: &tree,
+        minion: &ground.name,
+        pillar: &pillar,
+        grains: &ground.grains,
+        bundle: Some((&ground.bundle, &ground.manifest)),
+    };
+    let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
+    let mut compiled =
+        source.compile(&names).context("the states of the bundle do not compile for this host")?;
+    let blobs = tempfile::tempdir().context("there is no room for temporary files")?;
+    source.lay_out(&compiled, blobs.path())?;
+    authority.fill(&mut compiled.low, declared, &ground.name)?;
+    ground.minion.apply(&compiled.low, blobs.path(), test).await
+}
+
+async fn plan(ground: &Ground, declared: &Declared, screen: &mut Screen) -> anyhow::Result<RunReturn> {
+    screen.progress("plan: comparing this host with what is declared");
+    local(ground, declared, &[], true).await
+}
+
+fn confirmed(declared: &Declared, name: &str, screen: &mut Screen) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("nobody can be asked here; with --yes nobody is");
+    }
+    screen.clear();
+    eprint!("Make {name} the first host of the cluster {}? [y/N] ", declared.cluster());
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::declare::tests::{CLUSTER, ground};
+    use super::*;
+
+    /// The tree as the bundle ships it, for a host that is still bare.
+    fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("cluster.yaml");
+        let document = format!("{CLUSTER}apiServer: {{vip: 10.0.0.100}}\n");
+        std::fs::write(&config, document).unwrap();
+        let mut ground = ground("bootstrap-1");
+        for file in ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg"] {
+            let entry = serde_json::from_value(json!({"sha256": "0".repeat(64), "size": 1})).unwrap();
+            ground.manifest.files.insert(file.to_owned(), entry);
+        }
+        for package in ["kubelet", "kubeadm", "kubectl", "containerd", "kubernetes-cni"] {
+            ground.manifest.packages.insert(package.to_owned(), "1-1".to_owned());
+        }
+        ground.grains["os"] = json!("Debian");
+        ground.grains["os_family"] = json!("Debian");
+        ground.grains["oscodename"] = json!("bookworm");
+        let declared =
+            Given::read(&dir.path().join("etc"), Some(&config), "bootstrap-1").unwrap().load(&ground);
+        let declared = declared.unwrap_or_else(|problems| panic!("{problems:?}"));
+        let pillar = declared.view(&authority::Authority::default().pki(), "bootstrap-1").unwrap();
+        let tree = DirTree::new().root(Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree"));
+        let source = Source {
+            tree: &tree,
+            minion: "bootstrap-1",
+            pillar: &pillar,
+            grains: &ground.grains,
+            bundle: Some((&ground.bundle, &ground.manifest)),
+        };
+        let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
+        let mut compiled = source.compile(&names).unwrap_or_else(|error| panic!("{error}"));
+        authority::Authority::default().fill(&mut compiled.low, &declared, "bootstrap-1").unwrap();
+        compiled
+    }
+
+    #[test]
+    fn the_shipped_tree_compiles_for_a_bare_first_host() {
+        let low = compile(&[]).low;
+        assert!(low.chunks.len() > 50, "{}", low.chunks.len());
+        let sls: BTreeSet<&str> = low.chunks.iter().map(|chunk| chunk.sls.as_str()).collect();
+        for wanted in ["base.etcd", "base.control_plane", "halite.master", "halite.minion", "host.keepalived"]
+        {
+            assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
+        }
+        assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::secret::PREFIX));
+    }
+
+    #[test]
+    fn what_is_installed_before_the_master_runs_needs_no_authority() {
+        for sls in ["halite.master", "halite.minion"] {
+            let low = compile(&[sls]).low;
+            assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::view::UNKNOWN), "{sls}");
+            assert!(low.chunks.iter().all(|chunk| !chunk.sensitive), "{sls}");
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::output::Format;
+
+/// Halite's command: declares, shows and mends a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "ctl", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// How to show the answer.
+    #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
+    pub output: Format,
+    /// The master's address, HOST:PORT.
+    #[arg(long, default_value = "127.0.0.1:4550", global = true, hide_short_help = true)]
+    pub master: String,
+    /// Directory of the operator's identity: operator.crt, operator.key, ca.crt.
+    #[arg(long, default_value = "/etc/halite/operator", global = true, hide_short_help = true)]
+    pub identity: PathBuf,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make this host the first one of a cluster, from a bundle; or repair that.
+    Bootstrap(Bootstrap),
+    /// Hosts of the cluster.
+    #[command(subcommand)]
+    Node(Node),
+    /// The cluster at a glance.
+    Status,
+    /// Apply everything that is declared; mend what differs.
+    Highstate(Highstate),
+    /// Apply SLS files on minions.
+    Apply(Apply),
+    /// Ask minions whether they are there.
+    Ping(OnTarget),
+    /// What minions report about their hosts.
+    Grains(Grains),
+    /// What a minion's templates see; secrets are references.
+    Pillar(OneMinion),
+    /// Every file and state of a minion's highstate, and where each comes from.
+    Render(Render),
+    /// Run a command on minions.
+    Cmd(Cmd),
+    /// What was done.
+    #[command(subcommand)]
+    Job(Job),
+    /// Minions' keys.
+    #[command(subcommand)]
+    Key(Key),
+    /// Tokens that let new minions in.
+    #[command(subcommand)]
+    Token(Token),
+    /// Run an orchestration.
+    Orchestrate(Orchestrate),
+    /// The cluster document.
+    #[command(subcommand)]
+    Config(Config),
+    /// Bundles.
+    #[command(subcommand)]
+    Bundle(Bundle),
+    /// Apply SLS files on this host, without a master.
+    #[command(subcommand)]
+    Local(Local),
+}
+
+/// `ctl bootstrap`.
+#[derive(Debug, Args)]
+pub struct Bootstrap {
+    /// The cluster document; default: /etc/halite/cluster.yaml, if there is one already.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+    /// The bundle's directory; default: the directory above this program.
+    #[arg(long)]
+    pub bundle: Option<PathBuf>,
+    /// This host's name in the cluster; default: its host name.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Do not ask before changing anything.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Check and plan; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// `ctl node`.
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Declare a host, print what to run on it, and wait until it is Ready. May be repeated.
+    Add(NodeAdd),
+}
+
+/// `ctl node add`.
+#[derive(Debug, Args)]
+pub struct NodeAdd {
+    /// The new host's name.
+    pub name: String,
+    /// Its address in a control-plane network; default: found in its own report.
+    #[arg(long, default_value = "")]
+    pub address: String,
+    /// Its roles.
+    #[arg(long, value_delimiter = ',', default_value = "worker")]
+    pub roles: Vec<String>,
+    /// A label of the Kubernetes node, KEY=VALUE; may be repeated.
+    #[arg(long = "label")]
+    pub labels: Vec<String>,
+    /// Only declare it and print the command.
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// Which minions, and how the expression is to be read.
+#[derive(Debug, Clone, Default, Args)]
+#[group(multiple = false)]
+pub struct Kind {
+    /// The target is a comma-separated list of ids.
+    #[arg(short = 'L', long)]
+    pub list: bool,
+    /// The target is a grain: `os:Debian`.
+    #[arg(short = 'G', long)]
+    pub grain: bool,
+    /// The target is a pillar value: `node:roles:worker`.
+    #[arg(short = 'I', long)]
+    pub pillar: bool,
+    /// The target is a compound expression: `G@os:Debian and not worker-*`.
+    #[arg(short = 'C', long)]
+    pub compound: bool,
+}
+
+impl Kind {
+    /// As the master calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self { list: true, .. } => "list",
+            Self { grain: true, .. } => "grain",
+            Self { pillar: true, .. } => "pillar",
+            Self { compound: true, .. } => "compound",
+            _ => "glob",
+        }
+    }
+}
+
+/// A command that only needs a target.
+#[derive(Debug, Args)]
+pub struct OnTarget {
+    /// Minions to ask; `*` is everybody.
+    #[arg(default_value = "*")]
+    pub target: String,
+    #[command(flatten)]
+    pub kind: Kind,
+    /// Seconds to wait for an answer.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub timeout: u32,
+}
+
+/// `ctl grains`.
+#[derive(Debug, Args)]
+pub struct Grains {
+    #[command(flatten)]
+    pub on: OnTarget,
+    /// Only these grains.
+    #[arg(long = "item")]
+    pub items: Vec<String>,
+}
+
+/// A command about one minion.
+#[derive(Debug, Args)]
+pub struct OneMinion {
+    /// The minion's id; `master` is the master itself.
+    pub minion: String,
+}
+
+/// `ctl render`.
+#[derive(Debug, Args)]
+pub struct Render {
+    /// The minion's id; `master` is the master itself.
+    pub minion: String,
+    /// Only these SLS files; default: the highstate.
+    pub sls: Vec<String>,
+    /// The low state instead of the files.
+    #[arg(long)]
+    pub low: bool,
+}
+
+/// How states are to be applied.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Applying {
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
+    /// With --test: exit with 2 when something would change.
+    #[arg(long, requires = "test")]
+    pub exit_code: bool,
+    /// Show unchanged states too.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Seconds after which a minion is given up.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub timeout: u32,
+}
+
+/// `ctl highstate`.
+#[derive(Debug, Args)]
+pub struct Highstate {
+    /// Minions; without it everybody, in the order that is safe for the cluster, and the Kubernetes objects.
+    #[arg(default_value = "*", hide_default_value = true)]
+    pub target: String,
+    #[command(flatten)]
+    pub kind: Kind,
+    #[command(flatten)]
+    pub applying: Applying,
+}
+
+/// `ctl apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// SLS files, dotted.
+    #[arg(required = true)]
+    pub sls: Vec<String>,
+    /// Minions.
+    #[arg(long, short, default_value = "*")]
+    pub target: String,
+    #[command(flatten)]
+    pub kind: Kind,
+    #[command(flatten)]
+    pub applying: Applying,
+}
+
+/// `ctl cmd`.
+#[derive(Debug, Args)]
+pub struct Cmd {
+    /// Minions.
+    pub target: String,
+    #[command(flatten)]
+    pub kind: Kind,
+    /// Seconds to wait for an answer.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub timeout: u32,
+    /// The command: one argument is a shell line, several are a program and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+/// `ctl job`.
+#[derive(Debug, Subcommand)]
+pub enum Job {
+    /// The latest jobs.
+    List {
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// One job with its returns.
+    Show {
+        /// Its id.
+        job: String,
+    },
+}
+
+/// `ctl key`.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// All keys.
+    List,
+    /// Let a waiting minion in, after its fingerprint was compared.
+    Accept {
+        /// The minion's id.
+        id: String,
+        /// The fingerprint that the host shows; refused when it is another.
+        #[arg(long, default_value = "")]
+        fingerprint: String,
+    },
+    /// Keep a minion out.
+    Reject(Destroy),
+    /// Forget a minion's key.
+    Delete(Destroy),
+}
+
+/// A destructive order.
+#[derive(Debug, Args)]
+pub struct Destroy {
+    /// The minion's id.
+    pub id: String,
+    /// Also when the minion is connected.
+    #[arg(long, requires = "cluster")]
+    pub force: bool,
+    /// The cluster's name, with --force.
+    #[arg(long, default_value = "", requires = "force")]
+    pub cluster: String,
+}
+
+/// `ctl token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make one.
+    Create {
+        /// How long it is good, for example 30m or 24h.
+        #[arg(long, default_value = "24h")]
+        ttl: String,
+        /// How many minions may use it.
+        #[arg(long, default_value_t = 1)]
+        uses: u32,
+        /// Only minions with these roles may use it.
+        #[arg(long, value_delimiter = ',')]
+        roles: Vec<String>,
+        /// Only this minion may use it.
+        #[arg(long, default_value = "")]
+        id: String,
+    },
+    /// All tokens, without their secret.
+    List,
+    /// Take one out of use.
+    Revoke {
+        /// The token's id.
+        token: String,
+    },
+}
+
+/// `ctl orchestrate`.
+#[derive(Debug, Args)]
+pub struct Orchestrate {
+    /// For example `orchestrate.bootstrap`.
+    pub sls: String,
+    /// Pillar values for this run: KEY=VALUE, or a JSON mapping; may be repeated.
+    #[arg(long)]
+    pub pillar: Vec<String>,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// `ctl config`.
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// A commented cluster document to begin with.
+    Example,
+    /// Report everything that is wrong with a cluster document, or with a whole configuration directory.
+    Validate(ConfigPath),
+    /// The documents with all defaults filled in; secrets are hidden.
+    Show(ConfigPath),
+    /// The documents' JSON Schema.
+    Schema {
+        /// `cluster` or `node`.
+        #[arg(default_value = "cluster", value_parser = ["cluster", "node"])]
+        kind: String,
+    },
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub struct ConfigPath {
+    /// A cluster document, or a directory with cluster.yaml and nodes/.
+    #[arg(default_value = "/etc/halite")]
+    pub path: PathBuf,
+    /// Check against this bundle too.
+    #[arg(long)]
+    pub bundle: Option<PathBuf>,
+}
+
+/// `ctl bundle`.
+#[derive(Debug, Subcommand)]
+pub enum Bundle {
+    /// What is in a bundle.
+    List {
+        /// Its directory; default: the directory above this program.
+        directory: Option<PathBuf>,
+    },
+    /// Read every file of a bundle and name each that is not as it was made.
+    Verify {
+        /// Its directory; default: the directory above this program.
+        directory: Option<PathBuf>,
+    },
+    /// Gather a bundle.
+    Build {
+        /// The recipe.
+        #[arg(long)]
+        recipe: PathBuf,
+        /// Directory of the new bundle.
+        #[arg(long)]
+        out: PathBuf,
+        /// Record in the lock file what is found now, instead of refusing what differs from it.
+        #[arg(long, action = ArgAction::SetTrue)]
+        update: bool,
+    },
+}
+
+/// `ctl local`.
+#[derive(Debug, Subcommand)]
+pub enum Local {
+    /// Apply SLS files of a directory on this host.
+    Apply(LocalStates),
+    /// Show the low state that they compile to for this host.
+    Render(LocalStates),
+}
+
+/// A local state tree.
+#[derive(Debug, Args)]
+pub struct LocalStates {
+    /// SLS files, dotted; default: what top.sls assigns to this host.
+    pub sls: Vec<String>,
+    /// The state tree.
+    #[arg(long, required = true)]
+    pub tree: PathBuf,
+    /// A YAML file that templates see as `pillar`.
+    #[arg(long)]
+    pub pillar: Option<PathBuf>,
+    /// This host's id; default: its host name.
+    #[arg(long)]
+    pub id: Option<String>,
+    /// The halite-minion program; default: beside this one, or the installed one.
+    #[arg(long)]
+    pub minion: Option<PathBuf>,
+    #[command(flatten)]
+    pub applying: Applying,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_lines_of_the_guide_are_understood() {
+        for line in [
+            "ctl bootstrap --config cluster.yaml --yes --bundle /media/halite",
+            "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
+            "ctl status",
+            "ctl key list -o yaml",
+            "ctl ping *",
+            "ctl grains * --item os",
+            "ctl highstate --test --exit-code",
+            "ctl highstate -C web-*",
+            "ctl apply custom.motd --target worker-* --test",
+            "ctl cmd worker-1 -- systemctl status kubelet",
+            "ctl local apply motd --tree . --test",
+            "ctl orchestrate orchestrate.add_node --pillar node=worker-1",
+            "ctl key delete a --force --cluster prod",
+            "ctl bundle build --recipe r.yaml --out b",
+        ] {
+            Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn cutting_off_needs_both_the_flag_and_the_name() {
+        assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
+        assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
+        assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
+    }
+}

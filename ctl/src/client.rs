@@ -1,0 +1,95 @@
+//! The connection to the master.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use halite_proto::tonic::{Code, Status};
+use halite_proto::transport::{Channel, ClientIdentity, connect};
+use halite_proto::v1;
+use halite_proto::v1::operator_client::OperatorClient;
+use serde_json::Value;
+
+use crate::cli::Global;
+
+/// The operator's calls.
+pub type Operator = OperatorClient<Channel>;
+
+/// Largest answer: the returns of a long highstate of many hosts.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+/// How long a master may be away in the middle of a call.
+pub const AWAY: Duration = Duration::from_secs(60);
+
+/// Connects as the operator.
+///
+/// # Errors
+/// There is no identity, nothing answers, or what answers is not our master.
+pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
+    let (identity, ca) = identity(&global.identity)?;
+    match connect(&global.master, &ca, Some(&identity)).await {
+        Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),
+        Err(error) => {
+            let why = daemon(&global.master);
+            Err(anyhow::Error::new(error).context(format!("the master does not answer{why}")))
+        }
+    }
+}
+
+fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "the operator's identity cannot be read from {}; run this as root on the bootstrap host, or name its \
+                 directory with --identity",
+                path.display()
+            )
+        })
+    };
+    let identity = ClientIdentity { certificate_pem: read("operator.crt")?, key_pem: read("operator.key")? };
+    Ok((identity, read("ca.crt")?))
+}
+
+/// What this host's own master daemon says, when it is the one that was called and does not run.
+fn daemon(master: &str) -> String {
+    if !master.starts_with("127.") {
+        return String::new();
+    }
+    let said = |program: &str, args: &[&str]| {
+        let output = std::process::Command::new(program).args(args).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    match said("systemctl", &["is-active", "halite-master.service"]).as_deref() {
+        Some("active") | None => String::new(),
+        Some(state) => {
+            let log =
+                said("journalctl", &["-u", "halite-master.service", "-o", "cat", "-n", "5", "--no-pager"]);
+            let log: String = log.unwrap_or_default().lines().map(|line| format!("\n  | {line}")).collect();
+            format!(": halite-master.service is {state} (systemctl start halite-master){log}\n ")
+        }
+    }
+}
+
+/// A refusal of the master in its own words.
+pub fn refused(status: &Status) -> anyhow::Error {
+    let message = status.message();
+    match status.code() {
+        Code::Unavailable => anyhow::anyhow!("{message}"),
+        Code::PermissionDenied | Code::Unauthenticated => anyhow::anyhow!("not allowed: {message}"),
+        Code::Unimplemented => {
+            anyhow::anyhow!("the master is older than this ctl and does not know this call")
+        }
+        _ => anyhow::anyhow!("{message}"),
+    }
+}
+
+/// The JSON of an answered document.
+///
+/// # Errors
+/// The master refused, or answered with something that is no JSON.
+pub fn document(
+    answer: Result<halite_proto::tonic::Response<v1::Document>, Status>,
+) -> anyhow::Result<Value> {
+    let answer = answer.map_err(|status| refused(&status))?.into_inner();
+    serde_json::from_str(&answer.json).context("the master's answer is not JSON")
+}

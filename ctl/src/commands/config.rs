@@ -1,0 +1,112 @@
+//! `ctl config`: the operator's documents, without a master.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::validate::Context;
+use halite_pillar::{example, schema};
+use halite_states::problem::Problem;
+use serde_json::{Map, Value, json};
+
+use crate::FAILED;
+use crate::cli::{Config, ConfigPath};
+use crate::compile::report;
+use crate::output::{Format, Screen, count, yaml};
+
+/// `ctl config`.
+///
+/// # Errors
+/// A file cannot be read or shown.
+pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
+    match command {
+        Config::Example => {
+            // Its comments are half of what it says; only JSON cannot have them.
+            if screen.format() == Format::Json {
+                let node = halite_states::yaml::parse("example", example::CLUSTER);
+                screen.document(&node.map_err(|problem| anyhow::anyhow!("{problem}"))?.to_json())?;
+            } else {
+                print!("{}", example::CLUSTER);
+            }
+            Ok(0)
+        }
+        Config::Schema { kind } => {
+            let schema = if kind == "node" { schema::node() } else { schema::cluster() };
+            let text = serde_json::to_string_pretty(schema)? + "\n";
+            screen.answer(schema, |_| text)?;
+            Ok(0)
+        }
+        Config::Validate(path) => validate(&path, screen),
+        Config::Show(path) => show(&path, screen),
+    }
+}
+
+fn read(path: &ConfigPath) -> anyhow::Result<Result<Declaration, Vec<Problem>>> {
+    let bundle = path.bundle.as_deref().map(facts).transpose()?;
+    let texts = match texts(&path.path) {
+        Ok(texts) => texts,
+        Err(problems) => return Ok(Err(problems)),
+    };
+    Ok(load(&texts, &Context { bundle: bundle.as_ref(), host: None }))
+}
+
+/// The documents of a directory, or one cluster document.
+fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
+    if path.is_dir() {
+        return Texts::from_dir(path);
+    }
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Texts { cluster: Text { file, text }, ..Texts::default() }),
+        Err(error) => Err(vec![Problem::in_file(file, format!("cannot be read: {error}"))]),
+    }
+}
+
+/// What a declaration needs to know of a bundle.
+///
+/// # Errors
+/// Its manifest cannot be read.
+pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
+    let manifest = bundle.join(halite_bundle::manifest::FILE);
+    let text = std::fs::read_to_string(&manifest)
+        .with_context(|| format!("{} cannot be read", manifest.display()))?;
+    let path = bundle.display().to_string();
+    BundleFacts::from_manifest(&text, &path).with_context(|| format!("{} is no manifest", manifest.display()))
+}
+
+fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
+    let (problems, nodes) = match read(path)? {
+        Ok(declaration) => (Vec::new(), declaration.nodes.len()),
+        Err(problems) => (problems, 0),
+    };
+    let each = |problem: &Problem| {
+        json!({"file": problem.file, "line": problem.line, "column": problem.column, "path": problem.path,
+            "message": problem.message, "hint": problem.hint})
+    };
+    let document =
+        json!({"valid": problems.is_empty(), "problems": problems.iter().map(each).collect::<Vec<_>>()});
+    screen.answer(&document, |paint| {
+        if problems.is_empty() {
+            format!("{} {} is valid ({})\n", paint.good("✓"), path.path.display(), count(nodes, "node"))
+        } else {
+            report(&problems) + "\n"
+        }
+    })?;
+    Ok(if problems.is_empty() { 0 } else { FAILED })
+}
+
+fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
+    let declaration = read(path)?.map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
+    let mut nodes = Map::new();
+    for (name, node) in &declaration.nodes {
+        nodes.insert(name.clone(), serde_json::to_value(&node.value)?);
+    }
+    let mut document = json!({"cluster": declaration.cluster.value, "nodes": nodes});
+    if !declaration.custom.is_empty() {
+        document["custom"] = Value::Object(declaration.custom.clone());
+    }
+    let text = yaml(&document)?;
+    screen.answer(&document, |_| text)?;
+    Ok(0)
+}

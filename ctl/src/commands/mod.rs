@@ -1,0 +1,43 @@
+//! The commands.
+
+mod bundle;
+mod config;
+mod keys;
+mod local;
+mod nodes;
+mod shows;
+mod targets;
+
+pub use bundle::directory_of;
+pub use nodes::finish;
+
+use crate::bootstrap;
+use crate::cli::{Cli, Command};
+use crate::output::Screen;
+
+/// Carries out a command; answers with the exit code.
+///
+/// # Errors
+/// What went wrong, for people; the exit code is 1 then.
+pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
+    let global = cli.global;
+    match cli.command {
+        Command::Bootstrap(args) => bootstrap::run(&global, &args, screen).await,
+        Command::Node(command) => nodes::run(&global, command, screen).await,
+        Command::Orchestrate(args) => nodes::orchestrate(&global, &args, screen).await,
+        Command::Highstate(args) => targets::highstate(&global, args, screen).await,
+        Command::Apply(args) => targets::apply(&global, args, screen).await,
+        Command::Ping(args) => targets::ping(&global, args, screen).await,
+        Command::Grains(args) => targets::grains(&global, args, screen).await,
+        Command::Cmd(args) => targets::cmd(&global, args, screen).await,
+        Command::Status => shows::status(&global, screen).await,
+        Command::Pillar(args) => shows::pillar(&global, &args.minion, screen).await,
+        Command::Render(args) => shows::render(&global, args, screen).await,
+        Command::Job(command) => shows::job(&global, command, screen).await,
+        Command::Key(command) => keys::key(&global, command, screen).await,
+        Command::Token(command) => keys::token(&global, command, screen).await,
+        Command::Config(command) => config::run(command, screen),
+        Command::Bundle(command) => bundle::run(command, screen),
+        Command::Local(command) => local::run(command, screen).await,
+    }
+}

@@ -1,0 +1,235 @@
+//! Commands that only look: status, pillar, render, jobs.
+
+use halite_proto::v1;
+use halite_states::low::RunReturn;
+use serde_json::Value;
+
+use crate::cli::{Global, Job, Render};
+use crate::client::{self, document};
+use crate::output::returns::{self, View};
+use crate::output::{Paint, Screen, table, yaml};
+
+/// `ctl status`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    let mut operator = client::operator(global).await?;
+    let status = document(operator.status(v1::StatusRequest {}).await)?;
+    screen.answer(&status, |paint| overview(&status, paint))?;
+    Ok(0)
+}
+
+/// The cluster in a few lines, its nodes as a table, and what is wrong.
+fn overview(status: &Value, paint: &Paint) -> String {
+    let api = match (status["api"]["answers"].as_bool(), status["api"]["error"].as_str()) {
+        (Some(true), _) => paint.good("answers"),
+        (_, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
+        _ => paint.bad("does not answer"),
+    };
+    let mut text = format!(
+        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n\n",
+        table::cell(&status["cluster"]),
+        table::cell(&status["master"]),
+        table::cell(&status["version"]),
+        table::cell(&status["bundle"]["version"]),
+        table::cell(&status["bundle"]["kubernetes"]),
+    );
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    let row = |node: &Value| {
+        let minion = match (node["key"].as_str(), node["connected"].as_bool()) {
+            (Some("accepted"), Some(true)) => "connected".to_owned(),
+            (Some("accepted"), _) => "away".to_owned(),
+            (Some("none"), _) => "not enrolled".to_owned(),
+            (key, _) => key.unwrap_or("-").to_owned(),
+        };
+        let highstate = node["highstate"]["result"].as_str().map_or_else(
+            || "-".to_owned(),
+            |result| format!("{result} {}", table::cell(&node["highstate"]["ended"])),
+        );
+        vec![
+            table::cell(&node["name"]),
+            table::cell(&node["roles"]),
+            table::cell(&node["address"]),
+            minion,
+            kubernetes(&node["kubernetes"]),
+            highstate,
+        ]
+    };
+    let heading = ["node", "roles", "address", "minion", "kubernetes", "last highstate"];
+    text.push_str(&table::rows(&heading, nodes.iter().map(row)));
+    for problem in status["problems"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), problem.as_str().unwrap_or_default()));
+    }
+    text
+}
+
+/// `Ready v1.36.3`, from whatever the master knows of the Kubernetes node.
+fn kubernetes(node: &Value) -> String {
+    let Value::Object(map) = node else { return table::cell(node) };
+    let ready = match map.get("ready") {
+        Some(Value::Bool(true)) => "Ready".to_owned(),
+        Some(Value::Bool(false)) => "NotReady".to_owned(),
+        Some(other) => table::cell(other),
+        None => String::new(),
+    };
+    let version = map.get("version").or_else(|| map.get("kubelet")).map(table::cell).unwrap_or_default();
+    format!("{ready} {version}").trim().to_owned()
+}
+
+async fn show(global: &Global, what: &str, target: &str, sls: Vec<String>) -> anyhow::Result<Value> {
+    let mut operator = client::operator(global).await?;
+    let request = v1::ShowRequest { what: what.to_owned(), target: target.to_owned(), sls };
+    document(operator.show(request).await)
+}
+
+/// `ctl pillar`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn pillar(global: &Global, minion: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+    let pillar = show(global, "pillar", minion, Vec::new()).await?;
+    let text = yaml(&pillar)?;
+    screen.answer(&pillar, |_| text)?;
+    Ok(0)
+}
+
+/// `ctl render`.
+///
+/// # Errors
+/// The master does not answer or refuses; it does not compile.
+pub async fn render(global: &Global, args: Render, screen: &mut Screen) -> anyhow::Result<u8> {
+    let what = if args.low { "low" } else { "files" };
+    let shown = show(global, what, &args.minion, args.sls).await?;
+    let text = if args.low { yaml(&shown)? } else { files(&shown)? };
+    screen.answer(&shown, |_| text)?;
+    Ok(0)
+}
+
+/// Each file under its path, with where it comes from.
+fn files(shown: &Value) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for file in shown.as_array().into_iter().flatten() {
+        let source = &file["source"];
+        text.push_str(&format!(
+            "{}\n  state   {} in {}:{}\n",
+            table::cell(&file["name"]),
+            table::cell(&file["state"]),
+            table::cell(&source["file"]),
+            table::cell(&source["line"])
+        ));
+        for (name, label) in
+            [("files", "from"), ("pillar", "pillar"), ("mode", "mode"), ("user", "user"), ("group", "group")]
+        {
+            let value = table::cell(&file[name]);
+            if value != "-" {
+                text.push_str(&format!("  {label:7} {}\n", value.replace(',', ", ")));
+            }
+        }
+        let content = match &file["content"] {
+            Value::String(content) => content.clone(),
+            Value::Null => String::new(),
+            other => yaml(other)?,
+        };
+        content.lines().for_each(|line| text.push_str(&format!("  | {line}\n")));
+        text.push('\n');
+    }
+    Ok(if text.is_empty() { "no files\n".to_owned() } else { text })
+}
+
+/// `ctl job`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn job(global: &Global, command: Job, screen: &mut Screen) -> anyhow::Result<u8> {
+    let mut operator = client::operator(global).await?;
+    match command {
+        Job::List { limit } => {
+            let jobs = document(operator.list_jobs(v1::ListJobsRequest { limit }).await)?;
+            screen.answer(&jobs, |_| list(&jobs))?;
+        }
+        Job::Show { job } => {
+            let job = document(operator.show_job(v1::ShowJobRequest { job }).await)?;
+            screen.answer(&job, |paint| one(&job, paint))?;
+        }
+    }
+    Ok(0)
+}
+
+fn list(jobs: &Value) -> String {
+    const COLUMNS: [&str; 8] =
+        ["jid", "created", "function", "target", "test", "operator", "status", "retcode"];
+    let jobs = jobs.as_array().cloned().unwrap_or_default();
+    table::rows(&COLUMNS, jobs.iter().map(|job| COLUMNS.map(|name| table::cell(&job[name])).to_vec()))
+}
+
+/// A job's own fields, then its returns: state runs as such, anything else as it is.
+fn one(job: &Value, paint: &Paint) -> String {
+    let Value::Object(map) = job else { return table::document(job) };
+    let view = View { test: job["test"].as_bool().unwrap_or(false), verbose: false };
+    let mut heading = map.clone();
+    let returns = heading.shift_remove("returns").unwrap_or_default();
+    let mut text = table::document(&Value::Object(heading));
+    for row in returns.as_array().into_iter().flatten() {
+        let minion = table::cell(&row["minion"]);
+        text.push('\n');
+        match serde_json::from_value::<RunReturn>(row["return"].clone()) {
+            Ok(run) => text.push_str(&returns::run(&minion, &run, view, paint)),
+            Err(_) => text.push_str(&format!(
+                "{minion}: {} {}\n",
+                table::cell(&row["state"]),
+                table::cell(&row["return"])
+            )),
+        }
+        if let Some(error) = row["error"].as_str().filter(|error| !error.is_empty()) {
+            text.push_str(&format!("  {} {error}\n", paint.bad("✗")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PLAIN: Paint = Paint { colour: false };
+
+    #[test]
+    fn a_file_is_shown_with_its_origin() {
+        let shown = json!([{"name": "/etc/x", "state": "file.managed", "source": {"file": "base/x.sls", "line": 3, "column": 1},
+            "files": ["base/x.sls", "base/x.j2"], "pillar": ["networks.pods"], "mode": null, "content": "a\nb\n"}]);
+        assert_eq!(
+            files(&shown).unwrap(),
+            "/etc/x\n  state   file.managed in base/x.sls:3\n  from    base/x.sls, base/x.j2\n  pillar  networks.pods\n  | a\n  | b\n\n"
+        );
+    }
+
+    #[test]
+    fn a_job_shows_state_runs_as_such() {
+        let job = json!({"jid": "1", "test": true, "returns": [
+            {"minion": "w", "state": "returned", "return": {"states": []}, "error": ""},
+            {"minion": "v", "state": "lost", "return": null, "error": "not connected"}]});
+        let text = one(&job, &PLAIN);
+        assert_eq!(
+            text,
+            "jid   1\ntest  yes\n\nw: 0 states, 0 to change (0.0 s)\n\nv: lost -\n  ✗ not connected\n"
+        );
+    }
+
+    #[test]
+    fn the_overview_says_who_is_away_and_what_is_wrong() {
+        let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
+            "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
+            "nodes": [{"name": "a", "roles": ["worker"], "address": "10.0.0.2", "key": "accepted", "connected": false,
+                "kubernetes": {"ready": false, "version": "v1.36.3"}, "highstate": null}],
+            "problems": ["cluster.yaml:1: no"]});
+        let text = overview(&status, &PLAIN);
+        for wanted in
+            ["API         does not answer: refused\n", "away", "NotReady v1.36.3", "✗ cluster.yaml:1: no\n"]
+        {
+            assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
+        }
+    }
+}

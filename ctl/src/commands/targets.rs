@@ -1,0 +1,268 @@
+//! Commands that make a job on minions.
+
+use halite_proto::v1;
+use serde_json::{Map, Value, json};
+
+use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
+use crate::follow::{self, JobDone, Part, job_document};
+use crate::output::returns::{self, View};
+use crate::output::{Paint, Screen, count, table, yaml};
+use crate::{FAILED, WOULD_CHANGE};
+
+/// `ctl highstate`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn highstate(global: &Global, args: Highstate, screen: &mut Screen) -> anyhow::Result<u8> {
+    let request = states("state.highstate", &json!({}), args.target, &args.kind, &args.applying);
+    run_states(global, request, &args.applying, screen).await
+}
+
+/// `ctl apply`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow::Result<u8> {
+    let request = states("state.apply", &json!({"sls": args.sls}), args.target, &args.kind, &args.applying);
+    run_states(global, request, &args.applying, screen).await
+}
+
+fn states(
+    function: &str,
+    arguments: &Value,
+    target: String,
+    kind: &Kind,
+    applying: &Applying,
+) -> v1::RunRequest {
+    v1::RunRequest {
+        target,
+        target_kind: kind.name().to_owned(),
+        function: function.to_owned(),
+        args_json: arguments.to_string(),
+        test: applying.test,
+        timeout_seconds: applying.timeout,
+        request_id: String::new(),
+    }
+}
+
+async fn run_states(
+    global: &Global,
+    request: v1::RunRequest,
+    applying: &Applying,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let done = follow::job(global, request, screen).await?;
+    let document = job_document(&done);
+    let view = View { test: applying.test, verbose: applying.verbose };
+    screen.answer(&document, |paint| people(&done, &document, view, paint))?;
+    // The operator's own states do not fail a run for others, but a failure is never success for who asked.
+    let failed = document["failed"].as_u64().unwrap_or(0) > 0;
+    let retcode = if failed { i32::from(FAILED) } else { done.retcode };
+    Ok(exit_code(retcode, document["changed"].as_u64().unwrap_or(0), applying))
+}
+
+/// The exit code of a state run.
+pub fn exit_code(retcode: i32, changed: u64, applying: &Applying) -> u8 {
+    if retcode != 0 {
+        FAILED
+    } else if applying.exit_code && changed > 0 {
+        WOULD_CHANGE
+    } else {
+        0
+    }
+}
+
+fn people(done: &JobDone, document: &Value, view: View, paint: &Paint) -> String {
+    let mut text = String::new();
+    for (minion, part) in &done.parts {
+        match part.run() {
+            Some(run) => {
+                text.push_str(&returns::run(minion, &run, view, paint));
+                if !part.error.is_empty() {
+                    text.push_str(&format!("  {} {}\n", paint.bad("✗"), part.error));
+                }
+            }
+            None => text.push_str(&format!("{minion}: {}\n", mark(part, paint))),
+        }
+    }
+    let number = |key: &str| usize::try_from(document[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    let changed = if view.test {
+        format!("{} to change", number("changed"))
+    } else {
+        count(number("changed"), "change")
+    };
+    let failed = if number("failed") > 0 { format!(", {} failed", number("failed")) } else { String::new() };
+    let minions = count(done.parts.len(), "minion");
+    let states = count(number("states"), "state");
+    text.push_str(&format!("\n{minions}, {states}, {changed}{failed}   (job {})\n", done.jid));
+    text
+}
+
+/// ✓, or ✗ and why.
+fn mark(part: &Part, paint: &Paint) -> String {
+    match (part.success, part.error.as_str()) {
+        (true, _) => paint.good("✓"),
+        (false, "") => format!("{} failed", paint.bad("✗")),
+        (false, error) => format!("{} {error}", paint.bad("✗")),
+    }
+}
+
+/// `ctl ping`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn ping(global: &Global, args: OnTarget, screen: &mut Screen) -> anyhow::Result<u8> {
+    let done = follow::job(global, asking("test.ping", &json!({}), args), screen).await?;
+    show(&done, screen, |done, paint| {
+        let line = |(minion, part): (&String, &Part)| vec![minion.clone(), mark(part, paint)];
+        table::rows(&["minion", "answer"], done.parts.iter().map(line))
+    })
+}
+
+/// `ctl grains`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn grains(global: &Global, args: Grains, screen: &mut Screen) -> anyhow::Result<u8> {
+    let mut done = follow::job(global, asking("grains.items", &json!({}), args.on), screen).await?;
+    for part in done.parts.values_mut() {
+        if let Value::Object(map) = &mut part.value {
+            map.retain(|key, _| args.items.is_empty() || args.items.contains(key));
+        }
+    }
+    show(&done, screen, |done, paint| {
+        each(
+            done,
+            |part| if part.success { yaml(&part.value).unwrap_or_default() } else { mark(part, paint) },
+        )
+    })
+}
+
+/// `ctl cmd`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn cmd(global: &Global, args: Cmd, screen: &mut Screen) -> anyhow::Result<u8> {
+    let line = shell_line(&args.command);
+    let on = OnTarget { target: args.target, kind: args.kind, timeout: args.timeout };
+    let done = follow::job(global, asking("cmd.run", &json!({"cmd": line}), on), screen).await?;
+    show(&done, screen, |done, paint| {
+        each(done, |part| {
+            let failed = if part.success { String::new() } else { mark(part, paint) };
+            format!("{}{failed}", ended(&output(&part.value)))
+        })
+    })
+}
+
+/// Each minion's name over its indented text.
+fn each(done: &JobDone, show: impl Fn(&Part) -> String) -> String {
+    let mut text = String::new();
+    for (minion, part) in &done.parts {
+        text.push_str(&format!("{minion}\n"));
+        show(part).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
+    text
+}
+
+/// What a command printed, in whichever shape it is returned.
+fn output(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(map) => {
+            let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+            let code = map.get("retcode").and_then(Value::as_i64).filter(|code| *code != 0);
+            let code = code.map(|code| format!("exit code {code}\n")).unwrap_or_default();
+            format!("{}{}{code}", ended(text("stdout")), ended(text("stderr")))
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn ended(text: &str) -> String {
+    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+}
+
+/// One argument is a line for the shell as it stands; several are quoted for it.
+fn shell_line(command: &[String]) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c))
+    };
+    let quote =
+        |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    match command {
+        [line] => line.clone(),
+        words => words.iter().map(quote).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn asking(function: &str, arguments: &Value, on: OnTarget) -> v1::RunRequest {
+    v1::RunRequest {
+        target: on.target,
+        target_kind: on.kind.name().to_owned(),
+        function: function.to_owned(),
+        args_json: arguments.to_string(),
+        timeout_seconds: on.timeout,
+        ..v1::RunRequest::default()
+    }
+}
+
+fn show(
+    done: &JobDone,
+    screen: &mut Screen,
+    people: impl FnOnce(&JobDone, &Paint) -> String,
+) -> anyhow::Result<u8> {
+    let mut minions = Map::new();
+    for (minion, part) in &done.parts {
+        let mut entry = json!({"success": part.success, "return": part.value});
+        if !part.error.is_empty() {
+            entry["error"] = json!(part.error);
+        }
+        minions.insert(minion.clone(), entry);
+    }
+    let document = json!({"job": done.jid, "retcode": done.retcode, "minions": minions});
+    screen.answer(&document, |paint| people(done, paint))?;
+    Ok(if done.retcode == 0 { 0 } else { FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_words_are_quoted_for_the_shell() {
+        let words = |text: &[&str]| text.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shell_line(&words(&["ls -l | wc"])), "ls -l | wc");
+        assert_eq!(shell_line(&words(&["echo", "it's", "a b", ""])), r"echo 'it'\''s' 'a b' ''");
+        assert_eq!(shell_line(&words(&["ls", "-l", "/etc"])), "ls -l /etc");
+    }
+
+    #[test]
+    fn only_a_prediction_exits_with_two() {
+        let asked = Applying { test: true, exit_code: true, ..Applying::default() };
+        assert_eq!(exit_code(0, 3, &asked), WOULD_CHANGE);
+        assert_eq!(exit_code(0, 0, &asked), 0);
+        assert_eq!(exit_code(1, 3, &asked), FAILED);
+        assert_eq!(exit_code(0, 3, &Applying::default()), 0);
+    }
+
+    #[test]
+    fn a_commands_output_is_shown_whole() {
+        let value = json!({"stdout": "a", "stderr": "b\n", "retcode": 3});
+        assert_eq!(output(&value), "a\nb\nexit code 3\n");
+        assert_eq!(output(&json!("x")), "x");
+    }
+
+    #[test]
+    fn the_summary_counts_all_minions() {
+        let mut done = JobDone { jid: "1".into(), retcode: 1, ..JobDone::default() };
+        let good = Part { success: true, value: json!({"states": []}), error: String::new() };
+        done.parts.insert("a".into(), good);
+        done.parts.insert("b".into(), Part { error: "not connected".into(), ..Part::default() });
+        let text = people(&done, &job_document(&done), View::default(), &Paint { colour: false });
+        assert_eq!(
+            text,
+            "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 1)\n"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Compiling on this host: for the plan and the first states of a bootstrap, and for `ctl local`.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use halite_bundle::Manifest;
+use halite_states::compile::{self, Compiled, Input};
+use halite_states::problem::Problem;
+use halite_states::signature::RunsOn;
+use halite_states::tree::Tree;
+use serde_json::Value;
+
+/// Where things to compile come from.
+pub struct Source<'a> {
+    /// The state tree.
+    pub tree: &'a dyn Tree,
+    /// The host's id.
+    pub minion: &'a str,
+    /// What templates see as `pillar`.
+    pub pillar: &'a Value,
+    /// What templates see as `grains`.
+    pub grains: &'a Value,
+    /// The bundle, for `bundle://` sources.
+    pub bundle: Option<(&'a Path, &'a Manifest)>,
+}
+
+impl Source<'_> {
+    /// Compiles the named SLS files, or without any what `top.sls` assigns.
+    ///
+    /// # Errors
+    /// All problems, each with its place; or a state that does not run on a host.
+    pub fn compile(&self, sls: &[String]) -> anyhow::Result<Compiled> {
+        let bundle =
+            |path: &str| self.bundle.and_then(|(_, manifest)| manifest.sha256(path).map(str::to_owned));
+        let input = Input {
+            tree: self.tree,
+            minion: self.minion,
+            pillar: self.pillar,
+            grains: self.grains,
+            bundle: &bundle,
+        };
+        let compiled = if sls.is_empty() { compile::highstate(&input) } else { compile::sls(&input, sls) };
+        let compiled = compiled.map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
+        for chunk in &compiled.low.chunks {
+            let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
+            if chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
+            {
+                bail!(
+                    "{}:{}: {} does not run on a host; the master runs it",
+                    chunk.source.file,
+                    chunk.source.line,
+                    chunk.function()
+                );
+            }
+        }
+        Ok(compiled)
+    }
+
+    /// Lays every file that the low state refers to by hash into a directory: files of the tree as copies, files of the
+    /// bundle as links.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn lay_out(&self, compiled: &Compiled, directory: &Path) -> anyhow::Result<()> {
+        for (sha256, content) in &compiled.blobs {
+            std::fs::write(directory.join(sha256), content)
+                .context("the files of the state tree cannot be laid out")?;
+        }
+        let Some((bundle, manifest)) = self.bundle else { return Ok(()) };
+        let bundle = bundle.canonicalize().with_context(|| format!("{} cannot be read", bundle.display()))?;
+        let wanted = blobs(&compiled.low.chunks.iter().map(|c| Value::Object(c.args.clone())).collect());
+        for (path, entry) in manifest.files.iter().filter(|(_, entry)| wanted.contains(&entry.sha256)) {
+            let link = directory.join(&entry.sha256);
+            if !link.exists() {
+                symlink(bundle.join(path), &link).context("the files of the bundle cannot be laid out")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All problems, one below the other.
+pub fn report(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let what =
+        if problems.len() == 1 { "a problem".to_owned() } else { format!("{} problems", problems.len()) };
+    format!("{what}\n{}", lines.join("\n"))
+}
+
+/// The hashes that a value refers to as `blob:SHA256`.
+fn blobs(value: &Value) -> BTreeSet<String> {
+    fn walk(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::String(text) => {
+                if let Some(hash) = text.strip_prefix("blob:") {
+                    found.insert(hash.to_owned());
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+            Value::Object(map) => {
+                // Files of a directory name their content by `blob` alone.
+                if let Some(hash) = map.get("blob").and_then(Value::as_str) {
+                    found.insert(hash.trim_start_matches("blob:").to_owned());
+                }
+                map.values().for_each(|item| walk(item, found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(value, &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_states::tree::MemoryTree;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn references_to_contents_are_found() {
+        let value = json!([{"source": "blob:aa", "files": {"x": {"blob": "bb"}, "y": {"contents": "blob"}}}]);
+        assert_eq!(blobs(&value), BTreeSet::from(["aa".to_owned(), "bb".to_owned()]));
+    }
+
+    fn source<'a>(tree: &'a MemoryTree, pillar: &'a Value) -> Source<'a> {
+        Source { tree, minion: "a", pillar, grains: pillar, bundle: None }
+    }
+
+    #[test]
+    fn what_only_the_master_runs_is_refused() {
+        let pillar = json!({});
+        let tree = MemoryTree::new().with("x.sls", "y:\n  kubernetes.api_ready: []\n");
+        let error = source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("the master runs it"), "{error}");
+    }
+
+    #[test]
+    fn all_problems_are_told() {
+        let pillar = json!({});
+        let tree = MemoryTree::new()
+            .with("x.sls", "y:\n  file.managde: []\nz:\n  file.managed:\n    - contentz: 1\n");
+        let error = source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("managed") && error.contains("contents"), "{error}");
+    }
+}

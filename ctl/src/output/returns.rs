@@ -1,0 +1,116 @@
+//! Returns of state runs, for people.
+
+use halite_states::low::{RunReturn, StateReturn};
+
+use super::{Paint, changes, count, seconds};
+
+/// What to show of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct View {
+    /// It was a prediction.
+    pub test: bool,
+    /// Unchanged states too.
+    pub verbose: bool,
+}
+
+/// One minion's run: a heading, then every state that failed or changed.
+pub fn run(name: &str, done: &RunReturn, view: View, paint: &Paint) -> String {
+    let mut text = format!("{name}: {}\n", summary(done, view));
+    for state in &done.states {
+        let failed = state.result == Some(false);
+        let changed = is_change(state);
+        if failed || changed || view.verbose {
+            text.push_str(&one(state, failed, changed, view, paint));
+        }
+    }
+    text
+}
+
+/// `143 states, 2 to change, 1 failed (1.2 s)`.
+pub fn summary(done: &RunReturn, view: View) -> String {
+    let changed =
+        if view.test { format!("{} to change", done.changed()) } else { count(done.changed(), "change") };
+    let failed = if done.failed() == 0 { String::new() } else { format!(", {} failed", done.failed()) };
+    // `sum` of nothing is -0.
+    let duration = done.states.iter().fold(0.0, |sum, state| sum + state.duration) / 1000.0;
+    format!("{}, {changed}{failed} ({})", count(done.states.len(), "state"), seconds(duration))
+}
+
+/// Whether a state changed something, or would.
+pub fn is_change(state: &StateReturn) -> bool {
+    state.result.is_none() || !state.changes.is_empty()
+}
+
+fn one(state: &StateReturn, failed: bool, changed: bool, view: View, paint: &Paint) -> String {
+    let mark = match (failed, changed) {
+        (true, _) => paint.bad("✗"),
+        (false, true) => paint.notable(if view.test { "~" } else { "●" }),
+        (false, false) => paint.good("✓"),
+    };
+    let id = if state.id == state.name { String::new() } else { format!("  [{}]", state.id) };
+    let mut text = format!("  {mark} {} {}{id}  ({})\n", state.function, state.name, state.sls);
+    if failed || view.verbose || state.changes.is_empty() {
+        for line in state.comment.lines() {
+            text.push_str(&format!("      {line}\n"));
+        }
+    }
+    for line in changes::lines(&state.changes, *paint) {
+        text.push_str(&format!("      {line}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn state(name: &str, result: Option<bool>, changed: bool) -> StateReturn {
+        let changes =
+            json!({"mode": {"old": "0644", "new": "0600"}}).as_object().cloned().unwrap_or_default();
+        StateReturn {
+            index: 0,
+            id: name.into(),
+            name: name.into(),
+            function: "file.managed".into(),
+            sls: "base.x".into(),
+            result,
+            changes: if changed { changes } else { Map::new() },
+            comment: "said so".into(),
+            start_time: String::new(),
+            duration: 500.0,
+            run_num: 0,
+            ran: true,
+            fail_run: true,
+        }
+    }
+
+    #[test]
+    fn only_what_matters_is_shown() {
+        let done = RunReturn {
+            states: vec![
+                state("/a", Some(true), false),
+                state("/b", Some(true), true),
+                state("/c", Some(false), false),
+            ],
+        };
+        let text = run("w", &done, View::default(), &Paint { colour: false });
+        assert_eq!(
+            text,
+            "w: 3 states, 1 change, 1 failed (1.5 s)\n  ● file.managed /b  (base.x)\n      mode: 0644 → 0600\n  ✗ \
+             file.managed /c  (base.x)\n      said so\n"
+        );
+    }
+
+    #[test]
+    fn nothing_to_do_says_so() {
+        let done = RunReturn { states: vec![state("/a", Some(true), false)] };
+        assert_eq!(
+            run("w", &done, View::default(), &Paint { colour: false }),
+            "w: 1 state, 0 changes (0.5 s)\n"
+        );
+        let test = View { test: true, verbose: false };
+        assert_eq!(summary(&done, test), "1 state, 0 to change (0.5 s)");
+    }
+}

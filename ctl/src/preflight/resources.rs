@@ -1,0 +1,207 @@
+//! Checks of disks, swap and cgroups.
+
+use super::{Facts, Installed, Verdict};
+
+/// Free space that is needed, MiB: images and etcd, packages, configuration.
+const FREE: [(&str, u64); 3] = [("/var/lib", 4096), ("/usr", 1024), ("/etc", 16)];
+/// Files of the images, unpacked.
+const INODES: u64 = 50_000;
+/// What the kubelet asks for.
+const CONTROLLERS_V1: [&str; 6] = ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"];
+const CONTROLLERS_V2: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+/// File systems that cannot hold an overlay's upper directory.
+const UNSUITABLE: [&str; 6] = ["overlay", "nfs", "nfs4", "vfat", "fuse", "squashfs"];
+
+pub(super) fn file_systems(facts: &Facts) -> Verdict {
+    if facts.file_systems.contains("overlay") {
+        return Verdict::Good;
+    }
+    Verdict::bad("the kernel has no overlay file system", "boot a kernel with it, or install its modules")
+}
+
+pub(super) fn disk(facts: &Facts) -> Verdict {
+    let short: Vec<String> = FREE
+        .iter()
+        .filter_map(|(place, needed)| {
+            let free = facts.free.get(*place)?;
+            (free < needed).then(|| format!("{place} has {free} MiB free, {needed} MiB are needed"))
+        })
+        .collect();
+    if short.is_empty() {
+        return Verdict::Good;
+    }
+    room(facts, short.join("\n"), "make room there, or mount a larger disk")
+}
+
+/// The kubelet's own thresholds where its configuration has none (`pkg/kubelet/apis/config/v1beta1/defaults_linux.go`).
+const EVICTION: [(&str, &str); 2] = [("nodefs.available", "10%"), ("imagefs.available", "15%")];
+
+/// A node below a threshold is Ready all the same, and yet runs no pod but critical ones.
+pub(super) fn disk_pressure(facts: &Facts) -> Verdict {
+    let short: Vec<String> = facts
+        .watched
+        .iter()
+        .filter_map(|watched| {
+            let signal = format!("{}.available", watched.signal);
+            let limit = match &facts.wanted.eviction {
+                // One that is declared replaces them all.
+                Some(declared) => declared.get(&signal).map(String::as_str),
+                None => EVICTION.iter().find(|(name, _)| *name == signal).map(|(_, limit)| *limit),
+            }?;
+            // What is no quantity is the documents' problem.
+            let needed = threshold(limit, watched.size)?;
+            (watched.free < needed).then(|| {
+                format!(
+                    "{} has {} MiB free; the kubelet runs no pods below {needed} MiB ({signal} {limit})",
+                    watched.place, watched.free
+                )
+            })
+        })
+        .collect();
+    if short.is_empty() {
+        return Verdict::Good;
+    }
+    let hint = "make room there, mount a larger disk, or set `kubelet: {config: {evictionHard: {...}}}`";
+    room(facts, short.join("\n"), hint)
+}
+
+/// A threshold in MiB: a percentage of the size, or a quantity as Kubernetes writes them.
+fn threshold(limit: &str, size: u64) -> Option<u64> {
+    if let Some(percent) = limit.strip_suffix('%') {
+        let percent: f64 = percent.parse().ok()?;
+        // Sizes in MiB are exact in an f64 up to zebibytes.
+        return Some((size as f64 * percent / 100.0) as u64);
+    }
+    const UNITS: [(&str, f64); 8] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+    ];
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(suffix, factor)| Some((limit.strip_suffix(suffix)?, *factor)))
+        .unwrap_or((limit, 1.0));
+    Some((number.parse::<f64>().ok()? * unit / 1_048_576.0) as u64)
+}
+
+/// Where the cluster is already, most of what takes room is there too: a repair must not stop at that.
+fn room(facts: &Facts, message: String, hint: &str) -> Verdict {
+    if facts.installed == Installed::This {
+        return Verdict::warning(message, hint);
+    }
+    Verdict::bad(message, hint)
+}
+
+pub(super) fn inodes(facts: &Facts) -> Verdict {
+    match facts.inodes {
+        Some(free) if free < INODES => room(
+            facts,
+            format!("/var/lib has room for {free} more files, {INODES} are needed"),
+            "make a file system with more inodes there",
+        ),
+        _ => Verdict::Good,
+    }
+}
+
+pub(super) fn writable(facts: &Facts) -> Verdict {
+    if facts.read_only.is_empty() {
+        return Verdict::Good;
+    }
+    Verdict::bad(format!("read-only: {}", facts.read_only.join(", ")), "mount them for writing")
+}
+
+pub(super) fn executable(facts: &Facts) -> Verdict {
+    // Configuration needs to run nothing.
+    let places: Vec<&str> =
+        facts.no_exec.iter().map(String::as_str).filter(|place| *place != "/etc").collect();
+    if places.is_empty() {
+        return Verdict::Good;
+    }
+    Verdict::bad(
+        format!("no program may run from: {}", places.join(", ")),
+        "mount them without `noexec`; CNI plugins and containers run from there",
+    )
+}
+
+pub(super) fn container_storage(facts: &Facts) -> Verdict {
+    let kind = facts.container_fs.as_str();
+    if !UNSUITABLE.contains(&kind) && !kind.starts_with("fuse.") {
+        return Verdict::Good;
+    }
+    Verdict::bad(
+        format!("/var/lib/containerd is on {kind}, which cannot hold containers"),
+        "mount ext4 or xfs there",
+    )
+}
+
+pub(super) fn swap(facts: &Facts) -> Verdict {
+    if facts.swaps.is_empty() {
+        return Verdict::Good;
+    }
+    let message = format!("swap is on: {}", facts.swaps.join(", "));
+    if facts.wanted.manage_swap {
+        return Verdict::warning(
+            message,
+            "it will be turned off, now and for the next boot (host.manageSwap)",
+        );
+    }
+    if facts.wanted.fail_swap_on {
+        return Verdict::bad(message, "turn it off, or set `kubelet: {config: {failSwapOn: false}}`");
+    }
+    Verdict::Good
+}
+
+pub(super) fn cgroup_version(facts: &Facts) -> Verdict {
+    match (facts.cgroup_version, facts.wanted.fail_cgroup_v1) {
+        (2, _) | (1, false) => Verdict::Good,
+        (1, true) => Verdict::bad(
+            "the host has cgroup v1, with which the kubelet does not run",
+            "boot with cgroup v2, or set `kubelet: {config: {failCgroupV1: false}}`",
+        ),
+        _ => Verdict::bad("no cgroups are mounted at /sys/fs/cgroup", "boot with cgroup v2"),
+    }
+}
+
+pub(super) fn cgroup_controllers(facts: &Facts) -> Verdict {
+    let needed: &[&str] = match facts.cgroup_version {
+        1 => &CONTROLLERS_V1,
+        2 => &CONTROLLERS_V2,
+        _ => return Verdict::Good,
+    };
+    let missing: Vec<&str> =
+        needed.iter().filter(|name| !facts.cgroup_controllers.contains(**name)).copied().collect();
+    if missing.is_empty() {
+        return Verdict::Good;
+    }
+    Verdict::bad(
+        format!("cgroup controllers are missing: {}", missing.join(", ")),
+        "enable them on the kernel's command line, for example cgroup_enable=memory",
+    )
+}
+
+pub(super) fn kernel_log(facts: &Facts) -> Verdict {
+    if facts.kernel_log {
+        return Verdict::Good;
+    }
+    Verdict::bad("/dev/kmsg is missing; the kubelet does not start without it", "run: mknod /dev/kmsg c 1 11")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_read_as_the_kubelet_reads_them() {
+        for (limit, mib) in
+            [("10%", 1000), ("12.5%", 1250), ("100Mi", 100), ("1Gi", 1024), ("1048576", 1), ("2M", 1)]
+        {
+            assert_eq!(threshold(limit, 10_000), Some(mib), "{limit}");
+        }
+        assert_eq!(threshold("much", 10_000), None);
+    }
+}

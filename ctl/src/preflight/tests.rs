@@ -1,0 +1,187 @@
+use std::collections::BTreeSet;
+
+use super::facts::{PLACES, TOOLS, Watched};
+use super::*;
+
+/// A host on which everything is good.
+fn good() -> Facts {
+    Facts {
+        systemd: true,
+        os: "debian".into(),
+        os_version: "12".into(),
+        architecture: "x86_64".into(),
+        kernel: "6.1.0-18-amd64".into(),
+        cpus: 2,
+        memory: 2000,
+        free: PLACES.iter().map(|place| ((*place).to_owned(), 10_000)).collect(),
+        watched: vec![
+            Watched { signal: "nodefs", place: "/var/lib/kubelet", size: 40_000, free: 10_000 },
+            Watched { signal: "imagefs", place: "/var/lib/containerd", size: 40_000, free: 10_000 },
+        ],
+        inodes: Some(1_000_000),
+        container_fs: "ext4".into(),
+        file_systems: BTreeSet::from(["overlay".to_owned()]),
+        cgroup_version: 2,
+        cgroup_controllers: ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into(),
+        kernel_log: true,
+        tools: TOOLS.map(str::to_owned).into(),
+        host_name: "bootstrap-1".into(),
+        name: "bootstrap-1".into(),
+        machine_id: "0123456789abcdef0123456789abcdef".into(),
+        now: 1_800_000_000,
+        built: Some(1_799_000_000),
+        name_servers: vec!["10.0.0.1".into()],
+        ..Facts::default()
+    }
+}
+
+type Damage = (&'static str, fn(&mut Facts));
+
+/// Each check once, made to fail in its own way.
+const DAMAGES: &[Damage] = &[
+    ("documents", |f| f.documents = vec!["cluster.yaml:1:1: no".into()]),
+    ("root", |f| f.uid = 1000),
+    ("systemd", |f| f.systemd = false),
+    ("operating-system", |f| f.os_version = "10".into()),
+    ("architecture", |f| f.architecture = "aarch64".into()),
+    ("kernel", |f| f.kernel = "5.10.0-28-amd64".into()),
+    ("file-systems", |f| f.file_systems.clear()),
+    ("cpus", |f| f.cpus = 1),
+    ("memory", |f| f.memory = 1024),
+    ("disk", |f| {
+        f.free.insert("/var/lib".into(), 100);
+    }),
+    // Enough for the one, not for the other.
+    ("disk-pressure", |f| f.watched[1].free = 5000),
+    ("inodes", |f| f.inodes = Some(10)),
+    ("writable", |f| f.read_only = vec!["/usr".into()]),
+    ("executable", |f| f.no_exec = vec!["/var/lib".into()]),
+    ("container-storage", |f| f.container_fs = "overlay".into()),
+    ("swap", |f| {
+        f.swaps = vec!["/dev/sda2".into()];
+        f.wanted.manage_swap = false;
+    }),
+    ("cgroup-version", |f| {
+        f.cgroup_version = 1;
+        f.cgroup_controllers =
+            ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"].map(str::to_owned).into();
+    }),
+    ("cgroup-controllers", |f| {
+        f.cgroup_controllers.remove("memory");
+    }),
+    ("kernel-log", |f| f.kernel_log = false),
+    ("tools", |f| {
+        f.tools.remove("apt-get");
+    }),
+    ("packages", |f| f.dpkg_interrupted = true),
+    ("host-name", |f| f.name = "Bootstrap_1".into()),
+    ("machine-id", |f| f.machine_id = "uninitialized".into()),
+    ("clock", |f| f.now = 0),
+    ("bundle", |f| f.bundle = vec!["apt/x.deb: changed".into()]),
+    ("other-cluster", |f| f.installed = Installed::Other("old".into())),
+    ("other-kubernetes", |f| f.kubernetes = vec!["/etc/kubernetes/admin.conf".into()]),
+    ("other-firewall", |f| f.firewalls = vec!["ufw".into()]),
+    ("ports-kubernetes", |f| f.listening.extend([6443])),
+    ("ports-etcd", |f| f.listening.extend([2379])),
+    ("ports-halite", |f| f.listening.extend([4550])),
+    ("name-server", |f| f.name_servers.clear()),
+    ("vip", |f| {
+        f.wanted.vip = Some([10, 0, 0, 100].into());
+        f.vip_answers = true;
+    }),
+];
+
+fn bad(facts: &Facts) -> Vec<&'static str> {
+    let is_bad = |finding: &Finding| matches!(finding.verdict, Verdict::Bad(..));
+    run(facts).into_iter().filter(is_bad).map(|finding| finding.name).collect()
+}
+
+fn warned(facts: &Facts) -> Vec<&'static str> {
+    let is_warning = |finding: &Finding| matches!(finding.verdict, Verdict::Warning(..));
+    run(facts).into_iter().filter(is_warning).map(|finding| finding.name).collect()
+}
+
+#[test]
+fn nothing_is_wrong_with_a_good_host() {
+    assert!(run(&good()).iter().all(|finding| finding.verdict == Verdict::Good));
+}
+
+#[test]
+fn each_check_fails_alone() {
+    for (name, damage) in DAMAGES {
+        let mut facts = good();
+        damage(&mut facts);
+        assert_eq!(bad(&facts), [*name]);
+    }
+    let tested: Vec<&str> = DAMAGES.iter().map(|(name, _)| *name).collect();
+    let all: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+    assert_eq!(tested, all, "every check has its test");
+}
+
+#[test]
+fn all_that_is_wrong_is_in_one_report() {
+    let mut facts = good();
+    DAMAGES.iter().for_each(|(_, damage)| damage(&mut facts));
+    let findings = run(&facts);
+    let missed: Vec<_> = CHECKS.iter().map(|c| c.name).filter(|name| !bad(&facts).contains(name)).collect();
+    // On a host of another cluster its Kubernetes is no second problem.
+    assert_eq!(missed, ["other-kubernetes"]);
+    let text = report(&findings, Paint { colour: false });
+    assert!(text.starts_with("preflight    ✗ 1 of "), "{text}");
+    assert!(text.contains("  ✗ swap: swap is on: /dev/sda2\n      turn it off"), "{text}");
+    assert_eq!(document(&findings).as_array().map(Vec::len), Some(CHECKS.len()));
+}
+
+#[test]
+fn what_halite_mends_itself_is_a_warning() {
+    let mut facts = good();
+    facts.swaps = vec!["/swapfile".into()];
+    facts.name = "node-1".into();
+    assert_eq!(bad(&facts), [""; 0]);
+    assert_eq!(warned(&facts), ["swap", "host-name"]);
+}
+
+#[test]
+fn what_is_declared_changes_what_is_wrong() {
+    let mut facts = good();
+    facts.cgroup_version = 1;
+    facts.cgroup_controllers =
+        ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"].map(str::to_owned).into();
+    facts.wanted.fail_cgroup_v1 = false;
+    facts.kernel = "5.10.0".into();
+    facts.wanted.nftables = false;
+    facts.firewalls = vec!["ufw".into()];
+    facts.wanted.manage_firewall = false;
+    facts.watched[1].free = 5000;
+    facts.wanted.eviction = Some([("imagefs.available".to_owned(), "1Gi".to_owned())].into());
+    assert_eq!(bad(&facts), [""; 0]);
+}
+
+#[test]
+fn a_second_run_is_not_disturbed_by_the_first() {
+    let mut facts = good();
+    facts.installed = Installed::This;
+    facts.listening = [6443, 2379, 4550].into();
+    facts.kubernetes = vec!["/var/lib/etcd/member".into()];
+    facts.dpkg_interrupted = true;
+    facts.free.insert("/var/lib".into(), 2000);
+    facts.watched[0].free = 100;
+    facts.inodes = Some(40_000);
+    facts.wanted.vip = Some([10, 0, 0, 100].into());
+    facts.vip_answers = true;
+    assert_eq!(bad(&facts), [""; 0]);
+    assert_eq!(
+        warned(&facts),
+        ["disk", "disk-pressure", "inodes"],
+        "what it has taken itself is no reason to stop"
+    );
+}
+
+#[test]
+fn a_clock_in_the_far_future_is_wrong_too() {
+    let mut facts = good();
+    facts.now = 4_000_000_000;
+    assert_eq!(bad(&facts), ["clock"]);
+    facts.now = 1_799_000_000 - 3600;
+    assert_eq!(bad(&facts), [""; 0], "time zones and slow clocks are no reason");
+}
