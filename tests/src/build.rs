@@ -1,0 +1,56 @@
+//! Builds Halite's own programs as they are shipped.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::lab::command::passthrough;
+
+/// Cargo's profiles and the programs (packages of the same name) that are built with each.
+const PROFILES: &[(&str, &[&str])] = &[("release", &["ctl", "halite-master"]), ("small", &["halite-minion"])];
+
+/// The root of the source tree.
+#[must_use]
+pub fn source_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and returns the directory
+/// that holds all three.
+pub fn release(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    progress(
+        "building ctl, halite-master and halite-minion (release; about ten minutes when nothing is cached)",
+    );
+    let root = source_root();
+    let manifest = root.join("Cargo.toml");
+    let manifest = manifest.to_string_lossy();
+    let target = root.join("target/x86_64-unknown-linux-gnu");
+    let shipped = target.join("shipped");
+    fs::create_dir_all(&shipped)?;
+    for (profile, programs) in PROFILES {
+        let mut args = vec!["build", "--profile", profile, "--locked", "--manifest-path", &manifest];
+        args.extend(programs.iter().flat_map(|program| ["--package", *program]));
+        if !passthrough("cargo", &args)? {
+            bail!("Halite does not build");
+        }
+        for program in *programs {
+            link(&target.join(profile).join(program), &shipped, program)?;
+        }
+    }
+    Ok(shipped)
+}
+
+/// Makes a program appear in a directory under its name in one step: another run may be reading there.
+fn link(program: &Path, dir: &Path, name: &str) -> Result<()> {
+    let fresh = dir.join(format!(".{name}.{}", std::process::id()));
+    fs::hard_link(program, &fresh).with_context(|| format!("cannot link {}", program.display()))?;
+    fs::rename(&fresh, dir.join(name))?;
+    // A rename from one link of a file to another leaves both.
+    if fresh.exists() {
+        fs::remove_file(&fresh)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! The two-host cluster of the demonstration and of the cluster suites: one host bootstrapped from the bundle, the other
+//! added.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab::{
+    Lab,
+    host::{Host, Spec},
+    wait,
+};
+
+/// Where the bundle stands on the bootstrap host.
+pub const BUNDLE: &str = "/media/halite";
+
+/// The first host: control plane, etcd, master, bundle.
+pub const BOOTSTRAP: &str = "bootstrap-1";
+
+/// The second host, in the second of the control-plane networks.
+pub const WORKER: &str = "worker-1";
+
+/// A cluster of the lab.
+pub struct Cluster {
+    /// The lab that its hosts are in.
+    pub lab: Lab,
+    /// The bootstrap host.
+    pub bootstrap: Host,
+    /// The worker.
+    pub worker: Host,
+}
+
+/// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel lacks, and for a machine
+/// whose disk is nearly full by the kubelet's measure, which is a share of the whole; any operator can set the same keys.
+pub const CLUSTER: &str = r#"apiVersion: halite/v1
+kind: Cluster
+metadata:
+  name: demo
+networks:
+  controlPlane:
+    cidrs: [10.10.0.0/24, 10.10.1.0/24]
+  workloadPlane:
+    cidrs: [10.20.0.0/24]
+  pods: 10.233.0.0/16
+  services: 10.96.0.0/12
+apiServer:
+  vip: 10.10.0.100
+  keepalived: true
+kubernetes:
+  version: "1.36"
+cni:
+  plugin: flannel
+kubelet:
+  config:
+    failCgroupV1: false
+    evictionHard: {memory.available: 100Mi, nodefs.available: 500Mi, imagefs.available: 500Mi}
+    imageGCHighThresholdPercent: 100
+containerd:
+  restrictOomScoreAdj: true
+kubeProxy:
+  config:
+    conntrack:
+      maxPerCore: 0
+      min: 0
+host:
+  kernelModules: []
+"#;
+
+/// Boots two bare hosts; the bundle stands read-only on the first.
+pub fn boot_hosts(lab: Lab, bundle: &Path) -> Result<Cluster> {
+    let bootstrap = boot_bootstrap(&lab, bundle)?;
+    let worker = boot_worker(&lab)?;
+    Ok(Cluster { lab, bootstrap, worker })
+}
+
+/// Boots the first host, on which the bundle stands read-only.
+pub fn boot_bootstrap(lab: &Lab, bundle: &Path) -> Result<Host> {
+    lab.boot(Spec {
+        name: BOOTSTRAP.to_owned(),
+        number: 11,
+        second_network: false,
+        read_only: vec![(bundle.to_owned(), PathBuf::from(BUNDLE))],
+    })
+}
+
+/// Boots the second host.
+pub fn boot_worker(lab: &Lab) -> Result<Host> {
+    lab.boot(Spec { name: WORKER.to_owned(), number: 12, second_network: true, read_only: Vec::new() })
+}
+
+/// Writes the cluster document and runs the bundle's `install` on a bare host, showing what it shows.
+pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
+    std::fs::write(host.root().join("root/cluster.yaml"), document)?;
+    let start = Instant::now();
+    let install = format!("{BUNDLE}/install");
+    let status = host.command(&[install.as_str(), "--config", "/root/cluster.yaml", "--yes"])?.status()?;
+    if !status.success() {
+        bail!(
+            "bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {install} --config /root/cluster.yaml --yes"
+        );
+    }
+    Ok(start.elapsed())
+}
+
+impl Cluster {
+    /// The cluster of a lab that already runs.
+    pub fn attach(lab: Lab) -> Result<Self> {
+        let bootstrap = lab.host(BOOTSTRAP)?;
+        let worker = lab.host(WORKER)?;
+        Ok(Self { lab, bootstrap, worker })
+    }
+
+    /// Bootstraps the first host, showing what that shows.
+    pub fn bootstrap(&self, document: &str) -> Result<Duration> {
+        bootstrap(&self.bootstrap, document)
+    }
+
+    /// Declares the worker, runs the printed command on it, and waits until it is Ready.
+    pub fn add_worker(&self) -> Result<Duration> {
+        let address = self.worker.control_plane_address();
+        let start = Instant::now();
+        let add = ["ctl", "node", "add", WORKER, "--address", &address, "--roles", "worker"];
+        let mut declare: Vec<&str> = add.to_vec();
+        declare.extend(["--no-wait", "-o", "json"]);
+        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(&declare)?)
+            .context("`ctl node add -o json` did not print JSON")?;
+        let command = answer["command"].as_str().context("`ctl node add` printed no command")?;
+        let enrol = self.worker.output(&["sh", "-c", command])?;
+        if !enrol.status.success() {
+            bail!(
+                "enrolling {WORKER} failed: {}{}",
+                String::from_utf8_lossy(&enrol.stdout),
+                String::from_utf8_lossy(&enrol.stderr)
+            );
+        }
+        // Repeating the command is how one waits: it changes nothing.
+        if !self.bootstrap.command(&add)?.status()?.success() {
+            bail!("adding {WORKER} failed");
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Runs kubectl on the bootstrap host.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let mut all = vec!["kubectl"];
+        all.extend(args);
+        self.bootstrap.run(&all)
+    }
+
+    /// Waits until every pod runs and is ready, or has done its job.
+    pub fn wait_for_pods(&self, limit: Duration) -> Result<()> {
+        wait::until("all pods to run", limit, || {
+            let text = self.kubectl(&["get", "pods", "-A", "-o", "json"]).map_err(|e| e.to_string())?;
+            let list: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            let items = list["items"].as_array().cloned().unwrap_or_default();
+            let waiting: Vec<String> = items
+                .iter()
+                // A pod of a job that is done is no longer ready, rightly.
+                .filter(|pod| pod["status"]["phase"] != "Succeeded")
+                .filter(|pod| {
+                    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                    !conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+                })
+                .map(|pod| {
+                    let status = &pod["status"];
+                    let why = status["message"].as_str().unwrap_or("no message");
+                    format!("{} ({}: {why})", pod["metadata"]["name"], status["phase"])
+                })
+                .collect();
+            if items.is_empty() {
+                Err("no pod is there".to_owned())
+            } else if waiting.is_empty() {
+                Ok(())
+            } else {
+                Err(waiting.join(", "))
+            }
+        })
+    }
+
+    /// Fails when anything tried to leave, or asked for a name that nobody expected.
+    pub fn nothing_tried_to_leave(&self) -> Result<()> {
+        let packets = self.lab.router.escaped()?;
+        let names = self.lab.router.unexpected_names()?;
+        if packets != 0 || !names.is_empty() {
+            bail!("{packets} packets tried to leave; unexpected names asked: {names:?}");
+        }
+        Ok(())
+    }
+}

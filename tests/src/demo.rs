@@ -1,0 +1,54 @@
+//! `cargo lab demo`: from nothing to a Ready cluster, on real hosts.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+
+use crate::{
+    build,
+    cluster::{self, BOOTSTRAP, CLUSTER, Cluster},
+    lab::{self, Lab, base, prerequisites},
+    upstream,
+};
+
+/// Name of the demonstration's lab.
+pub const DEMO: &str = "demo";
+
+/// Builds whatever is missing, up to the bundle, and returns its path.
+pub fn bundle(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    prerequisites::ensure(progress)?;
+    let cache = lab::cache();
+    base::ensure(&cache, progress)?;
+    let made = upstream::ensure(&cache, progress)?;
+    let programs = build::release(progress)?;
+    let tree = build::source_root().join("states/tree");
+    upstream::bundle(&cache, &made, &programs, &tree, progress)
+}
+
+/// Boots the lab `name` with two bare hosts and makes a cluster of them.
+pub fn cluster(name: &str, progress: &mut dyn FnMut(&str)) -> Result<Cluster> {
+    let bundle = bundle(progress)?;
+    let lab = Lab::new(name, &lab::cache().join("base-root"))?;
+    lab.down()?;
+    progress("booting two bare hosts");
+    let cluster = cluster::boot_hosts(lab, &bundle)?;
+    progress("bootstrapping the first from the bundle");
+    let seconds = cluster.bootstrap(CLUSTER)?.as_secs();
+    progress(&format!("bootstrapped in {seconds} s; adding the second"));
+    let seconds = cluster.add_worker()?.as_secs();
+    progress(&format!("added in {seconds} s"));
+    cluster.wait_for_pods(Duration::from_secs(180))?;
+    Ok(cluster)
+}
+
+/// The whole demonstration.
+pub fn demo(lab: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    let cluster = cluster(lab, progress)?;
+    println!("{}", cluster.kubectl(&["get", "nodes", "-o", "wide"])?);
+    println!("{}", cluster.kubectl(&["get", "pods", "-A", "-o", "wide"])?);
+    cluster.nothing_tried_to_leave()?;
+    println!("Nothing tried to leave. The hosts go on running:");
+    println!("  cargo lab sh {BOOTSTRAP} -- ctl status      cargo lab sh {BOOTSTRAP} -- kubectl get pods -A");
+    println!("  cargo lab down");
+    Ok(())
+}

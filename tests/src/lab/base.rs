@@ -1,0 +1,78 @@
+//! The base root: a minimal Debian with systemd and nothing of ours, shared by all hosts as the lower overlay layer.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::command::run;
+
+/// What a bare host has besides `debootstrap --variant=minbase`.
+const PACKAGES: &str =
+    "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
+
+/// What hardware and firmware give a real host and a container runner does not: writable cgroups, kernel log, network
+/// parameters, and the kernel parameters that the kubelet insists on. The latter belong to the machine, so the host
+/// sees files with the wanted values laid over them instead of changing them.
+const HARDWARE: &str = r#"[Unit]
+Description=What hardware and firmware give a real host
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -ec 'mount --make-rshared /; \
+  mount -o remount,rw,bind /sys/fs/cgroup; \
+  for group in /sys/fs/cgroup/*/; do mount -o remount,rw,bind "$group"; done; \
+  [ -e /dev/kmsg ] || mknod /dev/kmsg c 1 11; \
+  mount --bind /proc/sys/net /proc/sys/net; mount -o remount,rw,bind /proc/sys/net; \
+  mkdir -p /run/lab-sysctl; \
+  for pair in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do \
+    path="$${pair%%=*}"; file="/run/lab-sysctl/$$(echo "$$path" | tr / .)"; \
+    echo "$${pair##*=}" > "$$file"; mount --bind "$$file" "/proc/sys/$$path"; \
+  done'
+
+[Install]
+WantedBy=sysinit.target
+"#;
+
+/// Makes the base root in the cache unless it is there, and returns its path.
+pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let root = cache.join("base-root");
+    if !root.join(".complete").exists() {
+        progress("base root: debootstrap (about a minute)");
+        let partial = cache.join("base-root.partial");
+        if partial.exists() {
+            fs::remove_dir_all(&partial).context("removing an unfinished base root")?;
+        }
+        fs::create_dir_all(cache)?;
+        let include = format!("--include={PACKAGES}");
+        run("debootstrap", &["--variant=minbase", &include, "bookworm", &partial.to_string_lossy()])?;
+        for archive in fs::read_dir(partial.join("var/cache/apt/archives"))? {
+            let path = archive?.path();
+            if path.extension().is_some_and(|e| e == "deb") {
+                fs::remove_file(path)?;
+            }
+        }
+        // A host of an offline site has no sources of its own; an empty list keeps apt quiet.
+        fs::write(partial.join("etc/apt/sources.list"), "")?;
+        fs::write(partial.join(".complete"), "")?;
+        if root.exists() {
+            fs::remove_dir_all(&root)?;
+        }
+        fs::rename(&partial, &root)?;
+    }
+    let units = root.join("etc/systemd/system");
+    fs::write(units.join("lab-hardware.service"), HARDWARE)?;
+    let wants = units.join("sysinit.target.wants");
+    fs::create_dir_all(&wants)?;
+    let link = wants.join("lab-hardware.service");
+    if !link.is_symlink() {
+        symlink("../lab-hardware.service", &link)?;
+    }
+    Ok(root)
+}

@@ -1,0 +1,53 @@
+//! Running programs of the machine and saying clearly what went wrong.
+
+use std::{
+    ffi::OsStr,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Runs a program and returns its standard output; an error carries the command and what it printed.
+pub fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
+    let output = output(program, args)?;
+    if !output.status.success() {
+        bail!(
+            "{} {} ended with {}: {}{}",
+            program,
+            shown(args),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program and returns whatever it came to.
+pub fn output<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<Output> {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {program} {}", shown(args)))
+}
+
+/// The program that runs now, under a name that stays good when its file is built anew meanwhile.
+#[must_use]
+pub fn this_program() -> PathBuf {
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
+}
+
+/// Runs a program with the caller's terminal and returns whether it succeeded.
+pub fn passthrough<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<bool> {
+    let status = Command::new(program)
+        .args(args)
+        .status()
+        .with_context(|| format!("cannot start {program} {}", shown(args)))?;
+    Ok(status.success())
+}
+
+fn shown<S: AsRef<OsStr>>(args: &[S]) -> String {
+    args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

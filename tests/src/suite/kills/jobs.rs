@@ -1,0 +1,57 @@
+//! No job is lost, and none is started twice.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::repair::CTL;
+use crate::cluster::Cluster;
+
+/// More than one kill ever makes.
+const LIMIT: &str = "100";
+
+fn list(cluster: &Cluster) -> Result<Vec<Value>> {
+    let text = cluster.bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text).context("`ctl job list` did not print JSON")?;
+    list.as_array().cloned().context("`ctl job list` did not print a list")
+}
+
+fn jid(job: &Value) -> String {
+    job["jid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The newest job there is; ids grow.
+pub fn newest(cluster: &Cluster) -> Result<String> {
+    Ok(list(cluster)?.first().map(jid).unwrap_or_default())
+}
+
+/// Every job after `newest` has ended, each minion has answered it, and no minion began it twice.
+pub fn sound(cluster: &Cluster, newest: &str) -> Result<()> {
+    for job in list(cluster)?.iter().filter(|job| jid(job).as_str() > newest) {
+        let jid = jid(job);
+        ensure!(job["status"] != "running", "job {jid} never ended: {job:#}");
+        let text = cluster.bootstrap.run(&[CTL, "job", "show", &jid, "-o", "json"])?;
+        let shown: Value = serde_json::from_str(&text).context("`ctl job show` did not print JSON")?;
+        for row in shown["returns"].as_array().cloned().unwrap_or_default() {
+            ensure!(
+                row["state"] == "returned",
+                "{} never answered job {jid}: {}",
+                row["minion"],
+                row["error"]
+            );
+        }
+    }
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        let journal = host.run(&["journalctl", "-u", "halite-minion", "-o", "cat", "--no-pager"])?;
+        let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in journal.lines().filter(|line| line.contains("applying")) {
+            let id = line.split_once("job=").and_then(|(_, rest)| rest.split_whitespace().next());
+            *begun.entry(id.with_context(|| format!("no job in {line:?}"))?).or_default() += 1;
+        }
+        ensure!(!begun.is_empty(), "the journal of {} names no job", host.spec.name);
+        let twice: Vec<_> = begun.iter().filter(|(_, times)| **times > 1).collect();
+        ensure!(twice.is_empty(), "{} began jobs twice: {twice:?}", host.spec.name);
+    }
+    Ok(())
+}

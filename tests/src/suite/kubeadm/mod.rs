@@ -1,0 +1,152 @@
+//! Kubernetes as kubeadm makes it: what Halite's cluster has is compared, by meaning, with what kubeadm of the same
+//! version makes of the same inputs at the moment of the test. Every difference must stand in `tests/kubeadm-allowed.yaml`
+//! with its reason, and every entry there must be of use.
+
+mod allowed;
+mod certificate;
+mod differ;
+mod difference;
+mod duration;
+mod files;
+pub(crate) mod inputs;
+mod kubeconfig;
+mod live;
+mod objects;
+mod reference;
+pub(crate) mod rendered;
+
+use std::fmt::Write as _;
+
+use allowed::Allowed;
+use anyhow::{Context as _, Result, bail};
+use difference::Difference;
+use halite_pillar::{bundle::BundleFacts, load::Declaration, view::Pki};
+use reference::Reference;
+
+use super::{Counts, Test};
+use crate::{
+    cluster::{BUNDLE, Cluster},
+    upstream::versions,
+};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "kubeadm: the same files, certificates and objects from three inputs",
+    run: three_inputs,
+}];
+
+/// kubeadm as the bundle installs it.
+const KUBEADM: &str = "/usr/bin/kubeadm";
+
+/// Runs a program as root and returns what it prints.
+type Run<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
+
+fn three_inputs(cluster: &Cluster) -> Result<Counts> {
+    let run = |args: &[&str]| cluster.bootstrap.run(args);
+    let manifest = cluster.bootstrap.run(&["cat", &format!("{BUNDLE}/manifest.json")])?;
+    let bundle = BundleFacts::from_manifest(&manifest, BUNDLE)?;
+    let others = [("other networks", inputs::OTHER_NETWORKS), ("other flags", inputs::OTHER_FLAGS)];
+    let mut found = vec![("the running cluster", running(cluster)?)];
+    for (name, document) in others {
+        found.push((name, compiled(&run, KUBEADM, document, &bundle).context(name)?));
+    }
+    let passed = found.len();
+    judge(found, Allowed::load()?)?;
+    Ok(Counts { passed, failed: 0 })
+}
+
+/// The running cluster against kubeadm on the same host.
+fn running(cluster: &Cluster) -> Result<Vec<Difference>> {
+    let host = &cluster.bootstrap;
+    let read = |file: &str| host.run(&["cat", &format!("/etc/halite/{file}")]);
+    let node = read(&format!("nodes/{}.yaml", host.spec.name))?;
+    let declaration = inputs::parse(&read("cluster.yaml")?, &[&node])?;
+    let reference = reference(&|args| host.run(args), KUBEADM, &declaration)?;
+    let ours = live::files(host)?;
+    let authorities = (files::authorities(&reference.files), files::authorities(&ours));
+    let mut pictures = (reference.picture(&authorities.0)?, files::picture(&ours, &authorities.1));
+    live::add_objects(
+        cluster,
+        &reference,
+        (&mut pictures.0, &authorities.0),
+        (&mut pictures.1, &authorities.1),
+    )?;
+    Ok(differ::compare(&pictures.0, &pictures.1))
+}
+
+/// What the state tree says for a document against kubeadm.
+fn compiled(run: &Run<'_>, kubeadm: &str, document: &str, bundle: &BundleFacts) -> Result<Vec<Difference>> {
+    let declaration = inputs::declaration(document)?;
+    let reference = reference(run, kubeadm, &declaration)?;
+    let authorities = files::authorities(&reference.files);
+    let ours = rendered::picture(&declaration, bundle, &public_halves(&reference)?, &authorities)?;
+    let mut theirs = reference.picture(&authorities)?;
+    rendered::without_signing(&mut theirs);
+    reference.add_objects(&mut theirs, crate::cluster::BOOTSTRAP, &authorities)?;
+    Ok(differ::compare(&theirs, &ours))
+}
+
+fn reference(run: &Run<'_>, kubeadm: &str, declaration: &Declaration) -> Result<Reference> {
+    reference::make(run, kubeadm, &inputs::kubeadm(declaration, versions::KUBERNETES)?)
+}
+
+/// kubeadm's authorities as if they were ours, so that what embeds them is the same.
+fn public_halves(reference: &Reference) -> Result<Pki> {
+    let mut pki = Pki::default();
+    for (name, path) in
+        [("kubernetes", "pki/ca.crt"), ("etcd", "pki/etcd/ca.crt"), ("front-proxy", "pki/front-proxy-ca.crt")]
+    {
+        pki.certificates.insert(name.to_owned(), reference.file(path)?.to_owned());
+    }
+    pki.service_account = Some(reference.file("pki/sa.pub")?.to_owned());
+    Ok(pki)
+}
+
+/// Fails with every difference that the list does not allow, and every entry of the list that allows nothing.
+fn judge(found: Vec<(&str, Vec<Difference>)>, mut allowed: Allowed) -> Result<()> {
+    let mut report = String::new();
+    for (input, differences) in found {
+        let wrong: Vec<Difference> = differences.into_iter().filter(|d| !allowed.allows(d)).collect();
+        if !wrong.is_empty() {
+            let _ =
+                writeln!(report, "{input}: differences from kubeadm that nobody allowed: {}", wrong.len());
+            for difference in wrong {
+                let _ = writeln!(report, "  {difference}");
+            }
+        }
+    }
+    let unused = allowed.unused();
+    if !unused.is_empty() {
+        let _ = writeln!(report, "entries of tests/kubeadm-allowed.yaml that allow nothing that is so:");
+        unused.iter().for_each(|entry| {
+            let _ = writeln!(report, "  {entry}");
+        });
+    }
+    if report.is_empty() { Ok(()) } else { bail!("\n{}", report.trim_end()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_allowed_is_told_with_what_is_allowed_in_vain() {
+        let mut report = judge(Vec::new(), Allowed::load().unwrap()).unwrap_err().to_string();
+        assert!(report.contains("allow nothing that is so"), "{report}");
+        let difference = |place: &str, path: &str| Difference {
+            place: place.to_owned(),
+            path: path.to_owned(),
+            reference: None,
+            ours: Some(json!(1)),
+        };
+        let found = vec![
+            difference("static-pod/etcd", "spec.x"),
+            difference("kubelet/kubeadm-flags.env", "[--node-ip]"),
+        ];
+        report = judge(vec![("an input", found)], Allowed::load().unwrap()).unwrap_err().to_string();
+        assert!(report.contains("an input: differences from kubeadm that nobody allowed: 1"), "{report}");
+        assert!(report.contains("  static-pod/etcd: spec.x +1"), "{report}");
+        assert!(!report.contains("--node-ip"), "{report}");
+    }
+}

@@ -1,0 +1,158 @@
+//! Everything that must be true before a change lands, one named test after the other.
+
+mod cluster;
+mod firewall;
+mod kills;
+pub(crate) mod kubeadm;
+mod lab_itself;
+mod operator;
+mod repair;
+mod source;
+mod vip;
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{
+    cluster::Cluster,
+    demo,
+    lab::{self, Lab},
+};
+
+/// Name of the suites' own lab, so that they leave a demonstration alone.
+const LAB: &str = "test";
+
+/// The lab of the cluster suites. `HALITE_LAB_NAME` names one that runs already: give `--keep` with it.
+fn lab_name() -> String {
+    std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
+}
+
+/// What to run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The heavy forms too.
+    pub full: bool,
+    /// Use a cluster that runs, and leave it running.
+    pub keep: bool,
+    /// Only tests whose name contains one of these.
+    pub filter: Vec<String>,
+}
+
+/// One named test. `passed` can be more than one where it runs a whole set.
+struct Test<C> {
+    name: &'static str,
+    run: fn(&C) -> Result<Counts>,
+}
+
+/// How many tests passed and failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+}
+
+impl Counts {
+    const ONE: Self = Self { passed: 1, failed: 0 };
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// Runs the suites; the last line that it prints is `N passed, N failed`.
+pub fn main(options: Options) -> Result<ExitCode> {
+    let mut total = Counts::default();
+    total.add(run(&options, source::TESTS, &()));
+    total.add(run(&options, lab_itself::TESTS, &()));
+    if on_cluster(options.full).any(|test| options.wants(test.name)) {
+        total.add(with_cluster(&options));
+    }
+    println!("\n{} passed, {} failed", total.passed, total.failed);
+    Ok(if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The tests that share one cluster, in their order: those that only look, those that mend what they damage, those that
+/// take power away, and at the end whether any of it tried to leave.
+fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
+    cluster::TESTS
+        .iter()
+        .chain(kubeadm::TESTS)
+        .chain(firewall::TESTS)
+        .chain(vip::TESTS)
+        .chain(operator::TESTS)
+        .chain(repair::TESTS)
+        .chain(kills::tests(full))
+        .chain(cluster::AT_THE_END)
+}
+
+fn with_cluster(options: &Options) -> Counts {
+    let start = Instant::now();
+    let cluster = match open_cluster(options) {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            report("cluster: bootstrap and node add", start.elapsed(), Err(&error));
+            println!("  the hosts are kept below {}", lab::run_dir().join(lab_name()).display());
+            return Counts { passed: 0, failed: 1 };
+        }
+    };
+    report("cluster: bootstrap and node add", start.elapsed(), Ok(Counts::ONE));
+    let mut counts = Counts::ONE;
+    counts.add(run(options, on_cluster(options.full), &cluster));
+    if counts.failed > 0 {
+        println!(
+            "  the hosts are kept: cargo lab status --lab {}, files below {}",
+            lab_name(),
+            lab::run_dir().join(lab_name()).display()
+        );
+    } else if !options.keep
+        && let Err(error) = cluster.lab.down()
+    {
+        println!("FAILED cluster: take down: {error:#}");
+        counts.failed += 1;
+    }
+    counts
+}
+
+fn open_cluster(options: &Options) -> Result<Cluster> {
+    if options.keep
+        && let Ok(running) = Cluster::attach(Lab::new(&lab_name(), &lab::cache().join("base-root"))?)
+        && running.bootstrap.init().is_some()
+    {
+        return Ok(running);
+    }
+    demo::cluster(&lab_name(), &mut |line| println!("  {line}"))
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.filter.is_empty() || self.filter.iter().any(|f| name.contains(f.as_str()))
+    }
+}
+
+fn run<'a, C: 'a>(options: &Options, tests: impl IntoIterator<Item = &'a Test<C>>, context: &C) -> Counts {
+    let mut counts = Counts::default();
+    for test in tests.into_iter().filter(|t| options.wants(t.name)) {
+        let start = Instant::now();
+        let result = (test.run)(context);
+        report(test.name, start.elapsed(), result.as_ref().map(|c| *c));
+        counts.add(result.unwrap_or(Counts { passed: 0, failed: 1 }));
+    }
+    counts
+}
+
+fn report(name: &str, took: Duration, result: Result<Counts, &anyhow::Error>) {
+    let seconds = took.as_secs_f64();
+    match result {
+        Ok(Counts { failed: 0, passed: 1 }) => println!("ok     {name} ({seconds:.1} s)"),
+        Ok(Counts { failed: 0, passed }) => println!("ok     {name}: {passed} tests ({seconds:.1} s)"),
+        Ok(Counts { passed, failed }) => {
+            println!("FAILED {name}: {passed} passed, {failed} failed ({seconds:.1} s)")
+        }
+        Err(error) => println!("FAILED {name} ({seconds:.1} s): {error:#}"),
+    }
+}

@@ -1,0 +1,75 @@
+//! The source tree: format, lint, dependencies, and all unit and protocol tests.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Counts, Test};
+use crate::{
+    build::source_root,
+    lab::{self, prerequisites},
+};
+
+pub(super) const TESTS: &[Test<()>] = &[
+    Test { name: "source: format", run: format },
+    Test { name: "source: lint", run: lint },
+    Test { name: "source: dependencies", run: dependencies },
+    Test { name: "source: unit and protocol tests", run: unit },
+];
+
+fn cargo(args: &[&str]) -> Result<String> {
+    let output = Command::new("cargo")
+        .args(args)
+        .current_dir(source_root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        bail!("cargo {} ended with {}:\n{text}", args.join(" "), output.status);
+    }
+    Ok(text)
+}
+
+fn format((): &()) -> Result<Counts> {
+    cargo(&["fmt", "--all", "--check"])?;
+    Ok(Counts::ONE)
+}
+
+fn lint((): &()) -> Result<Counts> {
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "--deny", "warnings"])?;
+    Ok(Counts::ONE)
+}
+
+/// Licences, duplicates, banned crates and sources, as `deny.toml` has them.
+fn dependencies((): &()) -> Result<Counts> {
+    let program = prerequisites::cargo_deny(&lab::cache())?;
+    let output = Command::new(&program)
+        .args(["--offline", "check", "bans", "licenses", "sources"])
+        .current_dir(source_root())
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    if !output.status.success() {
+        bail!("cargo deny found:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(Counts::ONE)
+}
+
+fn unit((): &()) -> Result<Counts> {
+    let text = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])?;
+    let mut counts = Counts::default();
+    for line in text.lines().filter(|l| l.starts_with("test result: ")) {
+        counts.passed += number_before(line, " passed");
+        counts.failed += number_before(line, " failed");
+    }
+    if counts.passed == 0 {
+        bail!("cargo test ran no test");
+    }
+    Ok(counts)
+}
+
+fn number_before(line: &str, word: &str) -> usize {
+    line.split(word).next().and_then(|l| l.rsplit(' ').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,243 @@
+//! Building Go programs from published modules, one after the other.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::{
+    command,
+    programs::{Module, Source},
+    store::{self, Store},
+};
+
+/// Counts on every change of how programs are built that the key would not show otherwise.
+const REVISION: u32 = 1;
+
+/// The Go installation that builds.
+#[derive(Debug)]
+pub struct Go {
+    version: String,
+}
+
+/// What `go mod download -json` says of a module.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Download {
+    dir: PathBuf,
+    info: PathBuf,
+    #[serde(default)]
+    origin: Origin,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Origin {
+    hash: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Info {
+    time: String,
+}
+
+impl Go {
+    /// The Go of this machine.
+    pub fn find() -> Result<Self> {
+        let printed = command::output(go().args(["env", "GOVERSION"]), "asking Go for its version")
+            .context("the upstream programs are built with Go 1.26: install it and put it on the PATH")?;
+        Ok(Self { version: String::from_utf8_lossy(&printed).trim().to_owned() })
+    }
+
+    /// The directory of a module's own files (`PATH@VERSION`), downloaded when it is not there yet.
+    pub fn sources(&self, module: &str) -> Result<PathBuf> {
+        let work = tempfile::tempdir()?;
+        Ok(download(work.path(), module)?.dir)
+    }
+
+    /// Where each program of a module is, building those that are not there: (name, file).
+    pub fn build(
+        &self,
+        store: &Store,
+        module: &Module,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Vec<(&'static str, PathBuf)>> {
+        let mut built = Vec::new();
+        let mut ground: Option<Ground> = None;
+        for (name, package) in module.programs {
+            let described = (module.path, module.version, module.source, module.stamps, package);
+            let key = store::key(&(REVISION, &self.version, described))?;
+            let dir = match store.find(name, &key) {
+                Some(dir) => dir,
+                None => {
+                    let ground = match &mut ground {
+                        Some(ground) => ground,
+                        none => none.insert(Ground::lay(module, progress)?),
+                    };
+                    let what = format!("building {name} {}", module.version);
+                    progress(&what);
+                    store.get(name, &key, |out| ground.build(package, &out.join(name), &what, progress))?
+                }
+            };
+            built.push((*name, dir.join(name)));
+        }
+        Ok(built)
+    }
+}
+
+/// The directory from which the programs of one module are built.
+struct Ground {
+    dir: tempfile::TempDir,
+    flags: String,
+}
+
+impl Ground {
+    fn lay(module: &Module, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let name = format!("{}@{}", module.path, module.version);
+        progress(&format!("fetching {name}"));
+        let dir = tempfile::Builder::new().prefix("halite-upstream-").tempdir()?;
+        fs::write(dir.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
+        let download = download(dir.path(), &name)?;
+        match module.source {
+            Source::Required => require(dir.path(), module, "")?,
+            Source::Kubernetes => {
+                let text = fs::read_to_string(download.dir.join("go.mod"))?;
+                require(dir.path(), module, &staging(&text, module.version))?;
+            }
+            Source::Without { folders, requirements } => {
+                copy(&download.dir, dir.path())?;
+                without(dir.path(), module.path, folders, requirements)?;
+            }
+        }
+        let info: Info = serde_json::from_slice(&fs::read(&download.info)?)?;
+        Ok(Self { dir, flags: flags(module, &download.origin.hash, &info.time) })
+    }
+
+    fn build(&self, package: &str, out: &Path, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let mut go = go();
+        go.current_dir(self.dir.path()).args(["build", "-trimpath", "-ldflags", &self.flags, "-o"]);
+        command::run(go.arg(out).arg(package), what, progress)?;
+        store::set_mode(out, 0o755)
+    }
+}
+
+/// Go, cut loose from whatever the caller's environment says about modules and targets; where modules come from stays
+/// the machine's own affair.
+fn go() -> Command {
+    let mut command = Command::new("go");
+    command
+        .env("GOFLAGS", "-mod=mod -buildvcs=false")
+        .envs([("GOTOOLCHAIN", "local"), ("GOWORK", "off"), ("CGO_ENABLED", "0")])
+        .envs([("GOOS", "linux"), ("GOARCH", "amd64"), ("GOAMD64", "v1")]);
+    command
+}
+
+fn download(dir: &Path, module: &str) -> Result<Download> {
+    let what = format!("downloading {module}");
+    let printed = command::output(go().current_dir(dir).args(["mod", "download", "-json", module]), &what)?;
+    serde_json::from_slice(&printed).with_context(|| format!("{what}: Go's answer is not understood"))
+}
+
+fn require(dir: &Path, module: &Module, replaces: &str) -> Result<()> {
+    let requirement = format!("require {} {}\n", module.path, module.version);
+    fs::write(dir.join("go.mod"), format!("module upstream\n\ngo 1.26\n\n{requirement}\n{replaces}"))?;
+    // The imports keep the packages in the module graph; the file itself is never compiled.
+    let imports: String =
+        module.programs.iter().map(|(_, package)| format!("import _ {package:?}\n")).collect();
+    fs::write(dir.join("imports.go"), format!("package upstream\n\n{imports}"))?;
+    Ok(())
+}
+
+/// Kubernetes' go.mod points at its own `staging` folder; each of those modules is published as `v0.MINOR.PATCH` too.
+fn staging(go_mod: &str, version: &str) -> String {
+    let version = version.replacen("v1.", "v0.", 1);
+    go_mod
+        .lines()
+        .filter_map(|line| line.trim().trim_start_matches("replace ").split_once(" => ./staging/"))
+        .map(|(module, _)| format!("replace {module} => {module} {version}\n"))
+        .collect()
+}
+
+fn flags(module: &Module, commit: &str, date: &str) -> String {
+    let bare = module.version.trim_start_matches('v');
+    let mut numbers = bare.split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let mut flags = "-s -w".to_owned();
+    for stamp in module.stamps {
+        let stamp = stamp
+            .replace("{version}", module.version)
+            .replace("{major}", major)
+            .replace("{minor}", minor)
+            .replace("{commit}", commit)
+            .replace("{date}", date);
+        // A proxy need not know the commit; the program's own default says that better than an empty text.
+        if !stamp.ends_with('=') {
+            flags.push_str(&format!(" -X {stamp}"));
+        }
+    }
+    flags
+}
+
+/// Copies a module out of Go's read-only cache.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for file in store::files(from)? {
+        let target = to.join(file.strip_prefix(from)?);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&target, fs::read(&file)?)?;
+    }
+    Ok(())
+}
+
+/// Takes folders out of a copied module: the folders, the lines that import them, and their requirements.
+fn without(dir: &Path, module: &str, folders: &[&str], requirements: &str) -> Result<()> {
+    for folder in folders {
+        fs::remove_dir_all(dir.join(folder)).with_context(|| format!("{module} has no folder {folder}"))?;
+        let import = format!("\"{module}/{folder}\"");
+        for file in store::files(dir)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "go"))
+        {
+            let text = fs::read_to_string(&file)?;
+            if text.contains(&import) {
+                fs::write(&file, lines_without(&text, &import))?;
+            }
+        }
+    }
+    for name in ["go.mod", "go.sum"] {
+        let text = fs::read_to_string(dir.join(name))?;
+        fs::write(dir.join(name), lines_without(&text, requirements))?;
+    }
+    Ok(())
+}
+
+fn lines_without(text: &str, unwanted: &str) -> String {
+    text.lines().filter(|line| !line.contains(unwanted)).map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staging_modules_are_replaced_by_their_published_twins() {
+        let go_mod = "module k8s.io/kubernetes\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tother => x v1\n)\n";
+        assert_eq!(staging(go_mod, "v1.36.3"), "replace k8s.io/api => k8s.io/api v0.36.3\n");
+    }
+
+    #[test]
+    fn stamps_say_what_is_known() {
+        let module = Module {
+            path: "example.org/x",
+            version: "v1.36.3",
+            source: Source::Required,
+            stamps: &["p.gitVersion={version}", "p.gitMinor={minor}", "p.gitCommit={commit}"],
+            programs: &[],
+        };
+        assert_eq!(flags(&module, "", ""), "-s -w -X p.gitVersion=v1.36.3 -X p.gitMinor=36");
+    }
+}

@@ -1,0 +1,234 @@
+//! The images of the site: what is in each, at the paths where upstream's images have it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use super::{
+    image::{self, Run},
+    packages,
+    store::{self, Store},
+    versions,
+};
+
+/// An image that the site pulls.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The key under which manifests find it, `kube-apiserver` for example.
+    pub component: String,
+    /// Its full name.
+    pub reference: String,
+    /// The OCI layout that holds it, and nothing else.
+    pub layout: PathBuf,
+}
+
+/// What one image is made of.
+#[derive(Debug, Serialize)]
+struct Content {
+    component: &'static str,
+    repository: &'static str,
+    tag: &'static str,
+    /// Program and its path.
+    programs: &'static [(&'static str, &'static str)],
+    /// Debian packages, unpacked with what they need.
+    packages: &'static [&'static str],
+    /// Path within the unpacked packages and the path at which it is wanted; taken from there, the rest is left out.
+    extract: &'static [(&'static str, &'static str)],
+    /// Path and target of symbolic links.
+    links: &'static [(&'static str, &'static str)],
+    run: Run,
+}
+
+const fn runs(entrypoint: &'static [&'static str]) -> Run {
+    Run { entrypoint, arguments: &[], user: "" }
+}
+
+/// kube-proxy's and flannel's tools for both kinds of rules.
+const RULES: &[&str] = &["conntrack", "iptables", "nftables"];
+
+const BUSYBOX: &[(&str, &str)] = &[("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")];
+
+const CONTENTS: &[Content] = &[
+    control_plane(
+        "kube-apiserver",
+        "registry.k8s.io/kube-apiserver",
+        &[("kube-apiserver", "usr/local/bin/kube-apiserver"), LOG_RUNNER],
+    ),
+    control_plane(
+        "kube-controller-manager",
+        "registry.k8s.io/kube-controller-manager",
+        &[("kube-controller-manager", "usr/local/bin/kube-controller-manager"), LOG_RUNNER],
+    ),
+    control_plane(
+        "kube-scheduler",
+        "registry.k8s.io/kube-scheduler",
+        &[("kube-scheduler", "usr/local/bin/kube-scheduler"), LOG_RUNNER],
+    ),
+    Content {
+        packages: RULES,
+        ..control_plane(
+            "kube-proxy",
+            "registry.k8s.io/kube-proxy",
+            &[("kube-proxy", "usr/local/bin/kube-proxy"), LOG_RUNNER],
+        )
+    },
+    Content {
+        component: "etcd",
+        repository: "registry.k8s.io/etcd",
+        tag: versions::ETCD_IMAGE,
+        programs: &[
+            ("etcd", "usr/local/bin/etcd"),
+            ("etcdctl", "usr/local/bin/etcdctl"),
+            ("etcdutl", "usr/local/bin/etcdutl"),
+        ],
+        packages: &[],
+        extract: &[],
+        links: &[],
+        run: runs(&["/usr/local/bin/etcd"]),
+    },
+    Content {
+        component: "coredns",
+        repository: "registry.k8s.io/coredns/coredns",
+        tag: versions::COREDNS,
+        programs: &[("coredns", "coredns")],
+        packages: &[],
+        extract: &[],
+        links: &[],
+        run: runs(&["/coredns"]),
+    },
+    Content {
+        component: "pause",
+        repository: "registry.k8s.io/pause",
+        tag: versions::PAUSE,
+        programs: &[("pause", "pause")],
+        packages: &[],
+        extract: &[],
+        links: &[],
+        run: Run { user: "65535:65535", ..runs(&["/pause"]) },
+    },
+    Content {
+        component: "flannel",
+        repository: "ghcr.io/flannel-io/flannel",
+        tag: versions::FLANNEL,
+        programs: &[("flanneld", "opt/bin/flanneld")],
+        packages: &["busybox-static", "conntrack", "iproute2", "iptables", "nftables"],
+        extract: &[],
+        links: BUSYBOX,
+        run: runs(&["/opt/bin/flanneld"]),
+    },
+    Content {
+        component: "flannel-cni-plugin",
+        repository: "ghcr.io/flannel-io/flannel-cni-plugin",
+        tag: versions::FLANNEL_PLUGIN_IMAGE,
+        programs: &[("cni-flannel", "flannel")],
+        packages: &["busybox-static"],
+        extract: &[("usr/bin/busybox", "usr/bin/busybox")],
+        links: &[("bin", "usr/bin"), ("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")],
+        run: Run { entrypoint: &[], arguments: &["/bin/sh"], user: "" },
+    },
+    Content {
+        component: "agnhost",
+        repository: "registry.k8s.io/e2e-test-images/agnhost",
+        tag: versions::AGNHOST,
+        programs: &[("agnhost", "agnhost")],
+        packages: &[],
+        extract: &[],
+        links: &[],
+        run: Run { arguments: &["pause"], ..runs(&["/agnhost"]) },
+    },
+];
+
+/// Upstream starts Kubernetes' own programs through this one, which writes their output to a file when asked to.
+const LOG_RUNNER: (&str, &str) = ("kube-log-runner", "go-runner");
+
+const fn control_plane(
+    component: &'static str,
+    repository: &'static str,
+    programs: &'static [(&'static str, &'static str)],
+) -> Content {
+    Content {
+        component,
+        repository,
+        tag: versions::KUBERNETES,
+        programs,
+        packages: &[],
+        extract: &[],
+        links: &[],
+        run: runs(&["/go-runner"]),
+    }
+}
+
+/// Makes the images that are not there yet. `programs` says where each program is.
+pub fn make(
+    store: &Store,
+    programs: &BTreeMap<&str, PathBuf>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Image>> {
+    CONTENTS.iter().map(|content| one(store, content, programs, progress)).collect()
+}
+
+fn one(
+    store: &Store,
+    content: &Content,
+    programs: &BTreeMap<&str, PathBuf>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Image> {
+    let reference = format!("{}:{}", content.repository, content.tag);
+    let mut sources = Vec::new();
+    for (name, path) in content.programs {
+        let file = programs.get(name).with_context(|| format!("{reference}: no program {name} is built"))?;
+        sources.push((file, path));
+    }
+    let archives = match content.packages {
+        [] => Vec::new(),
+        packages => packages::closure(store, packages, progress)?,
+    };
+    let key = store::key(&(image::REVISION, packages::REVISION, content, &sources, &archives))?;
+    let layout = store.get(&format!("image-{}", content.component), &key, |out| {
+        progress(&format!("making the image {reference}"));
+        // Beside the store, so that programs are linked, not copied.
+        let work = tempfile::Builder::new().prefix(".root-").tempdir_in(out.parent().unwrap_or(out))?;
+        let root = work.path().join("root");
+        fill(&root, content, &sources, &archives)?;
+        image::write(&root, &reference, &content.run, out)
+    })?;
+    Ok(Image { component: content.component.to_owned(), reference, layout })
+}
+
+fn fill(root: &Path, content: &Content, sources: &[(&PathBuf, &&str)], archives: &[PathBuf]) -> Result<()> {
+    fs::create_dir_all(root)?;
+    store::set_mode(root, 0o755)?;
+    if content.extract.is_empty() && !archives.is_empty() {
+        packages::unpack(archives, root)?;
+    } else if !archives.is_empty() {
+        let whole = tempfile::tempdir_in(root.parent().unwrap_or(root))?;
+        packages::unpack(archives, whole.path())?;
+        for (from, to) in content.extract {
+            place(&whole.path().join(from), &root.join(to))?;
+        }
+    }
+    for (file, path) in sources {
+        place(file, &root.join(path))?;
+    }
+    for (path, target) in content.links {
+        let link = root.join(path);
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        symlink(target, &link).with_context(|| format!("cannot link {}", link.display()))?;
+    }
+    Ok(())
+}
+
+fn place(from: &Path, to: &Path) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::hard_link(from, to).with_context(|| format!("cannot link {} to {}", from.display(), to.display()))
+}

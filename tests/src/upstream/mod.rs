@@ -1,0 +1,65 @@
+//! The upstream of the lab's site: what a connected site would download. Programs are built from published Go modules,
+//! operating system packages come from the machine's own package sources, images are made of both. Everything is kept
+//! outside the source tree under a key of its inputs: the first time takes about a quarter of an hour on two cores,
+//! afterwards it takes seconds.
+
+mod command;
+mod golang;
+mod image;
+mod images;
+mod packages;
+mod pause;
+mod programs;
+mod recipe;
+pub mod store;
+pub mod versions;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+pub use images::Image;
+pub use recipe::bundle;
+use store::Store;
+
+/// Where everything is.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// The directory of all of it.
+    pub dir: PathBuf,
+    /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as `cni-NAME`.
+    pub bin: PathBuf,
+    /// Every image, each in a layout of its own.
+    pub images: Vec<Image>,
+}
+
+/// Makes whatever is not there yet, and says where everything is.
+pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
+    let dir = cache.join("upstream");
+    let store = Store::new(dir.clone())?;
+    let _lock = lock(&dir)?;
+    let go = golang::Go::find()?;
+    let mut built = BTreeMap::new();
+    for module in programs::MODULES {
+        built.extend(go.build(&store, module, progress)?);
+    }
+    built.insert("pause", pause::ensure(&store, &go, progress)?);
+    let bin = store.get("bin", &store::key(&built)?, |out| {
+        for (name, file) in &built {
+            fs::hard_link(file, out.join(name)).with_context(|| format!("cannot link {}", file.display()))?;
+        }
+        Ok(())
+    })?;
+    let images = images::make(&store, &built, progress)?;
+    Ok(Upstream { dir, bin, images })
+}
+
+/// Two runs at once would make everything twice; the second waits until this is dropped.
+fn lock(dir: &Path) -> Result<File> {
+    let lock = File::create(dir.join(".lock"))?;
+    lock.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
+    Ok(lock)
+}

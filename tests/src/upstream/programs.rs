@@ -1,0 +1,169 @@
+//! The Go programs, and how each is built.
+
+use super::versions;
+
+/// How the module in which a program is built comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub enum Source {
+    /// A module of ours with one requirement.
+    Required,
+    /// The same, and each staging module of Kubernetes replaced by its published twin (`k8s.io/X v0.36.3`).
+    Kubernetes,
+    /// A copy of the module itself, without some folders and their imports, and without requirements that no module
+    /// proxy has. For flannel: its back end for one cloud, whose library is not there, and its oldest one (packets
+    /// through user space), which alone would need a C compiler.
+    Without {
+        /// The folders; each is the end of an import path too.
+        folders: &'static [&'static str],
+        /// What the requirements to drop start with.
+        requirements: &'static str,
+    },
+}
+
+/// The programs of one module.
+#[derive(Debug, Clone, Copy)]
+pub struct Module {
+    /// Its path.
+    pub path: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// How it is built.
+    pub source: Source,
+    /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`, `{minor}`,
+    /// `{commit}` and `{date}` stand for what the module's own release says.
+    pub stamps: &'static [&'static str],
+    /// Name and package of each program.
+    pub programs: &'static [(&'static str, &'static str)],
+}
+
+/// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its default versions, and a
+/// kubelet the version that its node reports, from there.
+const KUBERNETES_STAMPS: &[&str] = &[
+    "k8s.io/component-base/version.gitVersion={version}",
+    "k8s.io/component-base/version.gitMajor={major}",
+    "k8s.io/component-base/version.gitMinor={minor}",
+    "k8s.io/component-base/version.gitTreeState=clean",
+    "k8s.io/component-base/version.gitCommit={commit}",
+    "k8s.io/component-base/version.buildDate={date}",
+    "k8s.io/client-go/pkg/version.gitVersion={version}",
+    "k8s.io/client-go/pkg/version.gitMajor={major}",
+    "k8s.io/client-go/pkg/version.gitMinor={minor}",
+    "k8s.io/client-go/pkg/version.gitTreeState=clean",
+    "k8s.io/client-go/pkg/version.gitCommit={commit}",
+    "k8s.io/client-go/pkg/version.buildDate={date}",
+];
+
+const CNI_STAMPS: &[&str] =
+    &["github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion={version}"];
+
+/// Every program of the site.
+pub const MODULES: &[Module] = &[
+    Module {
+        path: "k8s.io/kubernetes",
+        version: versions::KUBERNETES,
+        source: Source::Kubernetes,
+        stamps: KUBERNETES_STAMPS,
+        programs: &[
+            ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            ("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+            ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            ("kube-log-runner", "k8s.io/component-base/logs/kube-log-runner"),
+            ("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
+        ],
+    },
+    Module {
+        path: "go.etcd.io/etcd/server/v3",
+        version: versions::ETCD,
+        source: Source::Required,
+        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+    },
+    Module {
+        path: "go.etcd.io/etcd/etcdctl/v3",
+        version: versions::ETCD,
+        source: Source::Required,
+        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
+        programs: &[("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
+    },
+    Module {
+        path: "go.etcd.io/etcd/etcdutl/v3",
+        version: versions::ETCD,
+        source: Source::Required,
+        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
+        programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
+    },
+    Module {
+        path: "github.com/containerd/containerd/v2",
+        version: versions::CONTAINERD,
+        source: Source::Required,
+        stamps: &[
+            "github.com/containerd/containerd/v2/version.Version={version}",
+            "github.com/containerd/containerd/v2/version.Revision={commit}",
+        ],
+        programs: &[
+            ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
+            ("containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+            ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+        ],
+    },
+    Module {
+        path: "github.com/containernetworking/plugins",
+        version: versions::CNI_PLUGINS,
+        source: Source::Required,
+        stamps: CNI_STAMPS,
+        programs: CNI_PROGRAMS,
+    },
+    Module {
+        path: "github.com/containernetworking/plugins",
+        version: versions::FLANNEL_PLUGIN,
+        source: Source::Required,
+        stamps: CNI_STAMPS,
+        programs: &[("cni-flannel", "github.com/containernetworking/plugins/plugins/meta/flannel")],
+    },
+    Module {
+        path: "github.com/flannel-io/flannel",
+        version: versions::FLANNEL,
+        source: Source::Without {
+            folders: &["pkg/backend/tencentvpc", "pkg/backend/udp"],
+            requirements: "github.com/tencentcloud/",
+        },
+        stamps: &["github.com/flannel-io/flannel/pkg/version.Version={version}"],
+        programs: &[("flanneld", "github.com/flannel-io/flannel")],
+    },
+    Module {
+        path: "github.com/coredns/coredns",
+        version: versions::COREDNS,
+        source: Source::Required,
+        stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
+        programs: &[("coredns", "github.com/coredns/coredns")],
+    },
+];
+
+/// What a program of the package `kubernetes-cni` is called while it stands among the others.
+pub const CNI_PREFIX: &str = "cni-";
+
+/// The plugins of upstream's `kubernetes-cni` package.
+const CNI_PROGRAMS: &[(&str, &str)] = &[
+    ("cni-bandwidth", "github.com/containernetworking/plugins/plugins/meta/bandwidth"),
+    ("cni-bridge", "github.com/containernetworking/plugins/plugins/main/bridge"),
+    ("cni-dhcp", "github.com/containernetworking/plugins/plugins/ipam/dhcp"),
+    ("cni-dummy", "github.com/containernetworking/plugins/plugins/main/dummy"),
+    ("cni-firewall", "github.com/containernetworking/plugins/plugins/meta/firewall"),
+    ("cni-host-device", "github.com/containernetworking/plugins/plugins/main/host-device"),
+    ("cni-host-local", "github.com/containernetworking/plugins/plugins/ipam/host-local"),
+    ("cni-ipvlan", "github.com/containernetworking/plugins/plugins/main/ipvlan"),
+    ("cni-loopback", "github.com/containernetworking/plugins/plugins/main/loopback"),
+    ("cni-macvlan", "github.com/containernetworking/plugins/plugins/main/macvlan"),
+    ("cni-portmap", "github.com/containernetworking/plugins/plugins/meta/portmap"),
+    ("cni-ptp", "github.com/containernetworking/plugins/plugins/main/ptp"),
+    ("cni-sbr", "github.com/containernetworking/plugins/plugins/meta/sbr"),
+    ("cni-static", "github.com/containernetworking/plugins/plugins/ipam/static"),
+    ("cni-tap", "github.com/containernetworking/plugins/plugins/main/tap"),
+    ("cni-tuning", "github.com/containernetworking/plugins/plugins/meta/tuning"),
+    ("cni-vlan", "github.com/containernetworking/plugins/plugins/main/vlan"),
+    ("cni-vrf", "github.com/containernetworking/plugins/plugins/meta/vrf"),
+];

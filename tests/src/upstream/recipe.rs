@@ -1,0 +1,112 @@
+//! The recipe of the lab's bundle, and the bundle that `ctl` makes from it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::{
+    Upstream, command,
+    image::file_digest,
+    lock,
+    programs::{CNI_PREFIX, MODULES},
+    store::{self, Store},
+    versions,
+};
+
+/// The revision of the packages that the build makes.
+const REVISION: u32 = 1;
+
+/// Halite's own programs in a bundle.
+const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
+
+/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content is there, and
+/// returns its directory. The base root must be there: the bundle brings what it lacks.
+pub fn bundle(
+    cache: &Path,
+    upstream: &Upstream,
+    programs: &Path,
+    tree: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
+    let programs = &std::path::absolute(programs)?;
+    let tree = &std::path::absolute(tree)?;
+    let dir = std::path::absolute(cache)?.join("bundle");
+    let store = Store::new(dir.clone())?;
+    let _lock = lock(&dir)?;
+    let base = cache.join("base-root/var/lib/dpkg/status");
+    let site = store::key(&(
+        REVISION,
+        &upstream.bin,
+        upstream.images.iter().map(|image| &image.layout).collect::<Vec<_>>(),
+        versions::HOST_PACKAGES,
+        file_digest(&base)?,
+    ))?;
+    let mut content = vec![site.clone()];
+    for name in BINARIES {
+        content.push(file_digest(&programs.join(name))?);
+    }
+    for file in store::files(tree)? {
+        content.push(format!("{} {}", file.strip_prefix(tree)?.display(), file_digest(&file)?));
+    }
+    let made = store.get("bundle", &store::key(&content)?, |out| {
+        // What the packages came to is recorded beside the recipe, once for each site.
+        let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
+        fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
+        let text = serde_json::to_string_pretty(&document(&dir, &base, upstream, programs, tree)?)?;
+        fs::write(&recipe, text).with_context(|| format!("cannot write {}", recipe.display()))?;
+        progress("building the bundle");
+        let mut ctl = Command::new(programs.join("ctl"));
+        ctl.args(["bundle", "build", "--recipe"]).arg(&recipe).arg("--out").arg(out.join("bundle"));
+        command::run(&mut ctl, "building the bundle", progress)
+    })?;
+    Ok(made.join("bundle"))
+}
+
+/// The recipe; JSON is YAML.
+fn document(dir: &Path, base: &Path, upstream: &Upstream, programs: &Path, tree: &Path) -> Result<Value> {
+    let images: Vec<Value> = upstream
+        .images
+        .iter()
+        .map(|image| json!({"component": image.component, "reference": image.reference, "layout": image.layout}))
+        .collect();
+    let package = |name: &str, version: &str, files: &[&str]| {
+        let programs: serde_json::Map<String, Value> = files
+            .iter()
+            .map(|file| (file.trim_start_matches(CNI_PREFIX).to_owned(), json!(upstream.bin.join(file))))
+            .collect();
+        let version = format!("{}-{REVISION}", version.trim_start_matches('v'));
+        json!({"package": name, "version": version, "programs": programs})
+    };
+    let plugins = MODULES
+        .iter()
+        .find(|module| module.version == versions::CNI_PLUGINS && module.path.contains("/plugins"));
+    let plugins = plugins.context("no CNI plugin is built")?;
+    let plugins: Vec<&str> = plugins.programs.iter().map(|(name, _)| *name).collect();
+    let kubernetes = versions::KUBERNETES;
+    Ok(json!({
+        "format": 1,
+        "version": env!("CARGO_PKG_VERSION"),
+        "kubernetes": kubernetes,
+        "images": images,
+        "packages": {
+            "base": base,
+            "apt": versions::HOST_PACKAGES,
+            "made": [
+                package("kubelet", kubernetes, &["kubelet"]),
+                package("kubeadm", kubernetes, &["kubeadm"]),
+                package("kubectl", kubernetes, &["kubectl"]),
+                package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
+                package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
+            ],
+        },
+        "binaries": BINARIES.iter().map(|name| ((*name).to_owned(), json!(programs.join(name)))).collect::<serde_json::Map<_, _>>(),
+        "states": tree,
+        "signing-key": dir.join("signing-key.asc"),
+        "cache": dir.join("parts"),
+    }))
+}

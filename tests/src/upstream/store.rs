@@ -1,0 +1,155 @@
+//! A directory of made things, each under a key that is the hash of everything it was made from.
+//!
+//! A thing is made in a temporary directory and renamed into place, so that whatever is there is whole. Size and time
+//! of every file are recorded beside it: a file that was changed in place (a test that damages a bundle in which files
+//! are hard links) makes the thing unusable, and it is made again.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+/// The hash of whatever describes how a thing is made, shortened to 64 bits: enough for a cache on one machine.
+pub fn key(description: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_vec(description)?;
+    Ok(hex(&Sha256::digest(&text))[..16].to_owned())
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A directory of made things.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+}
+
+impl Store {
+    /// The store in a directory, which is made if it is missing.
+    pub fn new(root: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// Where a thing is, if it is there and nobody has changed it since it was made.
+    #[must_use]
+    pub fn find(&self, name: &str, key: &str) -> Option<PathBuf> {
+        let dir = self.path(name, key);
+        let recorded: Stamps = serde_json::from_slice(&fs::read(record(&dir)).ok()?).ok()?;
+        (stamps(&dir).ok()? == recorded).then_some(dir)
+    }
+
+    /// The thing of that name and key; `make` fills an empty directory with it when it is not there yet.
+    pub fn get(&self, name: &str, key: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        if let Some(dir) = self.find(name, key) {
+            return Ok(dir);
+        }
+        let dir = self.path(name, key);
+        let parent = dir.parent().unwrap_or(&self.root);
+        fs::create_dir_all(parent)?;
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        }
+        let work = tempfile::Builder::new().prefix(".making-").tempdir_in(parent)?;
+        make(work.path())?;
+        // The directory was made for one user; what is in it is public.
+        set_mode(work.path(), 0o755)?;
+        let made = work.keep();
+        fs::rename(&made, &dir)
+            .with_context(|| format!("cannot move {} to {}", made.display(), dir.display()))?;
+        // Last: what has no record is made again.
+        fs::write(record(&dir), serde_json::to_vec(&stamps(&dir)?)?)?;
+        Ok(dir)
+    }
+
+    fn path(&self, name: &str, key: &str) -> PathBuf {
+        self.root.join(format!("{name}-{key}"))
+    }
+}
+
+/// Where size and time of every file of a thing are recorded: beside it, so that it holds nothing but itself.
+fn record(dir: &Path) -> PathBuf {
+    dir.with_extension("stamps")
+}
+
+/// Relative path to (size, modification time in nanoseconds).
+type Stamps = BTreeMap<String, (u64, i128)>;
+
+fn stamps(dir: &Path) -> Result<Stamps> {
+    let mut found = Stamps::new();
+    for file in files(dir)? {
+        let name = file.strip_prefix(dir)?.to_string_lossy().into_owned();
+        let status = fs::symlink_metadata(&file)?;
+        let time = i128::from(status.mtime()) * 1_000_000_000 + i128::from(status.mtime_nsec());
+        found.insert(name, (status.len(), time));
+    }
+    Ok(found)
+}
+
+/// Every file and symbolic link below a directory, sorted.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in fs::read_dir(&next).with_context(|| format!("cannot list {}", next.display()))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                waiting.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Sets the permission bits of a file or directory.
+pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .with_context(|| format!("cannot set the mode of {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thing_is_made_once_and_again_when_somebody_changed_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("store")).unwrap();
+        let mut made = 0;
+        let mut get = || {
+            store
+                .get("thing", "0123", |out| {
+                    made += 1;
+                    fs::write(out.join("file"), format!("{made}")).map_err(Into::into)
+                })
+                .unwrap()
+        };
+        let first = get();
+        assert_eq!(get(), first);
+        assert_eq!(fs::read_to_string(first.join("file")).unwrap(), "1");
+        fs::write(first.join("file"), "changed").unwrap();
+        get();
+        assert_eq!(fs::read_to_string(first.join("file")).unwrap(), "2");
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().to_owned()).unwrap();
+        assert!(store.get("thing", "0123", |_| anyhow::bail!("no")).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
