@@ -20,7 +20,7 @@ use anyhow::Result;
 use crate::{
     cluster::Cluster,
     demo,
-    lab::{self, Lab},
+    lab::{self, Lab, prerequisites},
 };
 
 /// Name of the suites' own lab, so that they leave a demonstration alone.
@@ -66,6 +66,8 @@ impl Counts {
 
 /// Runs the suites; the last line that it prints is `N passed, N failed`.
 pub fn main(options: Options) -> Result<ExitCode> {
+    // Tests of the crates start real programs too: nginx, gpg, apt.
+    prerequisites::ensure(&mut |line| println!("  {line}"))?;
     let mut total = Counts::default();
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
