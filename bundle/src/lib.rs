@@ -9,7 +9,9 @@
 pub mod apt;
 mod build;
 mod error;
+pub mod fetch;
 mod files;
+pub mod iso;
 mod list;
 pub mod lock;
 pub mod manifest;
@@ -17,6 +19,7 @@ pub mod nginx;
 pub mod oci;
 mod part;
 pub mod recipe;
+pub mod seal;
 mod verify;
 
 pub use build::{Options, build};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::command::run;
 
-/// A program and the Debian package that brings it.
+/// A program that the lab or a test of a crate runs, and the Debian package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/sbin/debootstrap", "debootstrap"),
     ("/usr/bin/systemd-nspawn", "systemd-container"),
@@ -20,6 +20,17 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/sbin/nginx", "nginx-light"),
     ("/usr/bin/nsenter", "util-linux"),
     ("/usr/bin/zstd", "zstd"),
+    ("/usr/bin/gpgv", "gpgv"),
+    ("/usr/bin/gpg-agent", "gpg-agent"),
+    ("/usr/bin/gpgconf", "gpgconf"),
+    ("/usr/bin/xz", "xz-utils"),
+    ("/usr/bin/openssl", "openssl"),
+    ("/usr/bin/minisign", "minisign"),
+    ("/usr/bin/xorriso", "xorriso"),
+    ("/usr/bin/7z", "p7zip-full"),
+    ("/usr/bin/isoinfo", "genisoimage"),
+    ("/usr/bin/createrepo_c", "createrepo-c"),
+    ("/usr/bin/rpmbuild", "rpm"),
 ];
 
 /// Installs what is missing. Refuses with the reason where the lab cannot run.

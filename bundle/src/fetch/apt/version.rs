@@ -1,0 +1,100 @@
+//! The order of Debian's versions (deb-version(7)).
+
+use std::cmp::Ordering;
+
+/// Compares two versions as `dpkg --compare-versions` does.
+#[must_use]
+pub fn compare(a: &str, b: &str) -> Ordering {
+    let ((epoch_a, up_a, rev_a), (epoch_b, up_b, rev_b)) = (split(a), split(b));
+    epoch_a.cmp(&epoch_b).then_with(|| part(up_a, up_b)).then_with(|| part(rev_a, rev_b))
+}
+
+/// Epoch, upstream version, revision.
+fn split(version: &str) -> (u64, &str, &str) {
+    let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
+    let (upstream, revision) = rest.rsplit_once('-').unwrap_or((rest, ""));
+    (epoch.parse().unwrap_or(0), upstream, revision)
+}
+
+fn part(mut a: &str, mut b: &str) -> Ordering {
+    while !(a.is_empty() && b.is_empty()) {
+        let (text_a, rest_a) = cut(a, |c| !c.is_ascii_digit());
+        let (text_b, rest_b) = cut(b, |c| !c.is_ascii_digit());
+        // The end of a text comes before letters, letters before other signs, and a tilde before all, the end too.
+        let weights = |text: &str| text.bytes().map(weight).chain(std::iter::once(0)).collect::<Vec<_>>();
+        let (number_a, rest_a) = cut(rest_a, |c| c.is_ascii_digit());
+        let (number_b, rest_b) = cut(rest_b, |c| c.is_ascii_digit());
+        let order = weights(text_a).cmp(&weights(text_b)).then_with(|| number(number_a, number_b));
+        if order.is_ne() {
+            return order;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    Ordering::Equal
+}
+
+fn cut(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
+}
+
+/// Compares numbers of any length.
+pub fn number(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+fn weight(byte: u8) -> i32 {
+    match byte {
+        b'~' => -1,
+        byte if byte.is_ascii_alphabetic() => i32::from(byte),
+        byte => i32::from(byte) + 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_dpkg() {
+        let versions = [
+            "1",
+            "1.0",
+            "1.0-1",
+            "1.0-1+b1",
+            "1.0~rc1",
+            "1.0~rc1~",
+            "1.0~~",
+            "1.0a",
+            "1.0+dfsg",
+            "1:0.1",
+            "1.10",
+            "1.9",
+            "1.09",
+            "2.36-9+deb12u14",
+            "2.36-9+deb12u9",
+            "0",
+            "0-0",
+            "1.0.",
+            "1.a.1",
+            "1.-1",
+            "1.0-2-1",
+        ];
+        for a in versions {
+            for b in versions {
+                let holds = |operator: &str| {
+                    let dpkg = Command::new("dpkg").args(["--compare-versions", a, operator, b]).output();
+                    dpkg.expect("dpkg runs; install the Debian package dpkg").status.success()
+                };
+                let expected = match compare(a, b) {
+                    Ordering::Less => "lt",
+                    Ordering::Equal => "eq",
+                    Ordering::Greater => "gt",
+                };
+                assert!(holds(expected), "{a} {expected} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The cache: contents by digest in a directory.
+//!
+//! `sha256/HEX` is a whole content and never changes. `partial/HEX.part` is the beginning of the content with that
+//! digest, `HEX.part.json` says from where. Whoever writes a partial file holds a lock on it, which the kernel takes
+//! back when its process dies; a second process or thread that wants the same waits, and finds it done.
+
+mod partial;
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+pub(crate) use partial::{Origin, Partial};
+
+use super::{Digest, Error};
+use crate::files;
+
+/// A cache in a directory. Cloning is cheap; several processes can use one directory at once.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A content in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its digest.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its file. To be linked or copied, never to be changed.
+    pub path: PathBuf,
+}
+
+/// What there is of a content.
+pub(crate) enum Begun {
+    /// All of it.
+    There(Entry),
+    /// A beginning, perhaps empty, that the caller alone may go on with.
+    Partial(Partial),
+}
+
+impl Cache {
+    /// Opens a cache; a directory that is not there is made.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        for part in ["sha256", "partial"] {
+            let dir = root.join(part);
+            fs::create_dir_all(&dir).map_err(Error::file("make", dir))?;
+        }
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// A content, if it is there with that size. What it is was checked when it came; whoever copies it into something
+    /// that is to be complete compares the digest on the way, as one would with any disk.
+    #[must_use]
+    pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
+        let path = self.path(digest);
+        let status = fs::symlink_metadata(&path).ok()?;
+        let found = status.is_file() && size.is_none_or(|size| size == status.len());
+        found.then(|| Entry { digest: digest.clone(), size: status.len(), path })
+    }
+
+    /// A content as bytes, if it is there and is what its name says; for small things.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn read(&self, digest: &Digest) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.path(digest);
+        match fs::read(&path) {
+            Ok(bytes) => Ok((Digest::of(&bytes) == *digest).then_some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
+    }
+
+    /// Keeps bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn put(&self, bytes: &[u8]) -> Result<Entry, Error> {
+        let digest = Digest::of(bytes);
+        match self.begin(&digest, Some(bytes.len() as u64))? {
+            Begun::There(entry) => Ok(entry),
+            Begun::Partial(mut partial) => {
+                partial.restart()?;
+                partial.write(bytes)?;
+                partial.keep(self)
+            }
+        }
+    }
+
+    /// Reads everything that is there and removes what is damaged; what was removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or a damaged file not removed.
+    pub fn check(&self) -> Result<Vec<Digest>, Error> {
+        let dir = self.root.join("sha256");
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
+            let path = entry.map_err(Error::file("list", &dir))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Ok(digest) = name.parse::<Digest>() else { continue };
+            let mut hash = partial::hasher();
+            let mut file = File::open(&path).map_err(Error::file("read", &path))?;
+            std::io::copy(&mut file, &mut hash).map_err(Error::file("read", &path))?;
+            if Digest::finish(hash.into_inner()) != digest {
+                fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+                removed.push(digest);
+            }
+        }
+        removed.sort_unstable();
+        Ok(removed)
+    }
+
+    /// Starts or goes on with a content of a known digest.
+    pub(crate) fn begin(&self, digest: &Digest, size: Option<u64>) -> Result<Begun, Error> {
+        if let Some(entry) = self.find(digest, size) {
+            return Ok(Begun::There(entry));
+        }
+        let partial = Partial::open(self.root.join("partial").join(format!("{digest}.part")))?;
+        // Another process may have finished it while this one waited for the lock.
+        Ok(match self.find(digest, size) {
+            Some(entry) => {
+                partial.abandon();
+                Begun::There(entry)
+            }
+            None => Begun::Partial(partial),
+        })
+    }
+
+    /// Starts or goes on with a content whose digest is not known yet; its address names it meanwhile.
+    pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
+        let name = format!("url-{}.part", files::sha256(url.as_bytes()));
+        Partial::open(self.root.join("partial").join(name))
+    }
+
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+        self.root.join("sha256").join(digest.hex())
+    }
+}

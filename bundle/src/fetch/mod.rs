@@ -1,0 +1,27 @@
+//! Fetching, on the machine with internet: files over HTTPS ([`http`]), container images ([`oci`]), packages of apt
+//! ([`apt`]) and yum ([`yum`]) repositories, all into a cache by digest ([`cache`]) from which later builds need no
+//! network.
+//!
+//! Everything here blocks; what can run at once does, on a bounded number of threads. Nothing is kept that has not the
+//! digest which was asked for, whatever was cut short goes on where it stopped, and everything that is wrong comes in
+//! one report.
+
+pub mod apt;
+pub mod cache;
+mod digest;
+mod error;
+mod fetcher;
+pub mod http;
+pub mod oci;
+mod openpgp;
+mod parallel;
+pub mod progress;
+mod unpack;
+pub mod yum;
+
+pub use cache::Cache;
+pub use digest::Digest;
+pub use error::Error;
+pub use fetcher::{Artifact, Fetcher};
+pub use http::{Client, Settings};
+pub use openpgp::Keyring;

@@ -1,0 +1,158 @@
+//! How far it is: bytes of each artifact, the rate of all, and when it will be done.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The rate is that of this long.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A watcher hears of one artifact not more often than this, unless it is done.
+const PACE: Duration = Duration::from_millis(100);
+
+/// How far it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// The artifact that got further.
+    pub name: String,
+    /// Bytes of it that are there.
+    pub done: u64,
+    /// Its size in bytes, once that is known.
+    pub total: Option<u64>,
+    /// Bytes of all artifacts that are there.
+    pub all_done: u64,
+    /// The size in bytes of all artifacts whose size is known.
+    pub all_total: u64,
+    /// Bytes a second that came in the last ten seconds.
+    pub rate: f64,
+    /// How long the rest will take at that rate; `None` while nothing comes.
+    pub left: Option<Duration>,
+}
+
+/// Who hears of it.
+pub type Watcher = dyn Fn(&Status) + Send + Sync;
+
+/// Adds up what all threads fetch and tells a watcher.
+pub struct Meter {
+    watcher: Box<Watcher>,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: BTreeMap<String, Task>,
+    /// When, and how many bytes had come over the network by then.
+    samples: VecDeque<(Duration, u64)>,
+    received: u64,
+}
+
+#[derive(Default)]
+struct Task {
+    done: u64,
+    total: Option<u64>,
+    told: Option<Duration>,
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meter").finish_non_exhaustive()
+    }
+}
+
+impl Meter {
+    /// One that tells this watcher.
+    #[must_use]
+    pub fn new(watcher: Box<Watcher>) -> Self {
+        Self { watcher, started: Instant::now(), state: Mutex::default() }
+    }
+
+    /// An artifact is to come, so that its size counts from the beginning.
+    pub(crate) fn expect(&self, name: &str, total: Option<u64>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.tasks.entry(name.to_owned()).or_default().total = total;
+    }
+
+    /// So much of an artifact is there, of which `new` bytes just came over the network.
+    pub(crate) fn at(&self, name: &str, done: u64, total: Option<u64>, new: u64) {
+        let at = self.started.elapsed();
+        let status =
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).advance(at, name, done, total, new);
+        if let Some(status) = status {
+            (self.watcher)(&status);
+        }
+    }
+}
+
+impl State {
+    fn advance(
+        &mut self,
+        at: Duration,
+        name: &str,
+        done: u64,
+        total: Option<u64>,
+        new: u64,
+    ) -> Option<Status> {
+        self.received += new;
+        let task = self.tasks.entry(name.to_owned()).or_default();
+        (task.done, task.total) = (done, total.or(task.total));
+        let total = task.total;
+        let due = task.told.is_none_or(|told| at - told >= PACE) || total == Some(done);
+        if !due {
+            return None;
+        }
+        task.told = Some(at);
+        self.samples.push_back((at, self.received));
+        while self.samples.len() > 2 && at - self.samples[1].0 >= WINDOW {
+            self.samples.pop_front();
+        }
+        // What came before the first sample came since the beginning.
+        let (since, before) = match self.samples.front() {
+            Some(&(since, before)) if self.samples.len() > 1 => (since, before),
+            _ => (Duration::ZERO, 0),
+        };
+        let seconds = (at - since).as_secs_f64();
+        let came = self.received - before;
+        let rate = if seconds > 0.0 { came as f64 / seconds } else { 0.0 };
+        let all_done = self.tasks.values().map(|task| task.done).sum();
+        let all_total = self.tasks.values().filter_map(|task| task.total).sum::<u64>();
+        let known_done: u64 =
+            self.tasks.values().filter(|task| task.total.is_some()).map(|task| task.done).sum();
+        let rest = all_total.saturating_sub(known_done) as f64;
+        let left = match rest {
+            0.0 => Some(Duration::ZERO),
+            rest => Duration::try_from_secs_f64(rest / rate).ok(),
+        };
+        Some(Status { name: name.to_owned(), done, total, all_done, all_total, rate, left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_and_rest_follow_what_comes() {
+        let mut state = State::default();
+        state.tasks.insert("b".into(), Task { total: Some(4_000), ..Task::default() });
+        let second = Duration::from_secs;
+        // 1000 bytes were there before, 500 came in the first second.
+        let status = state.advance(second(1), "a", 1_500, Some(6_000), 500).unwrap();
+        assert_eq!((status.rate, status.all_done, status.all_total), (500.0, 1_500, 10_000));
+        assert_eq!(status.left, Some(second(17)));
+        let status = state.advance(second(3), "a", 3_500, None, 2_000).unwrap();
+        assert_eq!((status.rate, status.total), (1_000.0, Some(6_000)));
+        assert_eq!(status.left, Some(Duration::from_secs_f64(6.5)));
+        // Not so soon again, unless it is done.
+        assert_eq!(state.advance(second(3), "a", 3_600, None, 100), None);
+        assert_eq!(state.advance(second(3), "b", 4_000, None, 4_000).unwrap().done, 4_000);
+        // Old times are forgotten.
+        for at in 4..40 {
+            state.advance(second(at), "a", 3_600, None, 0);
+        }
+        let status = state.advance(second(40), "a", 3_600, None, 0).unwrap();
+        assert_eq!((status.rate, status.left), (0.0, None));
+    }
+}

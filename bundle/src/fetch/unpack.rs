@@ -1,0 +1,154 @@
+//! Indexes come compressed; they are read as they are unpacked, within bounds.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+};
+
+use super::Error;
+
+/// No window of zstd is larger than this; that is what `zstd` itself allows without being asked for more.
+const WINDOW: u64 = 128 << 20;
+
+/// How something is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip.
+    Gzip,
+    /// xz.
+    Xz,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// From the end of a name; `None` for an end that is none of ours (`.bz2` …).
+    pub fn of(name: &str) -> Option<Self> {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        match file.rsplit_once('.').map(|(_, end)| end) {
+            Some("gz") => Some(Self::Gzip),
+            Some("xz") => Some(Self::Xz),
+            Some("zst") => Some(Self::Zstd),
+            Some("xml") | None => Some(Self::None),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Reads a compressed file, `limit` bytes of its content at most.
+pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read, Error> {
+    let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::file("read", path))?);
+    let inner: Box<dyn Read> = match compression {
+        Compression::None => Box::new(file),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new(file, true)),
+        Compression::Zstd => Box::new(Zstd { source: Some(file), frame: None }),
+    };
+    Ok(Bounded { inner, left: limit })
+}
+
+/// An error, not an end, where there is more than there should be: half an index would look like a whole one.
+struct Bounded {
+    inner: Box<dyn Read>,
+    left: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(count as u64)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it unpacks to more than it should"))?;
+        Ok(count)
+    }
+}
+
+/// Zstandard, of which a file may hold several frames.
+struct Zstd<R: Read> {
+    source: Option<R>,
+    frame: Option<ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>,
+}
+
+impl<R: io::BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(mut frame) = self.frame.take() {
+                let count = frame.read(buffer)?;
+                if count > 0 || buffer.is_empty() {
+                    self.frame = Some(frame);
+                    return Ok(count);
+                }
+                self.source = Some(frame.into_inner());
+            }
+            let Some(mut source) = self.source.take() else { return Ok(0) };
+            if source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(source, WINDOW);
+            self.frame =
+                Some(frame.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write as _,
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    /// Packs with the real program; two streams one after the other, as some tools write them.
+    fn packed(program: &str, parts: &[&[u8]]) -> Vec<u8> {
+        let pack = |part: &[u8]| {
+            let mut child = Command::new(program)
+                .args(["-c", "-q"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap_or_else(|error| {
+                    panic!("{program}: {error}: install the Debian package xz-utils, gzip or zstd")
+                });
+            let (mut stdin, part) = (child.stdin.take().unwrap(), part.to_owned());
+            let writer = std::thread::spawn(move || stdin.write_all(&part));
+            let output = child.wait_with_output().unwrap();
+            writer.join().unwrap().unwrap();
+            output.stdout
+        };
+        parts.iter().flat_map(|part| pack(part)).collect()
+    }
+
+    #[test]
+    fn what_real_programs_pack_is_unpacked_within_bounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let first: Vec<u8> = (0..300_000_u32).flat_map(|n| (n % 977).to_le_bytes()).collect();
+        let parts = [first.as_slice(), b"the second stream"];
+        let whole = parts.concat();
+        for (name, program) in [("a.gz", "gzip"), ("a.xz", "xz"), ("a.zst", "zstd")] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, packed(program, &parts)).unwrap();
+            let read = |limit: usize| {
+                let mut bytes = Vec::new();
+                let mut reader = open(&path, Compression::of(name).unwrap(), limit as u64).unwrap();
+                reader.read_to_end(&mut bytes).map(|_| bytes)
+            };
+            assert!(read(whole.len()).unwrap() == whole, "{name}");
+            let error = read(whole.len() - 1).unwrap_err().to_string();
+            assert_eq!(error, "it unpacks to more than it should", "{name}");
+        }
+    }
+
+    #[test]
+    fn names_tell_how() {
+        assert_eq!(Compression::of("main/binary-amd64/Packages"), Some(Compression::None));
+        assert_eq!(Compression::of("repodata/x-primary.xml"), Some(Compression::None));
+        assert_eq!(Compression::of("a.b/Packages"), Some(Compression::None));
+        assert_eq!(Compression::of("Packages.bz2"), None);
+    }
+}

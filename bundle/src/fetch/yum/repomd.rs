@@ -1,0 +1,119 @@
+//! `repomd.xml`: which indexes there are.
+
+use quick_xml::{
+    Reader,
+    events::{BytesStart, Event},
+};
+
+use crate::fetch::Digest;
+
+/// The indexes that are named.
+#[derive(Debug, Default)]
+pub struct Repomd {
+    indexes: Vec<Raw>,
+}
+
+#[derive(Debug, Default)]
+struct Raw {
+    kind: String,
+    href: String,
+    checksum: (String, String),
+    size: Option<u64>,
+    unpacked: Option<u64>,
+}
+
+/// An index.
+#[derive(Debug)]
+pub struct Index {
+    /// Where it is, below the repository.
+    pub href: String,
+    pub digest: Digest,
+    pub size: Option<u64>,
+    /// Its size in bytes when it is unpacked.
+    pub unpacked: Option<u64>,
+}
+
+impl Repomd {
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader::from_reader(bytes);
+        let mut found = Self::default();
+        let (mut buffer, mut text) = (Vec::new(), String::new());
+        loop {
+            match reader.read_event_into(&mut buffer).map_err(|error| error.to_string())? {
+                Event::Start(start) | Event::Empty(start) => {
+                    text.clear();
+                    match (start.local_name().as_ref(), found.indexes.last_mut()) {
+                        ("data", _) => {
+                            let kind = attribute(&start, "type")?.unwrap_or_default();
+                            found.indexes.push(Raw { kind, ..Raw::default() });
+                        }
+                        ("location", Some(index)) => {
+                            index.href = attribute(&start, "href")?.unwrap_or_default();
+                        }
+                        ("checksum", Some(index)) => {
+                            index.checksum.0 = attribute(&start, "type")?.unwrap_or_default();
+                        }
+                        _ => {}
+                    }
+                }
+                Event::Text(part) => text.push_str(&part),
+                Event::End(end) => {
+                    let text = text.trim();
+                    if let Some(index) = found.indexes.last_mut() {
+                        match end.local_name().as_ref() {
+                            "checksum" => text.clone_into(&mut index.checksum.1),
+                            "size" => index.size = text.parse().ok(),
+                            "open-size" => index.unpacked = text.parse().ok(),
+                            _ => {}
+                        }
+                    }
+                }
+                Event::Eof => return Ok(found),
+                _ => {}
+            }
+            buffer.clear();
+        }
+    }
+
+    /// The index of packages.
+    pub fn primary(&self) -> Result<Index, String> {
+        let index = self.indexes.iter().find(|index| index.kind == "primary");
+        let index = index.ok_or("it names no primary index; is it a repository?")?;
+        Ok(Index {
+            href: inside(&index.href)?,
+            digest: checksum(&index.checksum.0, &index.checksum.1)?,
+            size: index.size,
+            unpacked: index.unpacked,
+        })
+    }
+}
+
+/// An attribute, unescaped.
+pub fn attribute(start: &BytesStart, name: &str) -> Result<Option<String>, String> {
+    let attribute = start.try_get_attribute(name).map_err(|error| error.to_string())?;
+    attribute.map(|attribute| unescape(&attribute.value)).transpose()
+}
+
+pub fn unescape(text: &str) -> Result<String, String> {
+    quick_xml::escape::unescape(text).map(std::borrow::Cow::into_owned).map_err(|error| error.to_string())
+}
+
+/// Only SHA-256 is taken; older kinds can be forged.
+pub fn checksum(kind: &str, value: &str) -> Result<Digest, String> {
+    match kind {
+        "sha256" => value.parse(),
+        kind => Err(format!("its checksum is of the kind {kind:?}, and only sha256 is taken")),
+    }
+}
+
+/// An address within the repository.
+pub fn inside(href: &str) -> Result<String, String> {
+    if href.is_empty()
+        || href.starts_with('/')
+        || href.contains("://")
+        || href.split('/').any(|part| part == "..")
+    {
+        return Err(format!("it names {href:?}, which is outside of the repository"));
+    }
+    Ok(href.to_owned())
+}

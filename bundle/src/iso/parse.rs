@@ -1,0 +1,180 @@
+//! What the bytes of directory records and of Rock Ridge's entries say. Nothing is taken on trust: every length is
+//! compared with what is there, and what we would have to guess is refused.
+
+use super::LONGEST_NAME;
+
+/// More continuations of one record than any name can need.
+const MOST_CONTINUATIONS: usize = 8;
+
+/// A directory record.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// The first sector of its content.
+    pub sector: u32,
+    /// Size of its content, or of this section of it, in bytes.
+    pub size: u32,
+    /// Flags.
+    pub flags: u8,
+    /// File identifier.
+    pub identifier: &'a [u8],
+    /// What SUSP adds.
+    pub system_use: &'a [u8],
+}
+
+/// A place that an entry refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Continuation {
+    /// The sector.
+    pub sector: u32,
+    /// The first byte in it.
+    pub offset: u32,
+    /// How many bytes.
+    pub size: u32,
+}
+
+/// What Rock Ridge says of a file or directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RockRidge {
+    /// Its name, which is one path component.
+    pub name: String,
+    /// Mode with type bits.
+    pub mode: u32,
+}
+
+impl<'a> Record<'a> {
+    /// The record that the bytes begin with, whose first is its length, and what comes behind it.
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), String> {
+        let length = bytes.first().copied().map_or(0, usize::from);
+        let (record, rest) = bytes
+            .split_at_checked(length)
+            .filter(|_| length >= 34)
+            .ok_or("a directory record has an impossible length")?;
+        let identifier = record
+            .get(33..33 + usize::from(record[32]))
+            .filter(|identifier| !identifier.is_empty())
+            .ok_or("a directory record is shorter than its name")?;
+        if record[1] != 0 || record[26] != 0 || record[27] != 0 {
+            return Err("a directory record has extended attributes or is interleaved".to_owned());
+        }
+        // A name of even length is followed by a byte of padding.
+        let system_use = record.get((33 + identifier.len()).next_multiple_of(2)..).unwrap_or_default();
+        let parsed = Self {
+            sector: both32(record, 2)?,
+            size: both32(record, 10)?,
+            flags: record[25],
+            identifier,
+            system_use,
+        };
+        Ok((parsed, rest))
+    }
+
+    /// Whether it is a directory's record of itself (`[0]`) or of the one above (`[1]`).
+    pub fn is_dots(&self) -> bool {
+        matches!(self.identifier, [0 | 1])
+    }
+}
+
+/// Whether the `.` of the root says that SUSP is used, from the first byte on.
+pub fn has_susp(system_use: &[u8]) -> bool {
+    system_use.starts_with(&[b'S', b'P', 7, 1, 0xBE, 0xEF, 0])
+}
+
+/// Reads the entries of a record, and those that they refer to with what `fetch` returns.
+pub fn rock_ridge(
+    system_use: &[u8],
+    mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, String>,
+) -> Result<RockRidge, String> {
+    let mut found = Found::default();
+    let mut next = found.entries(system_use)?;
+    let mut left = MOST_CONTINUATIONS;
+    while let Some(continuation) = next {
+        left = left.checked_sub(1).ok_or("a directory record is continued without end")?;
+        next = found.entries(&fetch(continuation)?)?;
+    }
+    if found.unfinished {
+        return Err("a name in Rock Ridge has no end".to_owned());
+    }
+    let name = String::from_utf8(found.name).map_err(|_| "a name in Rock Ridge is not UTF-8")?;
+    if let Some(wrong) = super::tree::wrong_name(&name) {
+        return Err(wrong);
+    }
+    let mode = found.mode.ok_or_else(|| format!("{name:?} has no mode in Rock Ridge"))?;
+    Ok(RockRidge { name, mode })
+}
+
+#[derive(Default)]
+struct Found {
+    name: Vec<u8>,
+    unfinished: bool,
+    mode: Option<u32>,
+}
+
+impl Found {
+    fn entries(&mut self, mut bytes: &[u8]) -> Result<Option<Continuation>, String> {
+        let mut next = None;
+        // Fewer than four bytes, or a zero, are padding (SUSP 4).
+        while let [first, second, length, _, ..] = *bytes {
+            if first == 0 {
+                break;
+            }
+            let length = usize::from(length);
+            let Some((entry, rest)) = bytes.split_at_checked(length).filter(|_| length >= 4) else {
+                return Err("an entry of Rock Ridge has an impossible length".to_owned());
+            };
+            bytes = rest;
+            match &[first, second] {
+                b"NM" => self.name(&entry[4..])?,
+                b"PX" if self.mode.is_some() => return Err("a directory record has two modes".to_owned()),
+                b"PX" => self.mode = Some(both32(entry, 4)?),
+                b"CE" if next.is_some() => {
+                    return Err("a directory record is continued in two places".to_owned());
+                }
+                b"CE" => {
+                    let (sector, offset, size) = (both32(entry, 4)?, both32(entry, 12)?, both32(entry, 20)?);
+                    next = Some(Continuation { sector, offset, size });
+                }
+                b"ST" => break,
+                // Each of them makes a file something else than the bytes that its record names.
+                b"SL" | b"PN" | b"CL" | b"PL" | b"RE" | b"SF" | b"ZF" => {
+                    return Err("there is something that is neither a plain file nor a directory".to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(next)
+    }
+
+    fn name(&mut self, entry: &[u8]) -> Result<(), String> {
+        let Some((flags, part)) = entry.split_first() else {
+            return Err("a name in Rock Ridge is cut off".to_owned());
+        };
+        if *flags > 1 {
+            return Err("a name in Rock Ridge stands for another".to_owned());
+        }
+        if !self.unfinished && !self.name.is_empty() {
+            return Err("a directory record has two names in Rock Ridge".to_owned());
+        }
+        self.unfinished = *flags == 1;
+        self.name.extend_from_slice(part);
+        if self.name.len() > LONGEST_NAME {
+            return Err(format!("a name in Rock Ridge is longer than {LONGEST_NAME} bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// A number in both byte orders, which have to agree.
+pub fn both32(bytes: &[u8], at: usize) -> Result<u32, String> {
+    match *bytes.get(at..at + 8).ok_or("a number is cut off")? {
+        [a, b, c, d, e, f, g, h] if [d, c, b, a] == [e, f, g, h] => Ok(u32::from_le_bytes([a, b, c, d])),
+        _ => Err("a number differs between its two byte orders".to_owned()),
+    }
+}
+
+/// The same for two bytes.
+pub fn both16(bytes: &[u8], at: usize) -> Result<u16, String> {
+    match *bytes.get(at..at + 4).ok_or("a number is cut off")? {
+        [a, b, c, d] if [b, a] == [c, d] => Ok(u16::from_le_bytes([a, b])),
+        _ => Err("a number differs between its two byte orders".to_owned()),
+    }
+}

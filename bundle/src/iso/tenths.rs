@@ -1,0 +1,27 @@
+//! Saying how far a long write is.
+
+/// Says it at each tenth of the whole, in decimal megabytes.
+pub struct Tenths<'a> {
+    what: &'static str,
+    total: u64,
+    shown: u64,
+    progress: &'a mut dyn FnMut(&str),
+}
+
+impl<'a> Tenths<'a> {
+    /// `what` is being done to `total` bytes.
+    pub fn new(what: &'static str, total: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
+        Self { what, total, shown: 0, progress }
+    }
+
+    /// So many bytes are done.
+    pub fn at(&mut self, done: u64) {
+        // No total is so large that ten times it would not fit: an image has at most 8 TiB.
+        let tenth = done.saturating_mul(10).checked_div(self.total).unwrap_or(10);
+        if tenth > self.shown {
+            self.shown = tenth;
+            let (what, done, total) = (self.what, done / 1_000_000, self.total / 1_000_000);
+            (self.progress)(&format!("{what} {done} of {total} MB"));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! From the root of an image to the list of its files. What it costs is bounded, whatever the image says.
+
+use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _};
+
+use super::{
+    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE, TYPE_MASK,
+    parse::{self, Continuation, Record, RockRidge},
+    read::Entry,
+    sectors,
+};
+
+/// How much may be read and remembered of names: room for more than a million files.
+const MOST_METADATA: u64 = 256 << 20;
+
+/// What is remembered of a file or directory besides its path, roughly.
+const ENTRY: u64 = 64;
+
+/// The longest path, in bytes (Linux' `PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+
+/// The list of files while it is made. Errors say what is wrong; the caller adds which image.
+pub struct Walk<'a> {
+    file: &'a File,
+    /// How many sectors the image has.
+    space: u32,
+    budget: u64,
+    /// Where the directories begin that have been met.
+    begun: HashSet<u32>,
+    /// Directories that are still to be read.
+    waiting: Vec<Directory>,
+    entries: Vec<Entry>,
+}
+
+struct Directory {
+    path: String,
+    sector: u32,
+    size: u32,
+}
+
+/// What has been met in a directory.
+#[derive(Default)]
+struct Met {
+    names: HashSet<String>,
+    /// A file of which not all sections have been seen, and the identifier that they share.
+    unfinished: Option<(Vec<u8>, Entry)>,
+}
+
+impl<'a> Walk<'a> {
+    /// For an image of so many sectors.
+    pub fn new(file: &'a File, space: u32) -> Self {
+        let (begun, waiting, entries) = (HashSet::new(), Vec::new(), Vec::new());
+        Self { file, space, budget: MOST_METADATA, begun, waiting, entries }
+    }
+
+    /// Every file below a root, in the order of their paths.
+    pub fn run(mut self, root: &Record<'_>) -> Result<Vec<Entry>, String> {
+        self.enter(String::new(), root)?;
+        while let Some(directory) = self.waiting.pop() {
+            self.directory(&directory)
+                .map_err(|wrong| format!("in the directory /{}: {wrong}", directory.path))?;
+        }
+        self.entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        self.apart()?;
+        Ok(self.entries)
+    }
+
+    fn enter(&mut self, path: String, record: &Record<'_>) -> Result<(), String> {
+        let Record { sector, size, .. } = *record;
+        self.inside(sector, size)?;
+        if size == 0 || !u64::from(size).is_multiple_of(SECTOR) {
+            return Err(format!("/{path} has {size} bytes of records, which no directory has"));
+        }
+        if !self.begun.insert(sector) {
+            return Err(format!("/{path} is a directory that is somewhere else too"));
+        }
+        self.waiting.push(Directory { path, sector, size });
+        Ok(())
+    }
+
+    fn directory(&mut self, directory: &Directory) -> Result<(), String> {
+        let mut met = Met::default();
+        let mut number = 0;
+        for sector in (directory.sector..).take(usize::try_from(sectors(directory.size.into())).unwrap_or(0))
+        {
+            let bytes = self.read(u64::from(sector) * SECTOR, BLOCK)?;
+            let mut rest = bytes.as_slice();
+            // A zero where a length would be: the next record is in the next sector.
+            while rest.first().is_some_and(|length| *length != 0) {
+                let (record, behind) = Record::split(rest)?;
+                rest = behind;
+                match (number, record.is_dots()) {
+                    (0, true) => self.dot(directory, &record)?,
+                    (1, true) => {}
+                    (0 | 1, false) | (_, true) => {
+                        return Err("the records of . and .. are not where they belong".to_owned());
+                    }
+                    (_, false) => self.record(directory, &record, &mut met)?,
+                }
+                number += 1;
+            }
+        }
+        match met.unfinished {
+            _ if number < 2 => Err("it has no records".to_owned()),
+            Some((_, entry)) => Err(format!("the last section of {} is missing", entry.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// The record of a directory of itself.
+    fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), String> {
+        if record.identifier != [0] || record.sector != directory.sector || record.size != directory.size {
+            return Err("its record of itself names another place".to_owned());
+        }
+        if directory.path.is_empty() && !parse::has_susp(record.system_use) {
+            return Err("the image has no Rock Ridge: it is not one that Halite made".to_owned());
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, directory: &Directory, record: &Record<'_>, met: &mut Met) -> Result<(), String> {
+        self.inside(record.sector, record.size)?;
+        let RockRidge { name, mode } =
+            parse::rock_ridge(record.system_use, |continuation| self.continuation(continuation))?;
+        let slash = if directory.path.is_empty() { "" } else { "/" };
+        let path = format!("{}{slash}{name}", directory.path);
+        if path.len() > LONGEST_PATH {
+            return Err(format!("the path of {name} is longer than {LONGEST_PATH} bytes"));
+        }
+        self.spend(path.len() as u64 + ENTRY)?;
+        let is_directory = record.flags & FLAG_DIRECTORY != 0;
+        let expected = if is_directory { TYPE_DIRECTORY } else { TYPE_FILE };
+        if mode & TYPE_MASK != expected || record.flags & FLAG_ASSOCIATED != 0 {
+            return Err(format!("{name} is neither a plain file nor a directory"));
+        }
+        let continues = record.flags & FLAG_CONTINUES != 0;
+        if continues && (is_directory || record.size == 0 || !u64::from(record.size).is_multiple_of(SECTOR)) {
+            return Err(format!("{name} has a section that cannot be followed by another"));
+        }
+        let offset = if record.size == 0 { 0 } else { u64::from(record.sector) * SECTOR };
+        let mut entry = Entry { path, mode: mode & 0o777, offset, size: record.size.into() };
+        if let Some((identifier, begun)) = met.unfinished.take() {
+            let next = begun.offset + begun.size;
+            let same =
+                identifier == record.identifier && begun.path == entry.path && begun.mode == entry.mode;
+            if is_directory || !same || (record.size != 0 && entry.offset != next) {
+                return Err(format!("{} is not in one piece", begun.path));
+            }
+            entry = Entry { size: begun.size + entry.size, ..begun };
+        } else if !met.names.insert(name) {
+            return Err(format!("{} is there twice", entry.path));
+        }
+        if is_directory {
+            return self.enter(entry.path, record);
+        }
+        if continues {
+            met.unfinished = Some((record.identifier.to_vec(), entry));
+        } else {
+            self.entries.push(entry);
+        }
+        Ok(())
+    }
+
+    /// No byte belongs to two files, so that all files together are never more than the image.
+    fn apart(&self) -> Result<(), String> {
+        let mut places: Vec<&Entry> = self.entries.iter().filter(|entry| entry.size > 0).collect();
+        places.sort_unstable_by_key(|entry| entry.offset);
+        match places.iter().zip(places.iter().skip(1)).find(|(a, b)| a.offset + a.size > b.offset) {
+            None => Ok(()),
+            Some((a, b)) => Err(format!("/{} and /{} lie in the same place", a.path, b.path)),
+        }
+    }
+
+    fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, String> {
+        let Continuation { sector, offset, size } = at;
+        self.inside(sector, size)?;
+        if u64::from(offset) + u64::from(size) > SECTOR {
+            return Err("the continuation of a directory record is not in one sector".to_owned());
+        }
+        self.spend(ENTRY)?;
+        self.read(u64::from(sector) * SECTOR + u64::from(offset), usize::try_from(size).unwrap_or(BLOCK))
+    }
+
+    fn inside(&self, sector: u32, size: u32) -> Result<(), String> {
+        if u64::from(sector) + sectors(size.into()) <= u64::from(self.space) {
+            return Ok(());
+        }
+        Err(format!("{size} bytes at sector {sector} reach beyond the end of the image"))
+    }
+
+    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, String> {
+        self.spend(size as u64)?;
+        let mut bytes = vec![0; size];
+        self.file
+            .read_exact_at(&mut bytes, offset)
+            .map_err(|error| format!("byte {offset} cannot be read: {error}"))?;
+        Ok(bytes)
+    }
+
+    fn spend(&mut self, cost: u64) -> Result<(), String> {
+        self.budget =
+            self.budget.checked_sub(cost).ok_or("there are more directories than any bundle has")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Checking a sealed image: who vouches for it, then every byte.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{Seek as _, SeekFrom},
+    path::Path,
+};
+
+use super::{
+    keys::Trust, map, pass, report::Report, signature::Signature, statement::Statement, trailer::Footer,
+};
+use crate::{error::Error, files};
+
+/// A sealed file, opened; nothing in it is believed.
+pub struct Sealed {
+    pub file: File,
+    /// The size with the trailer.
+    pub size: u64,
+    pub footer: Footer,
+}
+
+impl Sealed {
+    pub fn open(iso: &Path) -> Result<Self, Error> {
+        let mut file = File::open(iso).map_err(Error::file("read", iso))?;
+        // Not its metadata: a disc or a stick has a size, too.
+        let size = file.seek(SeekFrom::End(0)).map_err(Error::file("read", iso))?;
+        let footer = Footer::read(&file, size).map_err(|why| Error::content(iso, why))?;
+        Ok(Self { file, size, footer })
+    }
+
+    /// The statement's bytes, as far as the footer vouches for them.
+    pub fn statement(&self) -> Result<Vec<u8>, String> {
+        self.footer.statement.read(&self.file, "statement")
+    }
+
+    /// Each signature, as far as the footer vouches for it.
+    pub fn signatures(&self) -> Result<Vec<Signature>, String> {
+        let read = |part: &super::trailer::Part| {
+            let bytes = part.read(&self.file, "signature")?;
+            let text = std::str::from_utf8(&bytes).map_err(|_| "its signature is no text".to_owned())?;
+            Signature::parse(text)
+                .map_err(|why| format!("its signature is none that this version reads: {why}"))
+        };
+        self.footer.signatures.iter().map(read).collect()
+    }
+}
+
+/// The statement of a sealed image as it is signed, for a key that is kept on another machine. It is not believed:
+/// whoever signs it checks the image before, with [`Trust::unsigned`] where nobody has signed yet.
+///
+/// # Errors
+/// When the file cannot be read or has no whole seal.
+pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
+    Sealed::open(iso)?.statement().map_err(|why| Error::content(iso, why))
+}
+
+/// Checks a sealed image: first that a trusted key vouches for its statement, then every byte against it. Nothing of
+/// the image is believed before, and nothing of it should be used before the report is there and sound.
+///
+/// # Errors
+/// When the file cannot be read, its trailer is damaged, or no trusted key vouches for it. Bytes of the image that are
+/// not as they were sealed are in the report.
+pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let refused = |why: String| Error::content(iso, why);
+    let sealed = Sealed::open(iso)?;
+    let bytes = sealed.statement().map_err(refused)?;
+    let signatures = sealed.signatures().map_err(refused)?;
+    let verdict = trust.judge(&bytes, &signatures).map_err(refused)?;
+    let statement = Statement::parse(&bytes).map_err(refused)?;
+    let Footer { image, map, .. } = &sealed.footer;
+    if statement.size != *image {
+        let why = format!(
+            "its statement is for an image of {} bytes and this one has {image}: the seal is that of another image",
+            statement.size
+        );
+        return Err(refused(why));
+    }
+    let map = map.read(&sealed.file, "map").map_err(refused)?;
+    let sha256 = files::sha256(&map);
+    if sha256 != statement.map_sha256 {
+        let why = format!(
+            "its map has the sha256 {sha256}, and its statement vouches for {}: one of the two is of another image",
+            statement.map_sha256
+        );
+        return Err(refused(why));
+    }
+    let segments = map::parse(&map, statement.size).map_err(refused)?;
+    drop(map);
+    let problems = pass::compare(iso, &segments, progress)?;
+    let files = segments.iter().filter_map(|segment| segment.path.as_ref()).collect::<BTreeSet<_>>().len();
+    Ok(Report { statement, signers: verdict.signers, ignored: verdict.ignored, files, problems })
+}

@@ -1,0 +1,64 @@
+//! The key derivation of `minisign`'s encrypted keys: libsodium's `crypto_pwhash_scryptsalsa208sha256`.
+
+use zeroize::Zeroizing;
+
+use super::Password;
+
+/// How many bytes are encrypted: key id, secret key and checksum.
+pub const SIZE: usize = 104;
+
+/// Work and memory in libsodium's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub operations: u64,
+    pub memory: u64,
+}
+
+/// For keys that are made here: N = 2^17, r = 8, p = 1, which OWASP's Password Storage Cheat Sheet asks for, 128 MiB.
+pub const LIMITS: Limits = Limits { operations: 1 << 22, memory: 1 << 28 };
+
+/// The largest N, 2^20, which takes 1 GiB: `minisign`'s own keys have it.
+const LARGEST: u8 = 20;
+
+/// What the encrypted bytes are xored with.
+pub fn stream(password: &Password, salt: &[u8; 32], limits: Limits) -> Result<Zeroizing<[u8; SIZE]>, String> {
+    let (log_n, r, p) = parameters(limits).ok_or("its key derivation asks for more than 1 GiB of memory")?;
+    // The length is that of a password hash in text form, which this is not; 32 is only to be in its bounds.
+    let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(|error| error.to_string())?;
+    let mut stream = Zeroizing::new([0; SIZE]);
+    scrypt::scrypt(password.bytes(), salt, &parameters, stream.as_mut())
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// scrypt's parameters for libsodium's limits (`pickparams` of its `crypto_pwhash_scryptsalsa208sha256`).
+fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
+    const R: u64 = 8;
+    let operations = operations.max(32_768);
+    let log_n = |most: u64| (1..63).find(|bits| 1 << bits > most / 2).unwrap_or(63);
+    let (log_n, p) = if operations < memory / 32 {
+        (log_n(operations / (R * 4)), 1)
+    } else {
+        let log_n: u8 = log_n(memory / (R * 128));
+        (log_n, ((operations / 4) >> log_n).min(0x3fff_ffff) / R)
+    };
+    // Work is bounded with memory: `minisign`'s own keys have p = 1.
+    let p = u32::try_from(p).ok().filter(|p| *p <= 64)?;
+    (log_n <= LARGEST).then_some((log_n, 8, p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// libsodium's constants and what they come to, and those of the keys that are made here.
+    #[test]
+    fn parameters_are_those_of_libsodium() {
+        let of = |operations, memory| parameters(Limits { operations, memory });
+        assert_eq!(of(524_288, 16_777_216), Some((14, 8, 1)), "interactive");
+        assert_eq!(of(33_554_432, 1_073_741_824), Some((20, 8, 1)), "sensitive, minisign's own");
+        assert_eq!(of(LIMITS.operations, LIMITS.memory), Some((17, 8, 1)));
+        assert_eq!(of(u64::MAX, u64::MAX), None);
+        assert_eq!(of(u64::MAX, 1 << 20), None);
+    }
+}

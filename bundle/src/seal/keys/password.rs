@@ -1,0 +1,86 @@
+//! Passwords of secret keys: from a file or from the terminal, never from a command line.
+
+use std::{fmt, fs::File, io::Read as _, os::unix::fs::PermissionsExt as _, path::Path};
+
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+
+/// The password of a secret key. It is wiped from memory when dropped, and is never shown.
+pub struct Password(Zeroizing<String>);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
+impl Password {
+    /// A password that the caller has.
+    #[must_use]
+    pub fn new(password: String) -> Self {
+        Self(Zeroizing::new(password))
+    }
+
+    /// The first line of a file, which may be a pipe.
+    ///
+    /// # Errors
+    /// When the file cannot be read, others may read it, or its first line is empty.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        const LARGEST: u64 = 4096;
+        let file = File::open(path).map_err(Error::file("read", path))?;
+        private(&file, path)?;
+        // With room for all, so that no part of it is left behind in memory by growing.
+        let mut text = Zeroizing::new(String::with_capacity(LARGEST as usize + 1));
+        file.take(LARGEST).read_to_string(&mut text).map_err(Error::file("read", path))?;
+        match text.lines().next() {
+            None | Some("") => Err(Error::content(path, "its first line should be a password and is empty")),
+            Some(line) => Ok(Self::new(line.to_owned())),
+        }
+    }
+
+    /// Asks at the terminal, without showing what is typed.
+    ///
+    /// # Errors
+    /// When there is no terminal, or nothing is typed.
+    pub fn ask(prompt: &str) -> Result<Self, Error> {
+        let program =
+            |message: String| Error::Program { what: "asking for the key's password".to_owned(), message };
+        let typed = rpassword::prompt_password(prompt)
+            .map_err(|error| program(format!("{error}: without a terminal, give it in a file")))?;
+        if typed.is_empty() {
+            return Err(program("nothing was typed".to_owned()));
+        }
+        Ok(Self::new(typed))
+    }
+
+    /// Asks twice, for a new key.
+    ///
+    /// # Errors
+    /// When there is no terminal, nothing is typed, or not the same twice.
+    pub fn ask_twice(prompt: &str) -> Result<Self, Error> {
+        let (first, second) = (Self::ask(prompt)?, Self::ask("The same again: ")?);
+        if first.0 == second.0 {
+            return Ok(first);
+        }
+        let message = "the two are not the same".to_owned();
+        Err(Error::Program { what: "asking for the key's password".to_owned(), message })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Refuses a file that everybody on the host may read.
+pub(super) fn private(file: &File, path: &Path) -> Result<(), Error> {
+    let status = file.metadata().map_err(Error::file("read", path))?;
+    let mode = status.permissions().mode() & 0o777;
+    if status.is_file() && mode & 0o007 != 0 {
+        let message = format!(
+            "everybody on this host may read it (mode {mode:o}): `chmod 600` it, and replace the secret if others were here"
+        );
+        return Err(Error::content(path, message));
+    }
+    Ok(())
+}

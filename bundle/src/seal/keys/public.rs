@@ -1,0 +1,121 @@
+//! Public keys.
+
+use std::{fs, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+
+use super::{KeyId, kind};
+use crate::error::Error;
+
+/// The word of a public key's comment that says until when it is trusted.
+const NOT_AFTER: &str = "not-after";
+
+/// A key that signatures are checked with. Its file is that of `minisign`, whose comment may hold
+/// `not-after=2027-12-31` (to the end of that day in UTC) or `not-after=2027-12-31T12:00:00Z`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    id: KeyId,
+    key: [u8; 32],
+    name: Option<String>,
+    not_after: Option<Timestamp>,
+}
+
+impl PublicKey {
+    pub(super) fn new(id: KeyId, key: [u8; 32], not_after: Option<Timestamp>) -> Self {
+        Self { id, key, name: None, not_after }
+    }
+
+    /// Reads a public key file, or the one line of it that `minisign -P` takes.
+    ///
+    /// # Errors
+    /// What it is instead, or what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        let (comment, key) = match lines[..] {
+            [comment, key] if comment.starts_with(kind::COMMENT) => (comment, key),
+            [key] => ("", key),
+            _ => return Err(wrong(text)),
+        };
+        let bytes = BASE64.decode(key).map_err(|_| wrong(text))?;
+        let [b'E', b'd', rest @ ..] = &bytes[..] else { return Err(wrong(text)) };
+        let (id, key) = rest.split_first_chunk().ok_or_else(|| wrong(text))?;
+        let key = key.try_into().map_err(|_| wrong(text))?;
+        Ok(Self::new(KeyId(*id), key, not_after(comment)?))
+    }
+
+    /// Reads a public key file; the key's name is the file's without `.pub`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no public key.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let bytes = fs::read(path).map_err(Error::file("read", path))?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_| Error::content(path, "it should be a public key of minisign and is no text"))?;
+        let key = Self::parse(text).map_err(|why| Error::content(path, why))?;
+        Ok(Self { name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()), ..key })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// Its name where it came from a file.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Until when it is trusted; always where there is none.
+    #[must_use]
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.not_after
+    }
+
+    /// The whole key in one short line, to be compared with what came by another way, and for `minisign -P`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        BASE64.encode([b"Ed".as_slice(), &self.id.0, &self.key].concat())
+    }
+
+    /// The file that it is kept in.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let until = self.not_after.map(|end| format!(" {NOT_AFTER}={end}")).unwrap_or_default();
+        format!("{} minisign public key {}{until}\n{}\n", kind::COMMENT, self.id, self.line())
+    }
+
+    pub(in super::super) fn bytes(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+fn wrong(text: &str) -> String {
+    let kind = kind::name(text);
+    let more = match kind {
+        "a secret key of minisign" => ": it must not be here; put the .pub file that was made with it",
+        _ => ": put the .pub file of the key that signs",
+    };
+    format!("it should be a public key of minisign and is {kind}{more}")
+}
+
+/// The end that a comment sets. What looks like one and cannot be read is an error: such a key would be trusted forever.
+fn not_after(comment: &str) -> Result<Option<Timestamp>, String> {
+    let looks = |word: &&str| {
+        let word: String = word.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect();
+        word.starts_with("notafter") || word.starts_with("expire")
+    };
+    let mut words = comment.split_whitespace().filter(looks);
+    let Some(word) = words.next() else { return Ok(None) };
+    let unreadable =
+        || format!("the end in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once");
+    let end = word.strip_prefix(NOT_AFTER).and_then(|rest| rest.strip_prefix('=')).ok_or_else(unreadable)?;
+    if words.next().is_some() {
+        return Err(unreadable());
+    }
+    let day = |date: Date| date.tomorrow().ok()?.to_zoned(TimeZone::UTC).ok().map(|next| next.timestamp());
+    let end = end.parse::<Timestamp>().ok().or_else(|| end.parse::<Date>().ok().and_then(day));
+    end.map(Some).ok_or_else(unreadable)
+}

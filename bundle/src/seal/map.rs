@@ -1,0 +1,145 @@
+//! The map: the SHA-256 of every byte range of an image, and the file that lies there.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::files;
+
+/// The largest segment. Small enough to say where in a file it is damaged, large enough for a map of 20 GB to stay small.
+pub(super) const LARGEST: u64 = 16 << 20;
+
+/// The only format of the map so far.
+const FORMAT: u32 = 1;
+
+/// A range of an image that is hashed by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Where it begins, in bytes from the beginning of the image.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its SHA-256.
+    #[serde(serialize_with = "to_hex", deserialize_with = "from_hex")]
+    pub sha256: [u8; 32],
+    /// The file that it belongs to; none for what lies between files: descriptors, directories, padding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Map {
+    format: u32,
+    segments: Vec<Segment>,
+}
+
+fn to_hex<S: Serializer>(sha256: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&files::hex(sha256))
+}
+
+fn from_hex<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
+    let text = String::deserialize(from)?;
+    parse_hex(&text).ok_or_else(|| serde::de::Error::custom("sha256 is not 64 lower-case hexadecimal digits"))
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Cuts an image into segments that are not hashed yet. The files are ranges in ascending order.
+pub(super) fn cut(size: u64, files: &[(u64, u64, &str)]) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut push = |from: u64, to: u64, path: Option<&str>| {
+        let mut offset = from;
+        while offset < to {
+            let size = LARGEST.min(to - offset);
+            segments.push(Segment { offset, size, sha256: [0; 32], path: path.map(str::to_owned) });
+            offset += size;
+        }
+    };
+    let mut at = 0;
+    for &(offset, length, path) in files {
+        push(at, offset, None);
+        at = offset + length;
+        push(offset, at, Some(path));
+    }
+    push(at, size, None);
+    segments
+}
+
+/// A map as it stands in the trailer, one segment a line.
+pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
+    let mut bytes = format!("{{\"format\":{FORMAT},\"segments\":[\n").into_bytes();
+    for (index, segment) in segments.iter().enumerate() {
+        serde_json::to_writer(&mut bytes, segment).map_err(|error| error.to_string())?;
+        bytes.extend_from_slice(if index + 1 < segments.len() { b",\n" } else { b"\n" });
+    }
+    bytes.extend_from_slice(b"]}\n");
+    Ok(bytes)
+}
+
+/// Reads a map, which must cover an image of a size exactly once, in order.
+pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, String> {
+    let map: Map = serde_json::from_slice(bytes)
+        .map_err(|error| format!("its map is none that this version reads: {error}"))?;
+    if map.format != FORMAT {
+        return Err(format!(
+            "its map has format {}, and only {FORMAT} is known here: use the ctl of that bundle",
+            map.format
+        ));
+    }
+    let mut at = 0;
+    for segment in &map.segments {
+        let Segment { offset, size: length, path, .. } = segment;
+        if *offset != at {
+            return Err(format!("its map goes on at byte {offset} where it should at {at}"));
+        }
+        if *length == 0 || *length > LARGEST {
+            return Err(format!("its map has a segment of {length} bytes at {offset}"));
+        }
+        if path.as_ref().is_some_and(|path| path.is_empty() || path.chars().any(char::is_control)) {
+            return Err(format!("its map has no proper name for the file at byte {offset}"));
+        }
+        at = at.checked_add(*length).filter(|end| *end <= size).ok_or_else(|| {
+            format!("its map has a segment at {offset} that ends after the image of {size} bytes")
+        })?;
+    }
+    if at == size {
+        Ok(map.segments)
+    } else {
+        Err(format!("its map ends at byte {at} of an image of {size}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20 GB in six thousand files, the largest of which have 2 GB.
+    #[test]
+    fn the_map_of_a_large_image_is_small_and_covers_it() {
+        const SIZE: u64 = 20_000_000_000 / 2048 * 2048;
+        let names: Vec<_> = (0..6000).map(|at| format!("images/blobs/sha256/{at:064}")).collect();
+        let sizes: [u64; 5] = [2_000_000_001, 1_000_000, 16 << 20, (16 << 20) + 1, 5];
+        let (mut files, mut at) = (Vec::new(), 2048);
+        for (number, name) in names.iter().enumerate() {
+            let size = if number < 5 { sizes[0] } else { sizes[number % 4 + 1].min(1_500_000) };
+            files.push((at, size, name.as_str()));
+            at = (at + size).next_multiple_of(2048);
+        }
+        assert!(at < SIZE, "{at}");
+        let segments = cut(SIZE, &files);
+        let bytes = render(&segments).unwrap();
+        assert!(bytes.len() < 4_000_000, "{} bytes", bytes.len());
+        assert_eq!(parse(&bytes, SIZE).unwrap(), segments);
+        assert!(parse(&bytes, SIZE - 2048).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! Signatures in the format of `minisign`: Ed25519 over the BLAKE2b-512 of the message.
+//!
+//! Source: "Signature format" in minisign's manual. The format is read and written here, and not by a crate, because the
+//! one that can sign puts randomness into each signature, so that no two builds would be equal, and panics on a comment
+//! signature that is too short; the curve, the hashes and the key derivation are crates.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use blake2::{Blake2b512, Digest as _};
+use ring::signature::{ED25519, UnparsedPublicKey};
+
+use super::keys::{KeyId, PublicKey, SecretKey};
+
+const UNTRUSTED: &str = "untrusted comment: ";
+const TRUSTED: &str = "trusted comment: ";
+
+/// A signature with the comment that it covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    key: KeyId,
+    signature: [u8; 64],
+    comment: String,
+    /// Over signature and comment.
+    global: [u8; 64],
+}
+
+impl Signature {
+    /// The key that it says it was made with.
+    pub fn key(&self) -> KeyId {
+        self.key
+    }
+
+    /// Reads a signature file.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let mut next = |what: &str| lines.next().ok_or_else(|| format!("it has no line with the {what}"));
+        let untrusted = next("untrusted comment")?;
+        let signature = decode::<74>(next("signature")?, "signature")?;
+        let trusted = next("trusted comment")?;
+        let global = decode::<64>(next("signature of the comment")?, "signature of the comment")?;
+        if !untrusted.starts_with(UNTRUSTED) {
+            return Err(format!("its first line does not begin with `{UNTRUSTED}`"));
+        }
+        let Some(comment) = trusted.strip_prefix(TRUSTED) else {
+            return Err(format!("its third line does not begin with `{TRUSTED}`"));
+        };
+        if lines.next().is_some() {
+            return Err("it goes on after its four lines".to_owned());
+        }
+        let [a, b, rest @ ..] = signature;
+        match &[a, b] {
+            b"ED" => {}
+            b"Ed" => return Err("it was made in minisign's old form: sign again without `-l`".to_owned()),
+            _ => return Err("its algorithm is not minisign's `ED`".to_owned()),
+        }
+        let mut key = [0; 8];
+        key.copy_from_slice(&rest[..8]);
+        let mut signature = [0; 64];
+        signature.copy_from_slice(&rest[8..]);
+        Ok(Self { key: KeyId(key), signature, comment: comment.to_owned(), global })
+    }
+
+    /// Whether a key made this signature and its comment over a message.
+    pub fn is_by(&self, key: &PublicKey, message: &[u8]) -> bool {
+        let key = UnparsedPublicKey::new(&ED25519, key.bytes());
+        key.verify(&Blake2b512::digest(message), &self.signature).is_ok()
+            && key.verify(&with_comment(&self.signature, &self.comment), &self.global).is_ok()
+    }
+}
+
+/// Signs a message; gives the signature file.
+pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
+    let signature = key.sign(&Blake2b512::digest(message));
+    let global = key.sign(&with_comment(&signature, comment));
+    let id = key.public().id();
+    let signature = BASE64.encode([b"ED".as_slice(), &id.0, &signature].concat());
+    let global = BASE64.encode(global);
+    format!("{UNTRUSTED}signature by key {id}\n{signature}\n{TRUSTED}{comment}\n{global}\n")
+}
+
+fn with_comment(signature: &[u8], comment: &str) -> Vec<u8> {
+    [signature, comment.as_bytes()].concat()
+}
+
+fn decode<const N: usize>(line: &str, what: &str) -> Result<[u8; N], String> {
+    let bytes = BASE64.decode(line.trim()).map_err(|error| format!("its {what} is no base64: {error}"))?;
+    let size = bytes.len();
+    bytes.try_into().map_err(|_| format!("its {what} has {size} bytes instead of {N}"))
+}

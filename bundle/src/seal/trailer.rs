@@ -1,0 +1,218 @@
+//! The trailer: where map, statement and signatures are.
+
+use std::{fs::File, os::unix::fs::FileExt as _};
+
+use crate::files;
+
+/// The first line of the footer, which is the last sector of a sealed file.
+pub const MAGIC: &str = "HALITE-SEAL-1";
+
+/// The size of a sector. Every part begins on one.
+pub const SECTOR: u64 = 2048;
+
+/// How many signatures a footer has room for, with some to spare.
+pub const SIGNATURES: usize = 8;
+
+/// What a part may have at most. A map of 20 GB takes about a megabyte; who writes a larger one wants our memory.
+const LARGEST: [(&str, u64); 3] = [("map", 64 << 20), ("statement", 64 << 10), ("signature", SECTOR)];
+
+/// The newlines that fill a part up to whole sectors.
+const FILL: u8 = b'\n';
+
+/// Where a part is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    offset: u64,
+    size: u64,
+    sha256: String,
+}
+
+/// The last sector of a sealed file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// The image's size.
+    pub image: u64,
+    /// The map.
+    pub map: Part,
+    /// The statement.
+    pub statement: Part,
+    /// Each signature.
+    pub signatures: Vec<Part>,
+}
+
+impl Part {
+    /// A part that begins at an offset.
+    pub fn new(offset: u64, content: &[u8]) -> Self {
+        Self { offset, size: content.len() as u64, sha256: files::sha256(content) }
+    }
+
+    /// Where the next part begins.
+    pub fn end(&self) -> u64 {
+        self.offset + self.size.next_multiple_of(SECTOR)
+    }
+
+    /// Reads the part, which must be what the footer says, and what fills its last sector up.
+    pub fn read(&self, file: &File, what: &str) -> Result<Vec<u8>, String> {
+        let mut bytes =
+            vec![0; usize::try_from(self.end() - self.offset).map_err(|error| error.to_string())?];
+        file.read_exact_at(&mut bytes, self.offset)
+            .map_err(|error| format!("its {what} at byte {} cannot be read: {error}", self.offset))?;
+        let fill = bytes.split_off(usize::try_from(self.size).map_err(|error| error.to_string())?);
+        let sha256 = files::sha256(&bytes);
+        if sha256 != self.sha256 {
+            return Err(format!(
+                "its {what} (bytes {} to {}) is damaged: sha256 {sha256} instead of {}; copy the image again",
+                self.offset,
+                self.offset + self.size - 1,
+                self.sha256
+            ));
+        }
+        match fill.iter().position(|byte| *byte != FILL) {
+            None => Ok(bytes),
+            Some(at) => Err(format!(
+                "the padding after its {what} is damaged at byte {}; copy the image again",
+                self.offset + self.size + at as u64
+            )),
+        }
+    }
+}
+
+/// Bytes filled up to whole sectors.
+pub fn filled(mut bytes: Vec<u8>) -> Vec<u8> {
+    let size = (bytes.len() as u64).next_multiple_of(SECTOR);
+    bytes.resize(usize::try_from(size).unwrap_or(bytes.len()), FILL);
+    bytes
+}
+
+impl Footer {
+    /// The footer as it stands in the file. Its last line is about the lines before.
+    pub fn render(&self) -> Vec<u8> {
+        use std::fmt::Write as _;
+        let mut text = format!("{MAGIC}\nimage 0 {}\n", self.image);
+        let mut end = self.image;
+        for (what, part) in self.parts() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{what} {} {} {}", part.offset, part.size, part.sha256);
+            end = part.end();
+        }
+        let Part { offset, size, sha256 } = Part::new(end, text.as_bytes());
+        let _ = writeln!(text, "footer {offset} {size} {sha256}");
+        filled(text.into_bytes())
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (&'static str, &Part)> {
+        let signatures = self.signatures.iter().map(|part| ("signature", part));
+        [("map", &self.map), ("statement", &self.statement)].into_iter().chain(signatures)
+    }
+
+    /// Reads the footer of a file of a size.
+    pub fn read(file: &File, size: u64) -> Result<Self, String> {
+        let mut sector = [0; SECTOR as usize];
+        let at = size.checked_sub(SECTOR).ok_or_else(|| missing(file, size))?;
+        file.read_exact_at(&mut sector, at).map_err(|error| format!("its end cannot be read: {error}"))?;
+        if !sector.starts_with(MAGIC.as_bytes()) {
+            return Err(missing(file, size));
+        }
+        let damaged = |why: &str| {
+            format!("its footer, the last {SECTOR} bytes, is damaged: {why}; copy the image again")
+        };
+        let text = std::str::from_utf8(&sector).map_err(|_| damaged("it is no text"))?;
+        let footer = Self::parse(text).map_err(|why| damaged(&why))?;
+        footer.place(at).map_err(|why| damaged(&why))?;
+        // So that no byte of the sector is free to be another.
+        if footer.render() != sector {
+            return Err(damaged("its lines do not fit its last line, which is about them"));
+        }
+        Ok(footer)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines().skip(1);
+        let mut line = |what: &str| {
+            let line =
+                lines.next().filter(|line| !line.is_empty()).ok_or_else(|| format!("it has no {what}"))?;
+            let words: Vec<_> = line.split(' ').collect();
+            let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+            match (words.first(), number(1), number(2)) {
+                (Some(first), Some(offset), Some(size)) if *first == what => {
+                    Ok(Part { offset, size, sha256: words.get(3).copied().unwrap_or_default().to_owned() })
+                }
+                _ => Err(format!("`{}` is no line for the {what}", line.escape_debug())),
+            }
+        };
+        let image = line("image")?.size;
+        let (map, statement) = (line("map")?, line("statement")?);
+        let count = text.lines().filter(|line| line.starts_with("signature ")).count();
+        if count > SIGNATURES {
+            return Err(format!("it has {count} signatures, more than {SIGNATURES}"));
+        }
+        let signatures = (0..count).map(|_| line("signature")).collect::<Result<_, _>>()?;
+        Ok(Self { image, map, statement, signatures })
+    }
+
+    /// Whether the parts follow one another without a gap, up to the footer.
+    fn place(&self, footer: u64) -> Result<(), String> {
+        if self.image == 0 || !self.image.is_multiple_of(SECTOR) {
+            return Err(format!("an image of {} bytes is not of whole sectors", self.image));
+        }
+        let mut at = self.image;
+        for (what, part) in self.parts() {
+            let largest = LARGEST.iter().find(|(name, _)| *name == what).map_or(0, |(_, size)| *size);
+            if part.size == 0 || part.size > largest {
+                return Err(format!("its {what} has {} bytes, not 1 to {largest}", part.size));
+            }
+            if part.offset != at || at > footer {
+                return Err(format!(
+                    "its {what} is at byte {}, not where the part before it ends",
+                    part.offset
+                ));
+            }
+            at = part.end();
+        }
+        if at == footer { Ok(()) } else { Err(format!("its parts end at byte {at} and it is at {footer}")) }
+    }
+}
+
+/// Why a file has no footer, as far as can be told. Nothing here is believed: it is to help the reader.
+fn missing(file: &File, size: u64) -> String {
+    if let Some(end) = find(file, size) {
+        return match size.checked_sub(end) {
+            Some(more) if more > 0 => format!(
+                "{more} bytes follow its seal: something was appended; copy it again, or cut it with \
+                 `truncate -s {end}` and check it"
+            ),
+            _ => format!("it is cut off in its seal, {} bytes are missing: copy it again", end - size),
+        };
+    }
+    match volume(file) {
+        Some(volume) if size < volume => {
+            format!("it is cut off: {size} bytes of an image of {volume}; copy it again")
+        }
+        Some(volume) if size == volume => {
+            "it has no seal: it was never sealed, or it is cut off exactly at the end of the image".to_owned()
+        }
+        Some(_) => "its seal is damaged or cut off: copy it again".to_owned(),
+        None => {
+            "it has no seal at its end: it is cut off, damaged, or no image of ours; copy it again".to_owned()
+        }
+    }
+}
+
+/// Where a footer near the end of a file should end.
+fn find(file: &File, size: u64) -> Option<u64> {
+    const WINDOW: u64 = 1 << 20;
+    let from = size.saturating_sub(WINDOW);
+    let mut bytes = vec![0; usize::try_from(size - from).ok()?];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    let magic = format!("{MAGIC}\nimage 0 ");
+    let at = bytes.windows(magic.len()).rposition(|window| window == magic.as_bytes())?;
+    Some(from + at as u64 + SECTOR)
+}
+
+/// The size of an image by its primary volume descriptor (ECMA-119, 8.4).
+fn volume(file: &File) -> Option<u64> {
+    let mut sector = [0; SECTOR as usize];
+    file.read_exact_at(&mut sector, 16 * SECTOR).ok()?;
+    let sectors = u32::from_le_bytes(sector.get(80..84)?.try_into().ok()?);
+    sector.starts_with(b"\x01CD001").then(|| u64::from(sectors) * SECTOR)
+}

@@ -1,0 +1,141 @@
+//! The cache: two processes at once, a full disk, damage.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use halite_bundle::fetch::{Cache, Digest};
+
+use crate::{
+    fixture::{Fixture, artifact, content},
+    server::{Answer, Server},
+};
+
+/// What `worker` does: the directory of the cache, the address, and the seed and size of the content.
+const DIR: &str = "HALITE_TEST_CACHE";
+const URL: &str = "HALITE_TEST_URL";
+const SIZE: &str = "HALITE_TEST_SIZE";
+
+fn worker_of(cache: &Path, url: &str, size: usize, wrapper: &[&str]) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(wrapper.first().map_or(program.as_os_str(), |first| first.as_ref()));
+    command.args(wrapper.iter().skip(1));
+    if !wrapper.is_empty() {
+        command.arg(program);
+    }
+    command.args(["--exact", "cache::worker", "--ignored", "--nocapture"]);
+    command
+        .env(DIR, cache)
+        .env(URL, url)
+        .env(SIZE, size.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[test]
+#[ignore = "the other process of the tests below, which start it"]
+fn worker() {
+    let setting =
+        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run the other tests"));
+    let file = content(setting(SIZE).parse().unwrap(), 30);
+    let fixture = Fixture::new();
+    let cache = Cache::open(Path::new(&setting(DIR))).unwrap();
+    let client = halite_bundle::fetch::Client::new(fixture.settings()).unwrap();
+    let fetcher = halite_bundle::fetch::Fetcher::new(cache, client);
+    let entry = fetcher
+        .files(&[artifact("shared", setting(URL), &file)])
+        .unwrap_or_else(|error| panic!("FAILED {error}"));
+    assert_eq!(std::fs::read(&entry[0].path).unwrap(), file);
+}
+
+fn finish(child: Child) -> (bool, String) {
+    let output = child.wait_with_output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn several_processes_fetch_a_content_once() {
+    let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
+    let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
+    let cache = fixture.path("cache");
+    let start = |_| worker_of(&cache, &server.url("/shared"), 3_000_000, &[]).spawn().unwrap();
+    for child in (0..4).map(start).collect::<Vec<_>>() {
+        let (success, text) = finish(child);
+        assert!(success, "{text}");
+    }
+    assert_eq!(server.seen().len(), 1);
+    assert_eq!(fixture.kept().1, Vec::<String>::new());
+}
+
+#[test]
+fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
+    let (fixture, file) = (Fixture::new(), content(600_000, 30));
+    let served = file.clone();
+    // Whoever comes first is left waiting in mid-file.
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::start(move |seen| {
+        let answer = Answer::file(seen, &served, "\"1\"");
+        if first.swap(false, std::sync::atomic::Ordering::SeqCst) { answer.stall(400_000) } else { answer }
+    });
+    let (cache, url) = (fixture.path("cache"), server.url("/shared"));
+    let mut dying = worker_of(&cache, &url, 600_000, &[]).spawn().unwrap();
+    let part = cache.join("partial").join(format!("{}.part", Digest::of(&file)));
+    while std::fs::metadata(&part).map_or(0, |status| status.len()) < 400_000 {
+        assert!(dying.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::yield_now();
+    }
+    let waiting = worker_of(&cache, &url, 600_000, &[]).spawn().unwrap();
+    dying.kill().unwrap();
+    dying.wait().unwrap();
+    let (success, text) = finish(waiting);
+    assert!(success, "{text}");
+    assert_eq!(server.seen()[1].header("Range"), Some("bytes=400000-"));
+}
+
+#[test]
+fn a_full_disk_is_said_and_keeps_what_was_there() {
+    let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
+    let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
+    // A file system of a megabyte, in a name space of its own: gone with the process.
+    let mount = fixture.path("small");
+    std::fs::create_dir(&mount).unwrap();
+    let kept = fixture.path("kept");
+    let script = format!(
+        "mount -t tmpfs -o size=1m none {mount} || exit 77; mkdir -p {mount}/cache/sha256; echo old > \
+         {mount}/cache/sha256/old; \"$@\"; result=$?; cat {mount}/cache/sha256/* > {kept}; ls \
+             {mount}/cache/partial >> {kept}; exit $result",
+        mount = mount.display(),
+        kept = kept.display(),
+    );
+    let wrapper = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"];
+    let child = worker_of(&mount.join("cache"), &server.url("/shared"), 3_000_000, &wrapper).spawn().unwrap();
+    let (success, text) = finish(child);
+    assert!(
+        !text.contains("unshare failed") && !text.contains("mount:"),
+        "this test needs user name spaces: {text}"
+    );
+    assert!(!success && text.contains("No space left on device") && text.contains(".part"), "{text}");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert!(kept.starts_with("old\n") && kept.contains(".part\n"), "{kept}");
+    // Asking again would not help.
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn damage_is_found() {
+    let fixture = Fixture::new();
+    let cache = fixture.cache();
+    let (good, bad) = (cache.put(b"good").unwrap(), cache.put(b"bad").unwrap());
+    assert_eq!(cache.put(b"good").unwrap(), good);
+    std::fs::write(&bad.path, "bda").unwrap();
+    assert_eq!(
+        (cache.read(&good.digest).unwrap().unwrap(), cache.read(&bad.digest).unwrap()),
+        (b"good".to_vec(), None)
+    );
+    assert_eq!(cache.find(&good.digest, Some(3)), None);
+    assert_eq!(cache.check().unwrap(), std::slice::from_ref(&bad.digest));
+    assert_eq!((cache.find(&good.digest, Some(4)), cache.find(&bad.digest, None)), (Some(good), None));
+}

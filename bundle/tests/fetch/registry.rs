@@ -1,0 +1,153 @@
+//! A registry in this process: the pull half of the distribution protocol, with logins.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use halite_bundle::fetch::Digest;
+use serde_json::{Value, json};
+
+use crate::{
+    server::{Answer, Seen, Server},
+    tls::Authority,
+};
+
+pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+
+/// What a registry holds.
+#[derive(Default, Clone)]
+pub struct Content {
+    /// Manifests by `NAME/TAG` and `NAME/sha256:…`, with their kind.
+    pub manifests: BTreeMap<String, (String, Vec<u8>)>,
+    /// Blobs by `sha256:…`.
+    pub blobs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Content {
+    pub fn blob(&mut self, kind: &str, bytes: &[u8]) -> Value {
+        let digest = Digest::of(bytes).oci();
+        self.blobs.insert(digest.clone(), bytes.to_vec());
+        json!({"mediaType": kind, "digest": digest, "size": bytes.len()})
+    }
+
+    /// Adds a manifest under its digest and returns a descriptor of it.
+    pub fn manifest(&mut self, name: &str, kind: &str, manifest: &Value) -> Value {
+        let bytes = serde_json::to_vec_pretty(manifest).unwrap();
+        let digest = Digest::of(&bytes).oci();
+        let size = bytes.len();
+        self.manifests.insert(format!("{name}/{digest}"), (kind.to_owned(), bytes));
+        json!({"mediaType": kind, "digest": digest, "size": size})
+    }
+
+    pub fn tag(&mut self, name: &str, tag: &str, descriptor: &Value) {
+        let manifest = self.manifests[&format!("{name}/{}", descriptor["digest"].as_str().unwrap())].clone();
+        self.manifests.insert(format!("{name}/{tag}"), manifest);
+    }
+
+    /// Adds an image with these layers (kind, bytes).
+    pub fn image(&mut self, name: &str, docker: bool, platform: &str, layers: &[(&str, &[u8])]) -> Value {
+        let (os, architecture) = platform.split_once('/').unwrap();
+        let config = json!({"os": os, "architecture": architecture, "config": {}}).to_string();
+        let config = self.blob("application/vnd.oci.image.config.v1+json", config.as_bytes());
+        let layers: Vec<_> = layers.iter().map(|(kind, bytes)| self.blob(kind, bytes)).collect();
+        let kind = if docker { DOCKER_MANIFEST } else { OCI_MANIFEST };
+        let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers});
+        let mut descriptor = self.manifest(name, kind, &manifest);
+        descriptor["platform"] = json!({"os": os, "architecture": architecture});
+        descriptor
+    }
+
+    pub fn index(&mut self, name: &str, kind: &str, manifests: &[Value]) -> Value {
+        self.manifest(name, kind, &json!({"schemaVersion": 2, "mediaType": kind, "manifests": manifests}))
+    }
+}
+
+/// How the registry wants to be logged in at.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Access {
+    Open,
+    /// `me` and `secret`.
+    Basic,
+    /// A token, which counts for so many requests.
+    Token(usize),
+}
+
+/// The answer of such a registry to everything but `/token`.
+fn pull(content: &Content, seen: &Seen) -> Answer {
+    let path = seen.path.trim_start_matches("/v2/");
+    if let Some((name, reference)) = path.split_once("/manifests/") {
+        let accepted = seen.header("Accept").unwrap_or_default();
+        return match content.manifests.get(&format!("{name}/{reference}")) {
+            Some((kind, _)) if !accepted.contains(kind) => Answer::new(406),
+            Some((kind, bytes)) => {
+                let digest = Digest::of(bytes).oci();
+                Answer::new(200)
+                    .header("Content-Type", kind)
+                    .header("Docker-Content-Digest", digest)
+                    .body(bytes.as_slice())
+            }
+            None => Answer::new(404).body(r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
+        };
+    }
+    let blob = path.split_once("/blobs/").and_then(|(_, digest)| content.blobs.get(digest));
+    blob.map_or_else(|| Answer::new(404), |bytes| Answer::file(seen, bytes, "\"x\""))
+}
+
+/// Starts a registry with TLS; `change` may put something else in the place of an answer.
+pub fn start(
+    authority: &Authority,
+    content: Content,
+    access: Access,
+    change: impl Fn(&Seen, Answer) -> Answer + Send + Sync + 'static,
+) -> Server {
+    let (tokens, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let port = Arc::new(Mutex::new(String::new()));
+    let address = Arc::clone(&port);
+    let server = Server::tls(authority, move |seen| {
+        let given = seen.header("Authorization").unwrap_or_default();
+        let login = given == "Basic bWU6c2VjcmV0";
+        if seen.path.starts_with("/token?") {
+            let Access::Token(count) = access else { return Answer::new(404) };
+            let asked = seen.path.contains("service=r") && seen.path.contains("scope=repository%3A");
+            if !login || !asked {
+                return Answer::new(401).body("wrong login");
+            }
+            left.store(count, Ordering::SeqCst);
+            let token = tokens.fetch_add(1, Ordering::SeqCst) + 1;
+            return Answer::new(200).body(json!({"token": format!("token-{token}")}).to_string());
+        }
+        let denied = |challenge: String| Answer::new(401).header("WWW-Authenticate", challenge);
+        match access {
+            Access::Basic if !login => return denied("Basic realm=\"r\"".into()),
+            Access::Token(_) => {
+                let name = seen
+                    .path
+                    .trim_start_matches("/v2/")
+                    .split_once("/manifests/")
+                    .or_else(|| seen.path.trim_start_matches("/v2/").split_once("/blobs/"));
+                let scope = name.map_or("", |(name, _)| name);
+                let realm = address.lock().unwrap().clone();
+                let current = format!("Bearer token-{}", tokens.load(Ordering::SeqCst));
+                let spent = left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                    .is_err();
+                if given != current || spent {
+                    return denied(format!(
+                        "Bearer realm=\"{realm}\",service=\"r\",scope=\"repository:{scope}:pull\""
+                    ));
+                }
+            }
+            _ => {}
+        }
+        change(seen, pull(&content, seen))
+    });
+    *port.lock().unwrap() = server.url("/token");
+    server
+}

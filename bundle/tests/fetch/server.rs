@@ -1,0 +1,210 @@
+//! A small server whose answers a test makes up, with TLS or without.
+
+use std::{
+    io::{BufRead as _, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::tls::Authority;
+
+/// A request as it came in.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Path and query.
+    pub path: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What is answered.
+pub struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    cut: Option<(usize, bool)>,
+}
+
+impl Answer {
+    pub fn new(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: Vec::new(), cut: None }
+    }
+
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Breaks the connection off after so many bytes of the body.
+    pub fn cut(mut self, after: usize) -> Self {
+        self.cut = Some((after, false));
+        self
+    }
+
+    /// Sends nothing more after so many bytes of the body, and keeps the connection.
+    pub fn stall(mut self, after: usize) -> Self {
+        self.cut = Some((after, true));
+        self
+    }
+
+    /// A file, or the part of it that was asked for.
+    pub fn file(seen: &Seen, content: &[u8], tag: &str) -> Self {
+        let whole = || Self::new(200).header("ETag", tag).body(content);
+        let range = seen.header("Range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+        let Some(start) = range.and_then(|start| start.parse::<usize>().ok()) else { return whole() };
+        if seen.header("If-Range").is_some_and(|wanted| wanted != tag) {
+            return whole();
+        }
+        if start >= content.len() {
+            return Self::new(416);
+        }
+        let range = format!("bytes {start}-{}/{}", content.len() - 1, content.len());
+        Self::new(206).header("ETag", tag).header("Content-Range", range).body(&content[start..])
+    }
+}
+
+/// A server on a port of its own; ended when dropped.
+pub struct Server {
+    address: SocketAddr,
+    scheme: &'static str,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Handler = dyn Fn(&Seen) -> Answer + Send + Sync;
+
+impl Server {
+    pub fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        Self::with(None, Arc::new(handler))
+    }
+
+    pub fn tls(authority: &Authority, handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        Self::with(Some(authority.server()), Arc::new(handler))
+    }
+
+    /// Serves the files of a directory.
+    pub fn directory(root: PathBuf) -> Self {
+        Self::start(move |seen| match std::fs::read(root.join(decoded(seen.path.trim_start_matches('/')))) {
+            Ok(bytes) => Answer::file(seen, &bytes, "\"x\""),
+            Err(_) => Answer::new(404),
+        })
+    }
+
+    fn with(tls: Option<Arc<rustls::ServerConfig>>, handler: Arc<Handler>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (seen, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (noted, end) = (Arc::clone(&seen), Arc::clone(&ended));
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if end.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (stream, tls, handler, noted) =
+                    (stream.unwrap(), tls.clone(), Arc::clone(&handler), Arc::clone(&noted));
+                // A client that goes away is no fault of the server.
+                thread::spawn(move || {
+                    let _ = match tls {
+                        None => serve(stream, &*handler, &noted),
+                        Some(config) => {
+                            let connection = rustls::ServerConnection::new(config).unwrap();
+                            serve(rustls::StreamOwned::new(connection, stream), &*handler, &noted)
+                        }
+                    };
+                });
+            }
+        });
+        Self { address, scheme, seen, ended, thread: Some(thread) }
+    }
+
+    /// The address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}://localhost:{}{path}", self.scheme, self.address.port())
+    }
+
+    /// `localhost:PORT`.
+    pub fn host(&self) -> String {
+        format!("localhost:{}", self.address.port())
+    }
+
+    /// What was asked so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // It waits for a connection.
+        let _ = TcpStream::connect(self.address);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// What an address encodes as `%25`.
+fn decoded(path: &str) -> String {
+    let mut parts = path.split('%');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |path, part| {
+        let code = u8::from_str_radix(&part[..2], 16).unwrap();
+        format!("{path}{}{}", char::from(code), &part[2..])
+    })
+}
+
+fn serve(stream: impl Read + Write, handler: &Handler, noted: &Mutex<Vec<Seen>>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let path = lines[0].split(' ').nth(1).unwrap_or_default().to_owned();
+    let headers = lines[1..].iter().filter_map(|line| line.split_once(": "));
+    let headers = headers.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let seen = Seen { path, headers };
+    noted.lock().unwrap().push(seen.clone());
+    let answer = handler(&seen);
+    let mut head = format!(
+        "HTTP/1.1 {} X\r\nConnection: close\r\nContent-Length: {}\r\n",
+        answer.status,
+        answer.body.len()
+    );
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let stream = stream.get_mut();
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(b"\r\n")?;
+    let end = answer.cut.map_or(answer.body.len(), |(after, _)| after.min(answer.body.len()));
+    stream.write_all(&answer.body[..end])?;
+    stream.flush()?;
+    if let Some((_, true)) = answer.cut {
+        // Until the client has enough of waiting.
+        let _ = stream.read(&mut [0; 1]);
+    }
+    Ok(())
+}
