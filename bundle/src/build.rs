@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::{
     apt,
+    complete::{self, Needs, Stock},
     error::Error,
     files,
     lock::{Item, Lock},
@@ -35,16 +36,22 @@ pub struct Options {
     pub update: bool,
 }
 
+/// Renders the state tree of the bundle in a directory for every option that a cluster made from it may have.
+pub type Render<'a> = dyn Fn(&Path, &Manifest) -> Result<Needs, Error> + 'a;
+
 /// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. The same recipe, lock and
-/// inputs give the same bytes, but for the signatures of the apt repository. Nothing is at `out` before all of it is.
+/// inputs give the same bytes, but for the signatures of the apt repository. Nothing is at `out` before all of it is, and
+/// before everything is in it that `render` comes to.
 ///
 /// # Errors
 /// When the recipe has problems, something that goes in differs from the lock or is damaged, the packages cannot be
-/// installed on a bare host, a program of the build fails, or a file cannot be written.
+/// installed on a bare host, something that a cluster could ask for is missing, a program of the build fails, or a file
+/// cannot be written.
 pub fn build(
     recipe_file: &Path,
     out: &Path,
     options: &Options,
+    render: &Render<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
     let recipe = Recipe::load(recipe_file)?;
@@ -58,7 +65,13 @@ pub fn build(
     let built = (|| {
         files::make_dir(&work)?;
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
-        let manifest = fill(recipe_file, &recipe, &work, &cache, options, progress)?;
+        let (manifest, lock) = fill(recipe_file, &recipe, &work, &cache, options, progress)?;
+        progress("looking for what a cluster could ask for and would not find");
+        let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);
+        if !missing.is_empty() {
+            return Err(Error::Missing(missing));
+        }
+        lock.save(recipe_file)?;
         swap(&work, out)?;
         Ok(manifest)
     })();
@@ -87,7 +100,7 @@ fn fill(
     cache: &Path,
     options: &Options,
     progress: &mut dyn FnMut(&str),
-) -> Result<Manifest, Error> {
+) -> Result<(Manifest, Lock), Error> {
     let recorded = Lock::load(recipe_file)?.filter(|_| !options.update);
     progress("looking at images");
     let images = images(recipe)?;
@@ -115,6 +128,8 @@ fn fill(
         images.iter().map(|(reference, _, image)| (reference.clone(), image.clone())).collect();
     put(nginx::MAPS.to_owned(), 0o644, nginx::maps(&served).as_bytes())?;
     put(nginx::SERVER.to_owned(), 0o644, nginx::LOCATIONS.as_bytes())?;
+    let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
+    put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
     let mut copied = |name: String, from: &Path, mode: u32| -> Result<(), Error> {
         let (sha256, size) = files::copy(from, &work.join(&name), mode)?;
@@ -143,14 +158,14 @@ fn fill(
             .iter()
             .map(|image| (image.component.clone(), image.reference.to_string()))
             .collect(),
+        options: recipe.options.clone(),
         packages: repository.note().clone(),
         files: listed,
     };
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
     files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;
-    lock.save(recipe_file)?;
-    Ok(manifest)
+    Ok((manifest, lock))
 }
 
 type Found<'a> = (Reference, &'a Path, oci::Image);

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::complete::Missing;
+
 /// Why a bundle could not be built or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -48,16 +50,20 @@ pub enum Error {
     /// Something is missing from what should be complete.
     #[error("the bundle would not be complete: {0}")]
     Incomplete(String),
+    /// Something that a cluster could ask for is not in the bundle; all of it.
+    #[error("the bundle would not be complete; missing are\n{}", Lines(.0))]
+    Missing(Vec<Missing>),
     /// The place for the bundle holds something else.
     #[error("{} is there and is no bundle: choose another place or remove it", .0.display())]
     Occupied(PathBuf),
 }
 
-struct Lines<'a>(&'a [String]);
+struct Lines<'a, T>(&'a [T]);
 
-impl fmt::Display for Lines<'_> {
+impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("\n"))
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

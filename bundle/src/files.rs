@@ -130,6 +130,12 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     fs::rename(&new, path).map_err(Error::file("replace", path))
 }
 
+/// Waits until the name of a file or directory is on the disk.
+pub fn sync_parent(path: &Path) -> Result<(), Error> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
+}
+
 /// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
 pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -8,6 +8,7 @@
 
 pub mod apt;
 mod build;
+pub mod complete;
 mod error;
 pub mod fetch;
 mod files;
@@ -17,13 +18,15 @@ pub mod lock;
 pub mod manifest;
 pub mod nginx;
 pub mod oci;
+mod pack;
 mod part;
 pub mod recipe;
 pub mod seal;
 mod verify;
 
-pub use build::{Options, build};
+pub use build::{Options, Render, build};
 pub use error::Error;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
+pub use pack::{pack, unpack, unpack_some};
 pub use verify::{Problem, Report, verify};

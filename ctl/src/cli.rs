@@ -84,9 +84,11 @@ pub struct Bootstrap {
     /// The cluster document; default: /etc/halite/cluster.yaml, if there is one already.
     #[arg(long)]
     pub config: Option<PathBuf>,
-    /// The bundle's directory; default: the directory above this program.
+    /// The bundle's ISO, or its directory; default: the directory above this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub trust: TrustArgs,
     /// This host's name in the cluster; default: its host name.
     #[arg(long)]
     pub name: Option<String>,
@@ -96,6 +98,31 @@ pub struct Bootstrap {
     /// Check and plan; change nothing.
     #[arg(long)]
     pub test: bool,
+}
+
+/// Whom an ISO is believed.
+#[derive(Debug, Default, Args)]
+pub struct TrustArgs {
+    /// The public key of who builds the bundles, or a directory of such keys; default: /etc/halite/trust.
+    #[arg(long)]
+    pub trust: Option<PathBuf>,
+    /// Believe an ISO that no trusted key signed: only damage is found then, not intent.
+    #[arg(long)]
+    pub allow_unsigned: bool,
+}
+
+/// Who signs an ISO.
+#[derive(Debug, Default, Args)]
+pub struct Signing {
+    /// The secret key that signs; may be repeated.
+    #[arg(long)]
+    pub key: Vec<PathBuf>,
+    /// A file with the keys' password; default: it is asked for.
+    #[arg(long)]
+    pub password_file: Option<PathBuf>,
+    /// Do not sign: sites will only take it with --allow-unsigned.
+    #[arg(long, conflicts_with = "key")]
+    pub unsigned: bool,
 }
 
 /// `ctl node`.
@@ -380,8 +407,39 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
-    /// Read every file of a bundle and name each that is not as it was made.
+    /// Check who signed an ISO and every byte of it, or every file of a directory; name all that is not as it was made.
     Verify {
+        /// The ISO or the directory; default: the directory above this program.
+        bundle: Option<PathBuf>,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
+    /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
+    Key {
+        /// The secret key's file.
+        file: PathBuf,
+        /// A file with the new key's password; default: it is asked for.
+        #[arg(long)]
+        password_file: Option<PathBuf>,
+        /// No password: for a machine that builds without people.
+        #[arg(long, conflicts_with = "password_file")]
+        unencrypted: bool,
+        /// The last day on which sites trust it.
+        #[arg(long)]
+        not_after: Option<jiff::civil::Date>,
+    },
+    /// Write the bundle in a directory into one sealed, signed ISO.
+    Pack {
+        /// Its directory.
+        directory: PathBuf,
+        /// The ISO.
+        #[arg(long)]
+        out: PathBuf,
+        #[command(flatten)]
+        signing: Signing,
+    },
+    /// What clusters made from a bundle could ask of it, who asks, and what is not in it; and what nobody asks for.
+    Needs {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
@@ -457,6 +515,10 @@ mod tests {
             "ctl orchestrate orchestrate.add_node --pillar node=worker-1",
             "ctl key delete a --force --cluster prod",
             "ctl bundle build --recipe r.yaml --out b",
+            "ctl bundle key builder.key --not-after 2027-12-31",
+            "ctl bundle pack b --out halite.iso --key builder.key",
+            "ctl bundle verify halite.iso --trust builder.pub",
+            "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {
             Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
         }

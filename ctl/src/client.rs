@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use halite_proto::pki::Inspected;
 use halite_proto::tonic::{Code, Status};
 use halite_proto::transport::{Channel, ClientIdentity, connect};
 use halite_proto::v1;
@@ -47,7 +48,24 @@ fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
         })
     };
     let identity = ClientIdentity { certificate_pem: read("operator.crt")?, key_pem: read("operator.key")? };
+    if let Some(reason) = over(directory, &identity.certificate_pem, jiff::Timestamp::now()) {
+        anyhow::bail!(reason);
+    }
     Ok((identity, read("ca.crt")?))
+}
+
+/// Why an identity is of no use any more, with what makes a new one. The master would only break the handshake off.
+fn over(directory: &Path, certificate_pem: &str, now: jiff::Timestamp) -> Option<String> {
+    // What cannot be read is refused with its own reason when it is used.
+    let found = Inspected::from_pem(certificate_pem).ok()?;
+    let ended = jiff::Timestamp::from_second(found.not_after).ok()?;
+    (ended < now).then(|| {
+        format!(
+            "the operator's identity in {} ended on {ended}; `halite-master init` as root on the bootstrap host makes a new \
+             one (and a highstate does, before it ends)",
+            directory.display()
+        )
+    })
 }
 
 /// What this host's own master daemon says, when it is the one that was called and does not run.
@@ -92,4 +110,34 @@ pub fn document(
 ) -> anyhow::Result<Value> {
     let answer = answer.map_err(|status| refused(&status))?.into_inner();
     serde_json::from_str(&answer.json).context("the master's answer is not JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of one day.
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBdDCCARmgAwIBAgIUDsjpG8s8tQceRBXDIiMGmkgceR0wCgYIKoZIzj0EAwIw\n\
+        DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjEwMzM5MDdaFw0yNjExMjIwMzM5MDda\n\
+        MA8xDTALBgNVBAMMBHJvb3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAS/2yXD\n\
+        W08GCqSZ4cczGHvp/0a5n8iHfUYTKcue7KoyLiTsEF4e92NNdIWnOSZ817cPnj0R\n\
+        QLacx9Sy/I6xzYlmo1MwUTAdBgNVHQ4EFgQUe79BqQ5yveS7J2epybIGhOVf0U8w\n\
+        HwYDVR0jBBgwFoAUe79BqQ5yveS7J2epybIGhOVf0U8wDwYDVR0TAQH/BAUwAwEB\n\
+        /zAKBggqhkjOPQQDAgNJADBGAiEAgL2i1YUmhkQxl+JazfWKHIFhbMrtrXMrBJgw\n\
+        QAfAh3ACIQDBLFRnsiOMNk0aO6rQn/qaxexYPDdqi+F+hctV/W5MSQ==\n\
+        -----END CERTIFICATE-----\n";
+
+    #[test]
+    fn an_identity_that_ended_says_how_to_get_another() {
+        let end = jiff::Timestamp::from_second(Inspected::from_pem(CERTIFICATE).unwrap().not_after).unwrap();
+        let at = |seconds: i64| {
+            let now = end + jiff::SignedDuration::from_secs(seconds);
+            over(Path::new("/etc/halite/operator"), CERTIFICATE, now)
+        };
+        assert_eq!(at(-1), None);
+        let text = at(1).unwrap();
+        assert!(text.contains("/etc/halite/operator") && text.contains("halite-master init"), "{text}");
+        assert!(over(Path::new("/x"), "no certificate", end).is_none());
+    }
 }

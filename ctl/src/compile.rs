@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use halite_bundle::Manifest;
+use halite_pillar::bundle::BundleFacts;
 use halite_states::compile::{self, Compiled, Input};
+use halite_states::low::Chunk;
 use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
 use halite_states::tree::Tree;
@@ -31,7 +33,7 @@ impl Source<'_> {
     ///
     /// # Errors
     /// All problems, each with its place; or a state that does not run on a host.
-    pub fn compile(&self, sls: &[String]) -> anyhow::Result<Compiled> {
+    pub fn compile(&self, sls: &[String]) -> Result<Compiled, Vec<Problem>> {
         let bundle =
             |path: &str| self.bundle.and_then(|(_, manifest)| manifest.sha256(path).map(str::to_owned));
         let input = Input {
@@ -42,20 +44,17 @@ impl Source<'_> {
             bundle: &bundle,
         };
         let compiled = if sls.is_empty() { compile::highstate(&input) } else { compile::sls(&input, sls) };
-        let compiled = compiled.map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
-        for chunk in &compiled.low.chunks {
+        let compiled = compiled?;
+        let elsewhere = |chunk: &&Chunk| {
             let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
-            if chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
-            {
-                bail!(
-                    "{}:{}: {} does not run on a host; the master runs it",
-                    chunk.source.file,
-                    chunk.source.line,
-                    chunk.function()
-                );
-            }
-        }
-        Ok(compiled)
+            chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
+        };
+        let problem = |chunk: &Chunk| {
+            let message = format!("{} does not run on a host; the master runs it", chunk.function());
+            Problem::at(&chunk.source, message)
+        };
+        let misplaced: Vec<Problem> = compiled.low.chunks.iter().filter(elsewhere).map(problem).collect();
+        if misplaced.is_empty() { Ok(compiled) } else { Err(misplaced) }
     }
 
     /// Lays every file that the low state refers to by hash into a directory: files of the tree as copies, files of the
@@ -78,6 +77,22 @@ impl Source<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What declarations and templates know of a bundle that stands at `path`.
+pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
+    let program = |path: &str| path.strip_prefix("bin/").map(str::to_owned);
+    let programs = manifest.files.iter();
+    BundleFacts {
+        path: path.to_owned(),
+        version: manifest.version.clone(),
+        kubernetes: manifest.kubernetes.clone(),
+        components: manifest.components.clone(),
+        images: manifest.images.clone(),
+        packages: manifest.packages.clone(),
+        options: manifest.options.clone(),
+        programs: programs.filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone()))).collect(),
     }
 }
 
@@ -136,7 +151,7 @@ mod tests {
         let pillar = json!({});
         let tree = MemoryTree::new().with("x.sls", "y:\n  kubernetes.api_ready: []\n");
         let error = source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err();
-        assert!(error.to_string().contains("the master runs it"), "{error}");
+        assert!(report(&error).contains("x.sls:2:3: kubernetes.api_ready does not run"), "{error:?}");
     }
 
     #[test]
@@ -144,7 +159,7 @@ mod tests {
         let pillar = json!({});
         let tree = MemoryTree::new()
             .with("x.sls", "y:\n  file.managde: []\nz:\n  file.managed:\n    - contentz: 1\n");
-        let error = source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err().to_string();
+        let error = report(&source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err());
         assert!(error.contains("managed") && error.contains("contents"), "{error}");
     }
 }

@@ -161,6 +161,8 @@ pub struct RunDone {
     pub summary: Value,
     /// Everything that failed, for people: where, which state, its comment.
     pub failures: Vec<String>,
+    /// What went well but should be known, for people.
+    pub notes: Vec<String>,
     /// How long it took, in seconds.
     pub seconds: f64,
 }
@@ -261,7 +263,13 @@ impl RunFollower {
             }
         };
         self.running.clear();
-        self.line.push(format!("{name} {mark}"));
+        let mark = self.remarks(name, &data["detail"]) + &mark;
+        // A fingerprint is too long for a line that has to leave room for other steps.
+        if screen.is_live() && data["detail"]["fingerprint"].is_string() {
+            screen.line(format!("{}  {name} {mark}", self.label));
+        } else {
+            self.line.push(format!("{name} {mark}"));
+        }
         if let Some(error) = data["detail"]["error"].as_str() {
             self.failed_steps.push(format!("step {name}: {error}"));
         }
@@ -272,6 +280,22 @@ impl RunFollower {
                 data["seconds"].as_f64().map(|time| format!("  {}", seconds(time))).unwrap_or_default();
             screen.line(format!("{}  {name} {mark}{time}", self.label));
         }
+    }
+
+    /// What stands before a step's mark; what it leaves open is noted for the end.
+    fn remarks(&mut self, step: &str, detail: &Value) -> String {
+        if let Some(fingerprint) = detail["fingerprint"].as_str() {
+            return format!("(fingerprint {fingerprint}) ");
+        }
+        let left_out = detail["left_out"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let left_out = left_out.collect::<Vec<_>>().join(", ");
+        if left_out.is_empty() {
+            return String::new();
+        }
+        self.done.notes.push(format!(
+            "not connected, so left out of `{step}`: {left_out}. What it missed comes with its next `ctl highstate`."
+        ));
+        format!("(offline: {left_out}) ")
     }
 
     fn show(&self, below: &str, screen: &mut Screen) {
@@ -383,6 +407,20 @@ mod tests {
         assert!(!follower.take(&event("halite/run/1/step", failed, false), &mut screen));
         assert!(follower.take(&event("halite/run/1/done", json!({}), true), &mut screen));
         assert_eq!(follower.done.failures, ["step x: why"]);
+    }
+
+    #[test]
+    fn who_enrolled_and_who_was_left_out_is_shown() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut follower = RunFollower::new("b");
+        let steps =
+            [("enrolled", json!({"fingerprint": "ab:cd"})), ("peers", json!({"left_out": ["w2", "w3"]}))];
+        for (index, (id, detail)) in steps.into_iter().enumerate() {
+            let data = json!({"id": id, "index": index, "status": "succeeded", "detail": detail});
+            follower.take(&event("halite/run/1/step", data, false), &mut screen);
+        }
+        assert_eq!(follower.line, ["enrolled (fingerprint ab:cd) ✓", "peers (offline: w2, w3) ✓"]);
+        assert!(matches!(&follower.done.notes[..], [note] if note.contains("left out of `peers`: w2, w3")));
     }
 
     #[test]

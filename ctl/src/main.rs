@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
+mod complete;
 mod files;
 mod follow;
 mod minion;

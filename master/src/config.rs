@@ -28,6 +28,25 @@ pub struct Config {
     /// Where metrics are served, in plain HTTP.
     #[serde(default = "default_metrics")]
     pub metrics: SocketAddr,
+    /// Which finished jobs and orchestrations are kept.
+    #[serde(default)]
+    pub jobs: KeptJobs,
+}
+
+/// Which finished jobs and orchestrations the store keeps: what one of the two says is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeptJobs {
+    /// Those that ended in the last so many days (Salt: `keep_jobs_seconds`).
+    pub keep_days: u32,
+    /// The last so many, however old.
+    pub keep_last: u32,
+}
+
+impl Default for KeptJobs {
+    fn default() -> Self {
+        Self { keep_days: 30, keep_last: 100 }
+    }
 }
 
 fn default_listen() -> SocketAddr {
@@ -116,7 +135,10 @@ mod tests {
         assert_eq!(config.listen.port(), 4550);
         assert_eq!(config.state_dir, PathBuf::from("/var/lib/halite/master"));
         assert_eq!(config.metrics.to_string(), "127.0.0.1:4552");
+        assert_eq!(config.jobs, KeptJobs { keep_days: 30, keep_last: 100 });
         assert_eq!(config.endpoints(), ["10.0.0.1:4550", "[fd00::1]:4550"]);
+        let config = Config::parse("cluster: a\nadvertise: [10.0.0.1]\njobs: {keep_days: 1}\n").unwrap();
+        assert_eq!(config.jobs, KeptJobs { keep_days: 1, keep_last: 100 });
     }
 
     #[test]

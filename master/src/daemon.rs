@@ -10,16 +10,21 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::{App, Engine, OpenError, Refusal};
-use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::clock::SystemClock;
+use crate::config::{Config, KeptJobs};
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good_copies};
 use crate::{metrics, serve};
 
 /// Events and audit lines are kept for so long.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
-/// How often old ones are removed.
+/// How often old ones are removed, and old jobs.
 const PRUNE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Jobs that are removed in one transaction: the low states of many hosts are large, and nobody must wait long for the
+/// store.
+const AT_A_TIME: u32 = 20;
+/// A day.
+const DAY: Millis = 24 * 60 * 60 * 1000;
 
 /// How long a stop waits for the states of the target `master` that are under way.
 const OWN_PART: Duration = Duration::from_secs(20);
@@ -76,7 +81,7 @@ where
         }
     });
     background.spawn(keep_good_copies(Arc::clone(&store)));
-    background.spawn(prune(Arc::clone(&store), Arc::clone(&app.clock)));
+    background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     notify("READY=1");
     let ending = Arc::clone(&engine);
@@ -102,14 +107,32 @@ async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonErro
     TcpListener::bind(address).await.map_err(|source| DaemonError::Listen { address, source })
 }
 
-async fn prune(store: Arc<SqliteStore>, clock: Arc<dyn Clock>) {
+async fn prune(app: Arc<App>) {
     let mut days = tokio::time::interval(PRUNE);
     loop {
         days.tick().await;
-        match store.prune(clock.now() - KEEP).await {
+        match app.store.prune(app.clock.now() - KEEP).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
             Err(error) => tracing::error!(%error, "old events cannot be removed"),
+        }
+        match prune_jobs(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "old jobs and orchestrations removed"),
+            Err(error) => tracing::error!(%error, "old jobs cannot be removed"),
+        }
+    }
+}
+
+/// Removes what the configuration does not keep, in bounded steps; how many.
+async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
+    let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
+    let mut removed = 0;
+    loop {
+        // The newest one gives the next one its number.
+        match store.prune_jobs(before, kept.keep_last.max(1), AT_A_TIME).await? {
+            0 => return Ok(removed),
+            some => removed += some,
         }
     }
 }
@@ -124,5 +147,45 @@ fn notify(state: &str) {
     let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         tracing::warn!(%error, "systemd cannot be told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Answer, Job, JobRow, JobStatus};
+
+    #[tokio::test]
+    async fn jobs_are_kept_for_days_and_the_last_ones_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+        for number in 0..50 {
+            let jid = format!("{number:02}");
+            let job = Job {
+                jid: jid.clone(),
+                function: "test.ping".into(),
+                args_json: "{}".into(),
+                test: false,
+                operator: "root".into(),
+                target: "a".into(),
+                minions: vec!["a".into()],
+                created: 0,
+                deadline: None,
+                request_id: None,
+                status: JobStatus::Running,
+                retcode: None,
+                finished: None,
+            };
+            store.create_job(&job, &[JobRow::queued(&jid, "a", None)]).await.unwrap();
+            let answer = Answer { retcode: 0, return_json: "true".into(), error: String::new(), when: 0 };
+            store.record_return(&jid, "a", &answer).await.unwrap();
+            store.finish_job(&jid, 0, 0).await.unwrap();
+        }
+        let kept = KeptJobs { keep_days: 2, keep_last: 3 };
+        assert_eq!(prune_jobs(&store, kept, 2 * DAY).await.unwrap(), 0);
+        assert_eq!(prune_jobs(&store, kept, 2 * DAY + 1).await.unwrap(), 47);
+        let none = KeptJobs { keep_days: 0, keep_last: 0 };
+        assert_eq!(prune_jobs(&store, none, 2 * DAY).await.unwrap(), 2);
+        assert_eq!(store.jobs(9).await.unwrap().len(), 1);
     }
 }

@@ -203,10 +203,14 @@ impl Runner<'_> {
             "pkg.version" => Ok(host.packages().await.map_err(failed)?.contains_key(argument)),
             "user.info" => Ok(host.user(argument).await.map_err(failed)?.is_some()),
             "kmod.is_loaded" => host.kernel_module(argument).await.map_err(failed),
+            "x509.current" => {
+                let ca = call.get("ca").and_then(Value::as_str).unwrap_or_default();
+                modules::is_current(host, argument, ca).await
+            }
             other => Err(Failure(format!(
                 "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
                  file.directory_exists, service.status, service.enabled, service.available, pkg.version, user.info, \
-                 kmod.is_loaded, test.true, test.false"
+                 kmod.is_loaded, x509.current, test.true, test.false"
             ))),
         }
     }
@@ -394,6 +398,42 @@ mod tests {
         }
         let failure = runner.condition(&any, &json!({"fun": "network.ip"})).await.unwrap_err();
         assert!(failure.0.contains("`network.ip` is not known"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn an_identity_is_current_until_two_thirds_of_its_life_are_over() {
+        let host = FakeHost::new();
+        let runner = Runner::new(&host);
+        let ca = host.state().cas.certificate("halite").unwrap();
+        let made =
+            chunk("x509.certificate", "/pki/a.crt", json!({"ca": "halite", "common_name": "a", "days": 90}));
+        let any = chunk("cmd.run", "true", json!({}));
+        let condition = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/ca.crt"});
+        let write = |path: &str, text: &str| Effect::Write {
+            path: path.to_owned(),
+            content: text.as_bytes().to_vec(),
+            meta: Meta::default(),
+        };
+        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "nothing is there");
+        let found = runner.check(&made).await.unwrap();
+        runner.apply(&made, &found.diff).await.unwrap();
+        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "the CA is not there");
+        host.perform(&write("/pki/ca.crt", &ca)).await.unwrap();
+        assert_eq!(runner.condition(&any, &condition).await, Ok(true));
+        host.sleep(59.0 * 86_400.0).await;
+        assert_eq!(runner.condition(&any, &condition).await, Ok(true));
+        host.sleep(2.0 * 86_400.0).await;
+        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "less than a third is left");
+
+        let found = runner.check(&made).await.unwrap();
+        runner.apply(&made, &found.diff).await.unwrap();
+        assert_eq!(runner.condition(&any, &condition).await, Ok(true), "renewed");
+        let other = host.state().cas.certificate("site").unwrap();
+        host.perform(&write("/pki/other.crt", &other)).await.unwrap();
+        let foreign = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/other.crt"});
+        assert_eq!(runner.condition(&any, &foreign).await, Ok(false), "another CA's");
+        host.perform(&write("/pki/a.key", "damaged")).await.unwrap();
+        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "not of its key");
     }
 
     #[tokio::test]

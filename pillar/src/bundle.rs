@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::options::Allowed;
+
 /// Where a bundle stands on the bootstrap host.
 pub const DEFAULT_PATH: &str = "/media/halite";
 
@@ -26,6 +28,9 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
+    #[serde(default)]
+    pub options: Allowed,
     /// SHA-256 of its programs (`bin/`), by name; in the manifest they stand among all files.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,

@@ -64,6 +64,9 @@ pub struct Cluster {
     /// Who may reach what.
     #[serde(default)]
     pub firewall: Firewall,
+    /// The master's own settings.
+    #[serde(default)]
+    pub master: Master,
     /// The operator's own secrets, by name; templates see each as `pillar.secrets.NAME`, but only for the hosts named.
     #[serde(default)]
     #[schemars(schema_with = "formats::secrets")]
@@ -221,6 +224,30 @@ pub struct Containerd {
     pub restrict_oom_score_adj: bool,
     /// Laid over containerd's configuration (its TOML as a mapping).
     pub config: Map<String, Value>,
+}
+
+/// The master's own settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Master {
+    /// Which finished jobs and orchestrations its store keeps.
+    pub jobs: KeptJobs,
+}
+
+/// Which finished jobs and orchestrations the master's store keeps: what one of the two says is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct KeptJobs {
+    /// Those that ended in the last so many days.
+    pub keep_days: u32,
+    /// The last so many, however old.
+    pub keep_last: u32,
+}
+
+impl Default for KeptJobs {
+    fn default() -> Self {
+        Self { keep_days: 30, keep_last: 100 }
+    }
 }
 
 /// kube-proxy.

@@ -12,6 +12,7 @@ pub mod formats;
 pub mod load;
 pub mod network;
 pub mod node;
+pub mod options;
 mod reader;
 pub mod resolve;
 pub mod schema;

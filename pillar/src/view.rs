@@ -151,7 +151,7 @@ pub fn view(
             "url": format!("https://{first}:{BUNDLE_PORT}"),
             "programs": bundle.programs,
         },
-        "master": {"address": first, "port": MASTER_PORT},
+        "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
         "nodes": everybody(declaration),
         "pki": pki_view(pki, &allowed),

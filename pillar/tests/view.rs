@@ -75,7 +75,7 @@ fn the_view_has_the_agreed_shape() {
         ("/apiServer/keepalived", json!(false)),
         ("/kubernetes/version", json!("v1.36.3")),
         ("/bundle/url", json!("https://10.0.0.11:4551")),
-        ("/master", json!({"address": "10.0.0.11", "port": 4550})),
+        ("/master", json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}})),
         ("/node/roles", json!(["bootstrap", "registry", "etcd", "control-plane"])),
         ("/node/controlPlane", json!("10.0.0.11")),
         ("/node/taints", json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])),

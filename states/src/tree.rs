@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::problem::Problem;
+
 /// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
 
@@ -77,6 +79,29 @@ impl DirTree {
             (inside && real.metadata().is_ok_and(|data| data.is_file() && data.len() <= MAX_FILE))
                 .then_some(real)
         })
+    }
+}
+
+impl DirTree {
+    /// The file on disk behind a path of the tree, where it comes from a mounted directory and not from a root: what its
+    /// owner has to be told instead of the tree's path.
+    #[must_use]
+    pub fn mounted(&self, path: &str) -> Option<PathBuf> {
+        let real = self.locate(path)?;
+        let mounts = self.roots.iter().filter(|(prefix, _)| !prefix.is_empty());
+        let holds = |directory: &PathBuf| directory.canonicalize().is_ok_and(|d| real.starts_with(d));
+        mounts.map(|(_, directory)| directory).any(holds).then_some(real)
+    }
+
+    /// Names mounted files in problems by their path on disk.
+    #[must_use]
+    pub fn placed(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
+        for problem in &mut problems {
+            if let Some(real) = self.mounted(&problem.file) {
+                problem.file = real.display().to_string();
+            }
+        }
+        problems
     }
 }
 
@@ -173,6 +198,10 @@ mod tests {
         for path in ["link", "../secret", "/etc/hostname", "sub/../../secret", "sub//b.sls", ""] {
             assert_eq!(tree.read(path), None, "{path}");
         }
+        let of = |path: &str| tree.placed(vec![Problem::in_file(path, "wrong")])[0].file.clone();
+        let on_disk = own.join("c.sls").canonicalize().unwrap();
+        assert_eq!(of("custom/c.sls"), on_disk.display().to_string(), "its owner knows it by this name");
+        assert_eq!(of("a.sls"), "a.sls");
         std::fs::remove_dir_all(base).unwrap();
     }
 }

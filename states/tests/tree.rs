@@ -85,6 +85,74 @@ fn every_target_has_its_states_in_order() {
     }
 }
 
+/// `creates` would never renew the operator's certificate.
+#[test]
+fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
+    let compiled = of("bootstrap");
+    let init =
+        &chunk(&compiled, "cmd.run", "/usr/local/bin/halite-master init --config /etc/halite/master.yaml")
+            .controls;
+    assert!(init.creates.is_empty());
+    let calls = |fun: &str| {
+        let of_fun = init.unless.iter().filter(|call| call["fun"] == fun);
+        of_fun.map(|call| call["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        calls("x509.current"),
+        ["/var/lib/halite/master/identity.crt", "/etc/halite/operator/operator.crt"]
+    );
+    let kept = calls("file.file_exists");
+    for path in ["ca/halite.crt", "ca/kubernetes.key", "ca/site.crt", "sa.key", "sa.pub"] {
+        assert!(kept.contains(&format!("/var/lib/halite/master/{path}")), "{path} is not among {kept:?}");
+    }
+    let compared = init.unless.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>();
+    assert!(matches!(compared[..], [line] if line.contains("/etc/halite/operator/ca.crt")), "{compared:?}");
+}
+
+/// Runs a line with `systemctl` and `ctr` that answer as given; the exit code.
+fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
+    let programs = std::env::temp_dir().join(format!("halite-tree-{}-{name}", std::process::id()));
+    fs::create_dir_all(&programs).unwrap();
+    for (program, text) in [
+        ("systemctl", format!("exit {}", if active { 0 } else { 3 })),
+        ("ctr", format!("printf '{plugins}'")),
+        ("sleep", "exit 0".to_owned()),
+    ] {
+        let path = programs.join(program);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let output = std::process::Command::new("/bin/sh").args(["-c", line]).env("PATH", path).output().unwrap();
+    fs::remove_dir_all(programs).unwrap();
+    output.status.code()
+}
+
+#[test]
+fn a_containerd_without_its_cri_is_no_runtime() {
+    for target in ["bootstrap", "worker"] {
+        let compiled = of(target);
+        let wait = compiled.low.chunks.iter().find(|chunk| chunk.id == "containerd-answers").unwrap();
+        let unless = wait.controls.unless[0].as_str().unwrap();
+        let line = |status: &str| {
+            format!(
+                "TYPE    ID    PLATFORMS    STATUS\\nio.containerd.grpc.v1    cri    -    {status}    \\n"
+            )
+        };
+        let good = line("ok");
+        let bad = line("error").replace("STATUS", "STATUS    \\nio.containerd.grpc.v1    images    -    ok");
+        assert_eq!(shell(unless, target, false, ""), Some(0), "not started: nothing can be said");
+        assert_eq!(shell(unless, target, true, &good), Some(0), "it answers: no change");
+        assert_eq!(shell(unless, target, true, &bad), Some(1));
+        assert_eq!(shell(&wait.name, target, true, &good), Some(0));
+        assert_eq!(shell(&wait.name, target, true, &bad), Some(1), "it says so after a while");
+        let kubelet = chunk(&compiled, "service.running", "kubelet");
+        let place = compiled.low.chunks.iter().position(|chunk| chunk.id == "containerd-answers").unwrap();
+        assert!(kubelet.requisites.require.contains(&place), "the kubelet waits for it");
+    }
+}
+
 #[test]
 fn orchestrations_compile() {
     let (pillar, grains) = fixture("master");
@@ -204,6 +272,18 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
         compiled.low.chunks.iter().filter(|c| c.state == "x509").map(|c| c.args.clone()).collect::<Vec<_>>()
     };
     assert_eq!(certificates(&of("bootstrap")), certificates(&none));
+
+    // It may all the same be called by its address: then the certificate holds it, in every mode.
+    pillar["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
+    let none = highstate(&pillar, &grains);
+    let apiserver = chunk(&none, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
+    assert!(apiserver.args["sans_ip"].as_array().unwrap().contains(&json!("10.10.0.100")));
+    for held in [true, false] {
+        pillar["apiServer"]["vip"] = json!("10.10.0.100");
+        pillar["apiServer"]["address"] = json!("10.10.0.100");
+        pillar["apiServer"]["keepalived"] = json!(held);
+        assert_eq!(certificates(&highstate(&pillar, &grains)), certificates(&none), "held by us: {held}");
+    }
 }
 
 #[test]

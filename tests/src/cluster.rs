@@ -11,11 +11,24 @@ use anyhow::{Context, Result, bail};
 use crate::lab::{
     Lab,
     host::{Host, Spec},
-    wait,
+    room, wait,
 };
 
-/// Where the bundle stands on the bootstrap host.
-pub const BUNDLE: &str = "/media/halite";
+/// Where on the bootstrap host that stands which an operator carries to a site: the signed ISO, a `ctl`, and the public key.
+pub const MEDIUM: &str = "/media/halite";
+
+/// How the first host of a site is made; the options of `ctl bootstrap` follow.
+pub const INSTALL: [&str; 6] = [
+    "/media/halite/ctl",
+    "bootstrap",
+    "--bundle",
+    "/media/halite/halite.iso",
+    "--trust",
+    "/media/halite/builder.pub",
+];
+
+/// Where the bundle stands once the bootstrap host is made.
+pub const BUNDLE: &str = concat!("/var/lib/halite/bundles/", env!("CARGO_PKG_VERSION"));
 
 /// The first host: control plane, etcd, master, bundle.
 pub const BOOTSTRAP: &str = "bootstrap-1";
@@ -69,40 +82,91 @@ host:
   kernelModules: []
 "#;
 
-/// Boots two bare hosts; the bundle stands read-only on the first.
-pub fn boot_hosts(lab: Lab, bundle: &Path) -> Result<Cluster> {
-    let bootstrap = boot_bootstrap(&lab, bundle)?;
+/// Boots two bare hosts; what the operator carried (`demo::medium`) stands read-only on the first.
+pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
+    let bootstrap = boot_bootstrap(&lab, medium)?;
     let worker = boot_worker(&lab)?;
     Ok(Cluster { lab, bootstrap, worker })
 }
 
-/// Boots the first host, on which the bundle stands read-only.
-pub fn boot_bootstrap(lab: &Lab, bundle: &Path) -> Result<Host> {
+/// Boots the first host, on which what the operator carried stands read-only.
+pub fn boot_bootstrap(lab: &Lab, medium: &Path) -> Result<Host> {
+    boot_first(lab, medium, MEDIUM)
+}
+
+/// Boots a host in the place of the first, on which the bundle's directory stands where it will stand on ours.
+pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
+    boot_first(lab, bundle, BUNDLE)
+}
+
+fn boot_first(lab: &Lab, directory: &Path, place: &str) -> Result<Host> {
     lab.boot(Spec {
         name: BOOTSTRAP.to_owned(),
         number: 11,
         second_network: false,
-        read_only: vec![(bundle.to_owned(), PathBuf::from(BUNDLE))],
+        read_only: vec![(directory.to_owned(), PathBuf::from(place))],
+        inotify: room::CONTROL_PLANE,
     })
 }
 
 /// Boots the second host.
 pub fn boot_worker(lab: &Lab) -> Result<Host> {
-    lab.boot(Spec { name: WORKER.to_owned(), number: 12, second_network: true, read_only: Vec::new() })
+    lab.boot(Spec {
+        name: WORKER.to_owned(),
+        number: 12,
+        second_network: true,
+        read_only: Vec::new(),
+        inotify: room::WORKER,
+    })
 }
 
-/// Writes the cluster document and runs the bundle's `install` on a bare host, showing what it shows.
+/// The command that makes the first host of the lab's cluster, and repairs it.
+#[must_use]
+pub fn install() -> Vec<String> {
+    let options = ["--config", "/root/cluster.yaml", "--yes"];
+    INSTALL.iter().chain(&options).map(ToString::to_string).collect()
+}
+
+/// Writes the cluster document and bootstraps a bare host, showing what that shows.
 pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     std::fs::write(host.root().join("root/cluster.yaml"), document)?;
     let start = Instant::now();
-    let install = format!("{BUNDLE}/install");
-    let status = host.command(&[install.as_str(), "--config", "/root/cluster.yaml", "--yes"])?.status()?;
+    let install = install();
+    let status = host.command(&install)?.status()?;
     if !status.success() {
-        bail!(
-            "bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {install} --config /root/cluster.yaml --yes"
-        );
+        bail!("bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {}", install.join(" "));
     }
     Ok(start.elapsed())
+}
+
+/// Waits until every pod of the cluster whose first host is `host` runs and is ready, or has done its job.
+pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
+    wait::until("all pods to run", limit, || {
+        let text = host.run(&["kubectl", "get", "pods", "-A", "-o", "json"]).map_err(|e| e.to_string())?;
+        let list: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let waiting: Vec<String> = items
+            .iter()
+            // A pod of a job that is done is no longer ready, rightly.
+            .filter(|pod| pod["status"]["phase"] != "Succeeded")
+            .filter(|pod| {
+                let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                !conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+            })
+            .map(|pod| {
+                let status = &pod["status"];
+                let why = status["message"].as_str().unwrap_or("no message");
+                format!("{} ({}: {why})", pod["metadata"]["name"], status["phase"])
+            })
+            .collect();
+        if items.is_empty() {
+            Err("no pod is there".to_owned())
+        } else if waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(waiting.join(", "))
+        }
+    })
 }
 
 impl Cluster {
@@ -118,16 +182,30 @@ impl Cluster {
         bootstrap(&self.bootstrap, document)
     }
 
-    /// Declares the worker, runs the printed command on it, and waits until it is Ready.
-    pub fn add_worker(&self) -> Result<Duration> {
+    /// The command that adds the worker; it declares it, and waits until it is Ready.
+    #[must_use]
+    pub fn add_command(&self) -> Vec<String> {
         let address = self.worker.control_plane_address();
-        let start = Instant::now();
-        let add = ["ctl", "node", "add", WORKER, "--address", &address, "--roles", "worker"];
-        let mut declare: Vec<&str> = add.to_vec();
-        declare.extend(["--no-wait", "-o", "json"]);
-        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(&declare)?)
+        ["ctl", "node", "add", WORKER, "--address", &address, "--roles", "worker"].map(str::to_owned).to_vec()
+    }
+
+    /// The command that only declares the worker, and prints what must run on it.
+    #[must_use]
+    pub fn declare_command(&self) -> Vec<String> {
+        let mut command = self.add_command();
+        command.extend(["--no-wait", "-o", "json"].map(str::to_owned));
+        command
+    }
+
+    /// Declares the worker; returns the shell line that must run on it.
+    pub fn declare_worker(&self) -> Result<String> {
+        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(&self.declare_command())?)
             .context("`ctl node add -o json` did not print JSON")?;
-        let command = answer["command"].as_str().context("`ctl node add` printed no command")?;
+        Ok(answer["command"].as_str().context("`ctl node add` printed no command")?.to_owned())
+    }
+
+    /// Runs the printed line on the worker.
+    pub fn enrol_worker(&self, command: &str) -> Result<()> {
         let enrol = self.worker.output(&["sh", "-c", command])?;
         if !enrol.status.success() {
             bail!(
@@ -136,8 +214,16 @@ impl Cluster {
                 String::from_utf8_lossy(&enrol.stderr)
             );
         }
+        Ok(())
+    }
+
+    /// Declares the worker, runs the printed command on it, and waits until it is Ready.
+    pub fn add_worker(&self) -> Result<Duration> {
+        let start = Instant::now();
+        let command = self.declare_worker()?;
+        self.enrol_worker(&command)?;
         // Repeating the command is how one waits: it changes nothing.
-        if !self.bootstrap.command(&add)?.status()?.success() {
+        if !self.bootstrap.command(&self.add_command())?.status()?.success() {
             bail!("adding {WORKER} failed");
         }
         Ok(start.elapsed())
@@ -152,32 +238,7 @@ impl Cluster {
 
     /// Waits until every pod runs and is ready, or has done its job.
     pub fn wait_for_pods(&self, limit: Duration) -> Result<()> {
-        wait::until("all pods to run", limit, || {
-            let text = self.kubectl(&["get", "pods", "-A", "-o", "json"]).map_err(|e| e.to_string())?;
-            let list: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-            let items = list["items"].as_array().cloned().unwrap_or_default();
-            let waiting: Vec<String> = items
-                .iter()
-                // A pod of a job that is done is no longer ready, rightly.
-                .filter(|pod| pod["status"]["phase"] != "Succeeded")
-                .filter(|pod| {
-                    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                    !conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
-                })
-                .map(|pod| {
-                    let status = &pod["status"];
-                    let why = status["message"].as_str().unwrap_or("no message");
-                    format!("{} ({}: {why})", pod["metadata"]["name"], status["phase"])
-                })
-                .collect();
-            if items.is_empty() {
-                Err("no pod is there".to_owned())
-            } else if waiting.is_empty() {
-                Ok(())
-            } else {
-                Err(waiting.join(", "))
-            }
-        })
+        wait_for_pods(&self.bootstrap, limit)
     }
 
     /// Fails when anything tried to leave, or asked for a name that nobody expected.

@@ -25,14 +25,21 @@ pub fn bundle(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     upstream::bundle(&cache, &made, &programs, &tree, progress)
 }
 
+/// Builds whatever is missing, up to what an operator carries to a site, and returns its directory: `halite.iso`, signed
+/// with the lab's own key; `builder.pub`, that key; and a `ctl`.
+pub fn medium(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let bundle = bundle(progress)?;
+    upstream::medium(&lab::cache(), &bundle, progress)
+}
+
 /// Boots the lab `name` with two bare hosts and makes a cluster of them.
 pub fn cluster(name: &str, progress: &mut dyn FnMut(&str)) -> Result<Cluster> {
-    let bundle = bundle(progress)?;
+    let medium = medium(progress)?;
     let lab = Lab::new(name, &lab::cache().join("base-root"))?;
     lab.down()?;
     progress("booting two bare hosts");
-    let cluster = cluster::boot_hosts(lab, &bundle)?;
-    progress("bootstrapping the first from the bundle");
+    let cluster = cluster::boot_hosts(lab, &medium)?;
+    progress("bootstrapping the first from the signed ISO");
     let seconds = cluster.bootstrap(CLUSTER)?.as_secs();
     progress(&format!("bootstrapped in {seconds} s; adding the second"));
     let seconds = cluster.add_worker()?.as_secs();

@@ -8,8 +8,8 @@ use halite_tests::{
     bench,
     cluster::Cluster,
     demo,
-    lab::{self, Lab, resolver, scan},
-    suite,
+    lab::{self, Lab, resolver, room, scan},
+    suite, upstream,
 };
 
 /// Real hosts on one machine: the demonstration and the tests of Halite.
@@ -70,6 +70,8 @@ enum Verb {
     },
     /// Build Halite, the upstream and the bundle, and print the bundle's path.
     Bundle,
+    /// Build Halite, the upstream and the bundle, seal and sign it as an ISO, and print its path.
+    Iso,
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
@@ -106,6 +108,12 @@ fn open(name: &str) -> Result<Lab> {
 
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
+    let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
+    if matches!(verb, Verb::Demo { .. } | Verb::Test { .. } | Verb::Bench { .. } | Verb::Bundle | Verb::Iso)
+        && !uses_a_running_lab
+    {
+        room::for_a_run()?;
+    }
     match verb {
         Verb::Demo { lab } => demo::demo(&lab, &mut progress)?,
         Verb::Test { full, keep, filter } => return suite::main(suite::Options { full, keep, filter }),
@@ -129,6 +137,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
         }
         Verb::Bundle => println!("{}", demo::bundle(&mut progress)?.display()),
+        Verb::Iso => println!("{}", demo::medium(&mut progress)?.join(upstream::ISO).display()),
         Verb::Resolver { log } => resolver::serve(&log)?,
         Verb::Scan { address, udp, again } => {
             println!("{}", serde_json::to_string(&scan::scan(&address, &udp, &again)?)?);

@@ -12,5 +12,5 @@ mod sign;
 pub(crate) use closure::{fetch, request};
 pub(crate) use package::Control;
 pub(crate) use proof::prove;
-pub(crate) use repository::{parse_index, write};
+pub(crate) use repository::{parse_index, stanzas, write};
 pub(crate) use sign::Signer;

@@ -74,12 +74,16 @@ pub struct Listed {
     pub size: u64,
 }
 
-/// What the index of a repository lists.
-pub fn parse_index(root: &Path) -> Result<Vec<Listed>, Error> {
+/// The stanzas of the index of a repository.
+pub fn stanzas(root: &Path) -> Result<Vec<Control>, Error> {
     let path = root.join(INDEX);
     let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    let stanzas = text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()).map(Control::parse);
-    let listed = stanzas.map(|control| Listed {
+    Ok(text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()).map(Control::parse).collect())
+}
+
+/// What the index of a repository lists.
+pub fn parse_index(root: &Path) -> Result<Vec<Listed>, Error> {
+    let listed = stanzas(root)?.into_iter().map(|control| Listed {
         package: control.field("Package").to_owned(),
         version: control.field("Version").to_owned(),
         file: control.field("Filename").to_owned(),

@@ -14,6 +14,7 @@
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
+//! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
@@ -71,6 +72,9 @@ pub struct Recipe {
     pub states: PathBuf,
     /// The OpenPGP secret key that signs the apt repository.
     pub signing_key: PathBuf,
+    /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
+    /// have any value. The bundle has to hold what any of them needs.
+    pub options: BTreeMap<String, Vec<String>>,
     /// Where parts that did not change are kept between builds.
     pub cache: Option<PathBuf>,
 }
@@ -146,8 +150,18 @@ impl Recipe {
     }
 }
 
-const KEYS: &[&str] =
-    &["format", "version", "kubernetes", "images", "packages", "binaries", "states", "signing-key", "cache"];
+const KEYS: &[&str] = &[
+    "format",
+    "version",
+    "kubernetes",
+    "images",
+    "packages",
+    "binaries",
+    "states",
+    "signing-key",
+    "options",
+    "cache",
+];
 
 fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     let empty = serde_json::Map::new();
@@ -171,6 +185,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
             .collect(),
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
+        options: options(reader, top.get("options")),
         cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
     };
     check(reader, &recipe, &components);
@@ -198,6 +213,28 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
         }
     }
     (found, components)
+}
+
+/// Field to values; which fields and values there are is for the declaration's own types to say.
+fn options(reader: &mut Reader, value: Option<&serde_json::Value>) -> BTreeMap<String, Vec<String>> {
+    let Some(value) = value else { return BTreeMap::new() };
+    let Some(map) = value.as_object() else {
+        reader.problem("options", "must map fields of the cluster document to lists of values");
+        return BTreeMap::new();
+    };
+    let mut found = BTreeMap::new();
+    for (field, values) in map {
+        let path = format!("options.{field}");
+        let mut allowed = Vec::new();
+        for (index, value) in reader.list(&path, Some(values)).iter().enumerate() {
+            match value {
+                serde_json::Value::Bool(value) => allowed.push(value.to_string()),
+                value => allowed.push(reader.text(&format!("{path}[{index}]"), Some(value))),
+            }
+        }
+        found.insert(field.clone(), allowed);
+    }
+    found
 }
 
 fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<Made> {

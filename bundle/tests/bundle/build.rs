@@ -1,9 +1,13 @@
 //! What a build makes, and what it refuses.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::site::{Site, files, layout, put};
-use halite_bundle::{Error, Options, list, manifest, verify};
+use halite_bundle::{
+    Error, Manifest, Options,
+    complete::{Needs, Rendering, State},
+    list, manifest, verify,
+};
 use serde_json::json;
 
 /// Files that hold signatures, or digests of files that do.
@@ -141,4 +145,52 @@ fn a_second_build_replaces_the_first() {
     site.build("bundle").unwrap();
     assert_eq!(fs::read(site.path("bundle/states/host/init.sls")).unwrap(), b"changed: {}\n");
     assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+}
+
+#[test]
+fn a_bundle_that_lacks_what_a_cluster_could_ask_for_is_not_written() {
+    let site = Site::new();
+    let render = |dir: &Path, manifest: &Manifest| {
+        assert!(dir.join("states/top.sls").is_file() && manifest.images.contains_key("etcd"));
+        let image = |reference: &str| State {
+            file: "base/x.sls".into(),
+            line: 7,
+            function: "image.present".into(),
+            name: reference.into(),
+            args: serde_json::Map::new(),
+        };
+        let states =
+            vec![image("registry.k8s.io/etcd:3.6.8-0"), image("quay.io/a/b:1"), image("quay.io/c/d:2")];
+        let mut needs = Needs::default();
+        needs.add(&Rendering { options: "a worker".into(), states, ..Rendering::default() });
+        Ok(needs)
+    };
+    let error = site.build_for("bundle", &Options::default(), &render).unwrap_err();
+    assert!(matches!(&error, Error::Missing(missing) if missing.len() == 2), "{error}");
+    let text = error.to_string();
+    for wanted in
+        ["the image quay.io/a/b:1", "the image quay.io/c/d:2", "needed by base/x.sls:7: image.present"]
+    {
+        assert!(text.contains(wanted), "{text}");
+    }
+    assert!(!text.contains("etcd"), "{text}");
+    // Neither a bundle nor a record of one that never was.
+    for name in ["bundle", ".bundle.new", "recipe.lock.yaml"] {
+        assert!(!site.path(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_clusters_may_choose_is_in_the_manifest() {
+    let mut site = Site::new();
+    assert!(site.build("any").unwrap().options.is_empty());
+    site.recipe["options"] = json!({"cni.plugin": ["flannel"], "host.manageSwap": [true, "false"]});
+    let options = site.build("some").unwrap().options;
+    assert_eq!(
+        serde_json::to_value(options).unwrap(),
+        json!({"cni.plugin": ["flannel"], "host.manageSwap": ["true", "false"]})
+    );
+    site.recipe["options"] = json!({"cni.plugin": "flannel"});
+    let error = site.build("wrong").unwrap_err().to_string();
+    assert!(error.contains("options.cni.plugin: must be a list"), "{error}");
 }

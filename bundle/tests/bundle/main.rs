@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod pack;
+#[cfg(test)]
 mod recipe;
 #[cfg(test)]
 mod serve;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_bundle::{Error, Manifest, Options};
+use halite_bundle::{Error, Manifest, Options, Render, complete::Needs};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -105,8 +105,12 @@ impl Site {
     }
 
     pub fn build_with(&self, out: &str, options: &Options) -> Result<Manifest, Error> {
+        self.build_for(out, options, &|_, _| Ok(Needs::default()))
+    }
+
+    pub fn build_for(&self, out: &str, options: &Options, render: &Render<'_>) -> Result<Manifest, Error> {
         put(&self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap().as_bytes());
-        halite_bundle::build(&self.path("recipe.yaml"), &self.path(out), options, &mut |_| ())
+        halite_bundle::build(&self.path("recipe.yaml"), &self.path(out), options, render, &mut |_| ())
     }
 }
 

@@ -98,21 +98,7 @@ impl Given {
     /// # Errors
     /// All problems.
     pub fn load(&self, ground: &Ground) -> Result<Declared, Vec<Problem>> {
-        let manifest = &ground.manifest;
-        let programs = manifest.files.iter();
-        let bundle = BundleFacts {
-            path: ground.bundle.display().to_string(),
-            version: manifest.version.clone(),
-            kubernetes: manifest.kubernetes.clone(),
-            components: manifest.components.clone(),
-            images: manifest.images.clone(),
-            packages: manifest.packages.clone(),
-            programs: programs
-                .filter_map(|(path, entry)| {
-                    Some((path.strip_prefix("bin/")?.to_owned(), entry.sha256.clone()))
-                })
-                .collect(),
-        };
+        let bundle = crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
         let host = HostFacts::from_grains(&ground.name, &ground.grains);
         let context = Context { bundle: Some(&bundle), host: Some(&host) };
         let mut declaration = load(&self.texts, &context)?;

@@ -19,6 +19,7 @@ pub(in crate::bootstrap) fn ground(name: &str) -> Ground {
         "images": images.iter().map(|name| (name.to_string(), format!("r/{name}"))).collect::<std::collections::BTreeMap<_, _>>()});
     Ground {
         bundle: "/media/halite".into(),
+        site: "/media/halite".into(),
         manifest: serde_json::from_value(manifest).unwrap(),
         minion: crate::minion::Minion::find(None),
         grains: serde_json::json!({"ip4_interfaces": {"eth0": ["10.0.0.11"]}}),

@@ -8,6 +8,7 @@
 mod authority;
 mod declare;
 mod install;
+mod medium;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,14 +18,16 @@ use anyhow::{Context as _, bail};
 use halite_bundle::Manifest;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
+use halite_states::problem::Problem;
 use halite_states::tree::DirTree;
 use serde_json::{Value, json};
 
 use self::declare::{Declared, Given};
+use self::medium::Medium;
 use crate::FAILED;
 use crate::cli::{Bootstrap, Global};
-use crate::commands::{directory_of, finish};
-use crate::compile::Source;
+use crate::commands::finish;
+use crate::compile::{Source, report};
 use crate::minion::Minion;
 use crate::output::Screen;
 use crate::output::returns::{self, View};
@@ -33,9 +36,15 @@ use crate::{follow, preflight};
 /// Where the declaration lives.
 const CONFIG: &str = "/etc/halite";
 
+/// The orchestration that makes a control plane of the first host.
+pub const ORCHESTRATION: &str = "orchestrate.bootstrap";
+
 /// What every step works with.
 struct Ground {
+    /// Where the bundle can be read.
     bundle: PathBuf,
+    /// Where it will stand.
+    site: PathBuf,
     manifest: Manifest,
     minion: Minion,
     grains: Value,
@@ -48,17 +57,20 @@ struct Ground {
 /// What went wrong, for people.
 pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<u8> {
     let started = Instant::now();
-    let bundle = directory_of(args.bundle.clone())?;
-    screen.progress("reading the bundle");
-    let problems = bundle_problems(&bundle, screen)?;
-    if !problems.is_empty() {
-        return damaged(args, problems, screen).await;
+    let document = Path::new(CONFIG).join("cluster.yaml");
+    if let Some(reason) = closed(&document, std::fs::File::open(&document).map(drop)) {
+        bail!(reason);
     }
+    let medium = match Medium::open(args.bundle.clone(), &args.trust, screen)? {
+        Ok(medium) => medium,
+        Err(problems) => return damaged(args, problems, screen).await,
+    };
+    let (bundle, site) = (medium.bundle.clone(), medium.site.clone());
     let manifest = halite_bundle::manifest::load(&bundle)?;
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);
-    let ground = Ground { bundle, manifest, minion, grains, name };
+    let mut ground = Ground { bundle, site, manifest, minion, grains, name };
 
     let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &ground.name)?;
     let declared = given.load(&ground);
@@ -97,18 +109,31 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         return Ok(FAILED);
     }
 
+    medium.settle(screen)?;
+    ground.bundle.clone_from(&ground.site);
     declared.write(Path::new(CONFIG))?;
     install::install(global, &ground, &declared, screen).await?;
-    let request = v1::OrchestrateRequest {
-        sls: "orchestrate.bootstrap".to_owned(),
-        ..v1::OrchestrateRequest::default()
-    };
+    let request =
+        v1::OrchestrateRequest { sls: ORCHESTRATION.to_owned(), ..v1::OrchestrateRequest::default() };
     let done = follow::orchestration(global, request, &ground.name, screen).await?;
     // From the first look at the host on, not only the orchestration.
     let done = follow::RunDone { seconds: started.elapsed().as_secs_f64(), ..done };
     let good = "Ready. kubectl works on this host; `ctl status` shows the cluster";
     let again = std::env::args().collect::<Vec<_>>().join(" ");
     finish(&done, good, &again, screen)
+}
+
+/// On a host that has a cluster document only root can read it: without it nothing else can be checked. On a bare host
+/// the preflight says that root is needed, together with all else.
+fn closed(document: &Path, opened: std::io::Result<()>) -> Option<String> {
+    let denied = opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    denied.then(|| {
+        format!(
+            "this host has a cluster already, and what is declared for it ({}) can only be read by root: run the same \
+             command as root, for example with sudo. Nothing was changed.",
+            document.display()
+        )
+    })
 }
 
 fn name(args: &Bootstrap) -> String {
@@ -180,12 +205,24 @@ async fn local(ground: &Ground, declared: &Declared, sls: &[&str], test: bool) -
         bundle: Some((&ground.bundle, &ground.manifest)),
     };
     let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-    let mut compiled =
-        source.compile(&names).context("the states of the bundle do not compile for this host")?;
+    let mut compiled = source.compile(&names).map_err(|problems| not_compiled(&tree, problems))?;
     let blobs = tempfile::tempdir().context("there is no room for temporary files")?;
     source.lay_out(&compiled, blobs.path())?;
     authority.fill(&mut compiled.low, declared, &ground.name)?;
     ground.minion.apply(&compiled.low, blobs.path(), test).await
+}
+
+/// Says whose states do not compile: only the operator can mend his own, and only he cannot mend the bundle's.
+fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
+    let own = |problem: &Problem| tree.mounted(&problem.file).is_some();
+    let whose = match problems.iter().filter(|problem| own(problem)).count() {
+        0 => "the states of the bundle do not compile for this host".to_owned(),
+        count if count == problems.len() => {
+            format!("your own states ({CONFIG}/custom) do not compile for this host; nothing was changed")
+        }
+        _ => format!("states of the bundle and your own ({CONFIG}/custom) do not compile for this host"),
+    };
+    anyhow::anyhow!("{}", report(&tree.placed(problems))).context(whose)
 }
 
 async fn plan(ground: &Ground, declared: &Declared, screen: &mut Screen) -> anyhow::Result<RunReturn> {
@@ -242,7 +279,7 @@ mod tests {
             bundle: Some((&ground.bundle, &ground.manifest)),
         };
         let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-        let mut compiled = source.compile(&names).unwrap_or_else(|error| panic!("{error}"));
+        let mut compiled = source.compile(&names).unwrap_or_else(|error| panic!("{}", report(&error)));
         authority::Authority::default().fill(&mut compiled.low, &declared, "bootstrap-1").unwrap();
         compiled
     }
@@ -257,6 +294,39 @@ mod tests {
             assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
         }
         assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::secret::PREFIX));
+    }
+
+    #[test]
+    fn an_installed_host_says_that_root_is_needed() {
+        let document = Path::new("/etc/halite/cluster.yaml");
+        let opened = |kind: std::io::ErrorKind| closed(document, Err(kind.into()));
+        let text = opened(std::io::ErrorKind::PermissionDenied).unwrap();
+        assert!(text.contains("/etc/halite/cluster.yaml") && text.contains("sudo"), "{text}");
+        assert_eq!(opened(std::io::ErrorKind::NotFound), None, "a bare host: the preflight says it all");
+        assert_eq!(closed(document, Ok(())), None);
+    }
+
+    #[test]
+    fn whose_states_do_not_compile_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let (own, bundle) = (directory.path().join("own"), directory.path().join("bundle"));
+        for (directory, file) in [(&own, "mine.sls"), (&bundle, "x.sls")] {
+            std::fs::create_dir(directory).unwrap();
+            std::fs::write(directory.join(file), "y:\n  file.managde: []\n").unwrap();
+        }
+        let tree = DirTree::new().mount("custom", &own).root(&bundle);
+        let none = json!({});
+        let source = Source { tree: &tree, minion: "a", pillar: &none, grains: &none, bundle: None };
+        let said = |sls: &[&str]| {
+            let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
+            format!("{:#}", not_compiled(&tree, source.compile(&names).unwrap_err()))
+        };
+        let text = said(&["custom.mine"]);
+        let file = own.join("mine.sls").canonicalize().unwrap();
+        assert!(text.starts_with("your own states (/etc/halite/custom)"), "{text}");
+        assert!(text.contains(&format!("{}:2:3: ", file.display())), "{text}");
+        assert!(said(&["x"]).starts_with("the states of the bundle do not compile"));
+        assert!(said(&["x", "custom.mine"]).starts_with("states of the bundle and your own"));
     }
 
     #[test]

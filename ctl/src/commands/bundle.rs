@@ -1,13 +1,16 @@
 //! `ctl bundle`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_bundle::Options;
+use halite_bundle::complete::{Missing, Stock};
+use halite_bundle::{Error, Manifest, Options, Problem, manifest};
 use serde_json::{Value, json};
 
+use super::seal;
 use crate::FAILED;
 use crate::cli::Bundle;
+use crate::complete;
 use crate::output::{Screen, count, table};
 
 /// `ctl bundle`.
@@ -21,9 +24,17 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
-        Bundle::Verify { directory } => {
-            let directory = directory_of(directory)?;
-            let report = halite_bundle::verify(&directory, &mut |text| screen.progress(text))?;
+        Bundle::Verify { bundle: Some(file), trust } if file.is_file() => seal::verify(&file, &trust, screen),
+        Bundle::Verify { bundle, .. } => {
+            let directory = directory_of(bundle)?;
+            let mut report = halite_bundle::verify(&directory, &mut |text| screen.progress(text))?;
+            // Of a damaged bundle the damage is told, not what it would lead to.
+            if report.is_sound() {
+                screen.progress("looking for what a cluster could ask for and would not find");
+                let missing = missing(&directory, &manifest::load(&directory)?)?;
+                let incomplete = |missing: &Missing| Problem::Incomplete { message: missing.to_string() };
+                report.problems.extend(missing.iter().map(incomplete));
+            }
             let mut document = serde_json::to_value(&report)?;
             document["sound"] = json!(report.is_sound());
             screen.answer(&document, |paint| {
@@ -41,10 +52,18 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
             })?;
             Ok(if report.is_sound() { 0 } else { FAILED })
         }
+        Bundle::Key { file, password_file, unencrypted, not_after } => {
+            seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
+        }
+        Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
+        Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
         Bundle::Build { recipe, out, update } => {
             let people = screen.is_for_people();
             let options = Options { update };
-            let manifest = halite_bundle::build(&recipe, &out, &options, &mut |text| {
+            let render = |directory: &Path, manifest: &Manifest| {
+                complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
+            };
+            let manifest = halite_bundle::build(&recipe, &out, &options, &render, &mut |text| {
                 if people { screen.line(text) } else { screen.progress(text) }
             })?;
             let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
@@ -56,10 +75,49 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     }
 }
 
-/// The bundle that the running program is part of: `BUNDLE/bin/ctl`.
+/// `ctl bundle needs`.
+fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let manifest = manifest::load(directory)?;
+    screen.progress("compiling the state tree for every set of options");
+    let stock = Stock::read(directory, &manifest)?;
+    let needs = complete::needs(directory, &manifest)?;
+    let missing = needs.missing(&stock);
+    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let asked = needs.artifacts().iter().map(|(artifact, places)| {
+        let places: Vec<Value> = places
+            .iter()
+            .map(|(place, uses)| json!({"place": place.to_string(), "with": uses.to_string()}))
+            .collect();
+        json!({"artifact": artifact, "places": places})
+    });
+    let missed: Vec<Value> = missing
+        .iter()
+        .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
+        .collect();
+    let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
+        "missing": missed, "spare": spare});
+    screen.answer(&document, |paint| {
+        let mut text: String =
+            missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
+        for (artifact, places) in needs.artifacts() {
+            text.push_str(&format!("{artifact}\n"));
+            text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
+        }
+        text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
+        text
+    })?;
+    Ok(if missing.is_empty() { 0 } else { FAILED })
+}
+
+/// What a cluster made from the bundle could ask for and would not find.
+fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>> {
+    Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
+}
+
+/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site was made from.
 ///
 /// # Errors
-/// It is part of none, and none was named.
+/// There is none of these.
 pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if let Some(directory) = given {
         return directory
@@ -70,9 +128,22 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         .and_then(|path| path.canonicalize())
         .context("this program's place is unknown")?;
     match program.parent().and_then(std::path::Path::parent) {
-        Some(directory) if directory.join(halite_bundle::manifest::FILE).exists() => Ok(directory.to_owned()),
-        _ => bail!("{} is not part of a bundle; name the bundle's directory", program.display()),
+        Some(directory) if directory.join(manifest::FILE).exists() => Ok(directory.to_owned()),
+        _ => match of_site() {
+            Some(directory) => Ok(directory),
+            None => {
+                bail!("{} is not part of a bundle, and none is installed here: name one", program.display())
+            }
+        },
     }
+}
+
+/// The bundle that this host's master uses, as its configuration says.
+fn of_site() -> Option<PathBuf> {
+    let text = std::fs::read_to_string("/etc/halite/master.yaml").ok()?;
+    let configuration: Value = serde_saphyr::from_str(&text).ok()?;
+    let directory = PathBuf::from(configuration["bundle"].as_str()?);
+    directory.join(manifest::FILE).exists().then_some(directory)
 }
 
 fn megabytes(bytes: u64) -> String {

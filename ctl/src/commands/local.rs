@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::targets::exit_code;
 use crate::cli::{Local, LocalStates};
-use crate::compile::Source;
+use crate::compile::{Source, report};
 use crate::minion::Minion;
 use crate::output::returns::{self, View};
 use crate::output::{Screen, yaml};
@@ -29,7 +29,7 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     let id = args.id.clone().unwrap_or_else(|| host.to_owned());
     let tree = DirTree::new().root(&args.tree);
     let source = Source { tree: &tree, minion: &id, pillar: &pillar, grains: &grains, bundle: None };
-    let compiled = source.compile(&args.sls)?;
+    let compiled = source.compile(&args.sls).map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
     if !apply {
         let low = serde_json::to_value(&compiled.low)?;
         let text = yaml(&low)?;

@@ -5,11 +5,13 @@ mod config;
 mod keys;
 mod local;
 mod nodes;
+mod seal;
 mod shows;
 mod targets;
 
 pub use bundle::directory_of;
-pub use nodes::finish;
+pub use nodes::{ADD_NODE, finish};
+pub use seal::trust;
 
 use crate::bootstrap;
 use crate::cli::{Cli, Command};

@@ -10,6 +10,9 @@ use crate::client::{self, refused};
 use crate::follow::{self, RunDone};
 use crate::output::{Screen, seconds};
 
+/// The orchestration that makes a node of an enrolled host.
+pub const ADD_NODE: &str = "orchestrate.add_node";
+
 /// `ctl node`.
 ///
 /// # Errors
@@ -45,7 +48,7 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         screen.note(format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command));
     }
     let request = v1::OrchestrateRequest {
-        sls: "orchestrate.add_node".to_owned(),
+        sls: ADD_NODE.to_owned(),
         pillar_json: json!({"node": args.name}).to_string(),
         ..v1::OrchestrateRequest::default()
     };
@@ -105,12 +108,13 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
 /// It cannot be shown.
 pub fn finish(done: &RunDone, good: &str, again: &str, screen: &mut Screen) -> anyhow::Result<u8> {
     let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-        "run": done.summary});
+        "notes": done.notes, "run": done.summary});
     screen.answer(&document, |paint| {
+        let mut text: String =
+            done.notes.iter().map(|note| format!("{} {note}\n", paint.notable("!"))).collect();
         if done.retcode == 0 {
-            return format!("{good} ({}).\n", seconds(done.seconds));
+            return format!("{text}{good} ({}).\n", seconds(done.seconds));
         }
-        let mut text = String::new();
         for failure in &done.failures {
             text.push_str(&format!("{} {}\n", paint.bad("✗"), failure.replace('\n', "\n    ")));
         }

@@ -58,6 +58,12 @@ fn overview(status: &Value, paint: &Paint) -> String {
     };
     let heading = ["node", "roles", "address", "minion", "kubernetes", "last highstate"];
     text.push_str(&table::rows(&heading, nodes.iter().map(row)));
+    for node in &nodes {
+        let reasons = node["kubernetes"]["reasons"].as_array().into_iter().flatten();
+        for reason in reasons.filter_map(Value::as_str) {
+            text.push_str(&format!("\n{} {}: {reason}\n", paint.bad("✗"), table::cell(&node["name"])));
+        }
+    }
     for problem in status["problems"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), problem.as_str().unwrap_or_default()));
     }
@@ -223,12 +229,17 @@ mod tests {
         let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
             "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
             "nodes": [{"name": "a", "roles": ["worker"], "address": "10.0.0.2", "key": "accepted", "connected": false,
-                "kubernetes": {"ready": false, "version": "v1.36.3"}, "highstate": null}],
+                "kubernetes": {"ready": false, "version": "v1.36.3", "reasons": ["DiskPressure=True (x: y)"]},
+                "highstate": null}],
             "problems": ["cluster.yaml:1: no"]});
         let text = overview(&status, &PLAIN);
-        for wanted in
-            ["API         does not answer: refused\n", "away", "NotReady v1.36.3", "✗ cluster.yaml:1: no\n"]
-        {
+        for wanted in [
+            "API         does not answer: refused\n",
+            "away",
+            "NotReady v1.36.3",
+            "✗ a: DiskPressure=True (x: y)\n",
+            "✗ cluster.yaml:1: no\n",
+        ] {
             assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
         }
     }

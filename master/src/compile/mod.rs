@@ -48,7 +48,7 @@ pub fn with_pillar(
         Wanted::Highstate => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
     }
-    .map_err(|problems| refused(&problems))?;
+    .map_err(|problems| refused(&world.tree().placed(problems)))?;
     let mut misplaced = Vec::new();
     for chunk in &compiled.low.chunks {
         let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
@@ -103,7 +103,7 @@ pub fn top(world: &World, minion: &str, grains: &Value) -> Result<Vec<String>, R
     let pillar = world.pillar(minion)?;
     let bundle = |path: &str| world.bundle_hash(path);
     let input = Input { tree: world.tree(), minion, pillar: &pillar, grains, bundle: &bundle };
-    let assigned = compile::top(&input).map_err(|problems| refused(&problems))?;
+    let assigned = compile::top(&input).map_err(|problems| refused(&world.tree().placed(problems)))?;
     Ok(assigned.into_iter().map(|assignment| assignment.sls).collect())
 }
 

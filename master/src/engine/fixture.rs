@@ -18,7 +18,7 @@ use super::Core;
 use crate::app::{App, Engine};
 use crate::ca::Cas;
 use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::config::{Config, KeptJobs};
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
 use crate::store::{Facts, Key, KeyState, SqliteStore};
@@ -34,6 +34,7 @@ pub(crate) struct Life {
     pub runtime: Runtime,
     pub core: Arc<Core>,
     pub app: Arc<App>,
+    pub store: Arc<SqliteStore>,
 }
 
 /// A secret that no record may hold.
@@ -99,7 +100,7 @@ impl Site {
     pub fn live(&self) -> Life {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (app, core) = runtime.block_on(async {
+        let (app, core, store) = runtime.block_on(async {
             let state_dir = self.path().join("state");
             std::fs::create_dir_all(&state_dir).unwrap();
             Cas::create_or_load(&state_dir, "test", 1_800_000_000_000).unwrap();
@@ -111,14 +112,15 @@ impl Site {
                 bundle: self.path().join("bundle"),
                 advertise: vec!["10.10.0.11".parse().unwrap()],
                 metrics: "127.0.0.1:0".parse().unwrap(),
+                jobs: KeptJobs::default(),
             };
             let store = Arc::new(SqliteStore::open(&state_dir.join("store.db")).await.unwrap());
-            let app = App::open(config, Arc::new(SystemClock), store).await.unwrap();
+            let app = App::open(config, Arc::new(SystemClock), store.clone()).await.unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
             let core = Core::start(Arc::clone(&app), Arc::new(clusters)).await.unwrap();
-            (app, core)
+            (app, core, store)
         });
-        Life { runtime, core, app }
+        Life { runtime, core, app, store }
     }
 }
 
@@ -131,7 +133,13 @@ impl Life {
     pub fn kill(self) {
         drop(self.core);
         drop(self.app);
+        drop(self.store);
         self.runtime.shutdown_background();
+    }
+
+    /// Accepts a minion that stays away.
+    pub fn accept(&self, id: &str) {
+        self.runtime.block_on(accept(&self.app, id));
     }
 
     /// Accepts a minion, connects it and lets it work by its script.

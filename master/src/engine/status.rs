@@ -1,6 +1,7 @@
 //! `ctl status`: how the cluster is, from what is declared, who is connected, what the API says and what ran last.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -14,6 +15,8 @@ use crate::view::World;
 
 /// The API is given this time; a status without it is still one.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
+/// Less than so many bytes free for the store is a problem: a highstate of some dozen hosts takes as much.
+const LITTLE_ROOM: u64 = 64 << 20;
 /// How far back the last highstates are looked for, in jobs.
 const JOBS: u32 = 200;
 /// How many runs are shown.
@@ -28,6 +31,7 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             None
         }
     };
+    problems.extend(little_room(&app.config.state_dir, free_bytes(&app.config.state_dir)));
     let (api, ready) = match &world {
         Some(world) => kubernetes(jobs, world).await,
         None => (json!({"answers": false}), Map::new()),
@@ -75,6 +79,23 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     }))
 }
 
+/// Bytes that are free where the store lies; unknown where the system does not say.
+fn free_bytes(state_dir: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(state_dir).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// A full file system stops jobs and returns; better known before.
+fn little_room(state_dir: &Path, free: Option<u64>) -> Option<String> {
+    let free = free.filter(|free| *free < LITTLE_ROOM)?;
+    Some(format!(
+        "only {} MiB are free on the file system of {}: without room no job can be made and no return be stored; make room \
+         there",
+        free >> 20,
+        state_dir.display()
+    ))
+}
+
 async fn kubernetes(jobs: &Jobs, world: &World) -> (Value, Map<String, Value>) {
     let asked = async {
         let api = jobs.clusters().api(world).await.map_err(|refusal| refusal.message)?;
@@ -113,4 +134,19 @@ async fn highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_will_soon_have_no_room_is_told() {
+        let directory = Path::new("/var/lib/halite/master");
+        assert_eq!(little_room(directory, Some(64 << 20)), None);
+        assert_eq!(little_room(directory, None), None);
+        let text = little_room(directory, Some(3 << 20)).unwrap();
+        assert!(text.contains("only 3 MiB") && text.contains("/var/lib/halite/master"), "{text}");
+        assert!(free_bytes(&std::env::temp_dir()).is_some());
+    }
 }

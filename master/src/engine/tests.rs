@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
 use crate::app::{Engine, RefusalKind};
-use crate::store::RowState;
+use crate::store::{JobStatus, RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -57,6 +57,17 @@ fn a_ping_is_answered_by_whoever_is_meant() {
     assert_eq!((retcode, &data["succeeded"]), (0, &json!(["bootstrap-1", "worker-1"])));
     let (_, data) = last(&life.run("test.ping", "worker-*", json!({}), false));
     assert_eq!(data["succeeded"], json!(["worker-1"]));
+    // What is asked is stored before it is sent, and its end with its answer: two writes, none in between.
+    life.runtime.block_on(async {
+        let jobs = life.store.jobs(9).await.unwrap();
+        assert_eq!(jobs.len(), 2);
+        assert!(
+            jobs.iter().all(|job| job.status == JobStatus::Finished && job.retcode == Some(0)),
+            "{jobs:?}"
+        );
+        assert_eq!(life.store.row(&jobs[0].jid, "worker-1").await.unwrap().unwrap().sent, None);
+        assert!(life.store.events("halite/job/", 0, 9).await.unwrap().is_empty());
+    });
 
     let refused = |target: &str, function: &str| {
         let request =
@@ -66,6 +77,44 @@ fn a_ping_is_answered_by_whoever_is_meant() {
     assert_eq!(refused("", "test.ping").kind, RefusalKind::Invalid);
     assert_eq!(refused("nobody", "test.ping").kind, RefusalKind::NotFound);
     assert_eq!(refused("*", "no.such").kind, RefusalKind::Invalid);
+}
+
+#[test]
+fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    life.runtime.block_on(async {
+        let request = |note: &str| v1::RunRequest {
+            target: "worker-1".into(),
+            function: "state.apply".into(),
+            args_json: json!({"sls": ["host"], "note": note}).to_string(),
+            ..v1::RunRequest::default()
+        };
+        let large = "x".repeat(200_000);
+        let _watched = life.core.run("root", request("")).await.unwrap();
+        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let (_seat, mut messages) = life.app.hub.join("worker-1");
+        let text = json!({"text": large}).to_string();
+        let answer = v1::JobReturn { job: jid.clone(), retcode: 0, return_json: text, error: String::new() };
+        let hand_in = || {
+            let body = Some(v1::minion_message::Body::Returned(answer.clone()));
+            life.core.on_message("worker-1", v1::MinionMessage { body })
+        };
+        let limit = life.store.limit_pages(None).await;
+        let refusal = hand_in().await.unwrap_err();
+        assert!(refusal.message.contains("no room"), "{refusal}");
+        assert!(messages.try_recv().is_err(), "not stored, so not acknowledged");
+        let refusal = life.core.run("root", request(&large)).await.map(|_| ()).unwrap_err();
+        assert!(refusal.message.contains("Make room"), "{refusal}");
+        assert!(life.core.status().await.unwrap()["nodes"].is_array(), "looking still works");
+
+        life.store.limit_pages(Some(limit)).await;
+        hand_in().await.unwrap();
+        let acknowledged = messages.try_recv().unwrap().body;
+        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if stored.job == jid));
+        assert_eq!(life.store.row(&jid, "worker-1").await.unwrap().unwrap().state, RowState::Returned);
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use halite_proto::v1::master_message::Body;
 use serde_json::Value;
 
 use super::core::{OpenRow, due};
-use super::function::Place;
+use super::function::{Function, Place};
 use super::redact::Redactor;
 use super::{Jobs, MASTER};
 use crate::app::Refusal;
@@ -89,7 +89,10 @@ impl Jobs {
                     continue;
                 }
             };
-            self.app.store.mark_sent(&jid, minion, self.app.clock.now()).await?;
+            // A question is sent again when it was not answered; that it was sent is worth no write.
+            if !Function::find(&job.function)?.is_question() {
+                self.app.store.mark_sent(&jid, minion, self.app.clock.now()).await?;
+            }
             tracing::debug!(job = %jid, minion, "sending");
             if minion == MASTER {
                 self.run_here(job, message);

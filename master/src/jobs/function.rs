@@ -56,6 +56,13 @@ impl Function {
         self.name != "cmd.run"
     }
 
+    /// Whether it only asks a minion for what it knows: repeated or lost it does no harm, and its job record says who
+    /// asked what of whom. So neither its sending nor an audit line is worth a write that the answer waits for.
+    #[must_use]
+    pub fn is_question(&self) -> bool {
+        self.place == Place::Minion && self.name != "cmd.run"
+    }
+
     /// How long a minion may be away before its part is given up.
     #[must_use]
     pub fn limits(&self) -> Limits {
@@ -97,6 +104,12 @@ mod tests {
     fn functions_are_found_by_salts_names() {
         assert_eq!(Function::find("state.sls").unwrap().name, "state.apply");
         assert!(Function::find("cmd.rum").unwrap_err().message.contains("cmd.run"));
+    }
+
+    #[test]
+    fn what_changes_hosts_or_shows_a_pillar_is_no_question() {
+        let questions = FUNCTIONS.iter().filter(|function| function.is_question()).map(|f| f.name);
+        assert_eq!(questions.collect::<Vec<_>>(), ["test.ping", "grains.items", "saltutil.refresh_grains"]);
     }
 
     #[test]

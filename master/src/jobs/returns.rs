@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Jobs;
 use super::function::{Function, Place};
 use crate::app::{EngineFuture, Refusal};
-use crate::store::{Answer, JobRow, RowState};
+use crate::store::{Answer, JobRow, JobStatus, RowState};
 
 impl Jobs {
     /// A message of a minion other than its hello and its grains.
@@ -86,7 +86,16 @@ impl Jobs {
         minion: &str,
         answer: Answer,
     ) -> Result<(), Refusal> {
-        let first = self.app.store.record_return(jid, minion, &answer).await?;
+        // Of a question no event is kept, so its end may be stored together with its last answer.
+        let ends = self.open_jobs().get(jid).is_some_and(|job| {
+            job.function.is_question() && job.pending.len() == 1 && job.pending.contains(minion)
+        });
+        let store = &self.app.store;
+        let first = if ends {
+            store.record_last_return(jid, minion, &answer).await?
+        } else {
+            store.record_return(jid, minion, &answer).await?
+        };
         if !first {
             tracing::debug!(job = %jid, minion, "a return that is stored already, or of no job of this minion");
             return Ok(());
@@ -129,11 +138,6 @@ impl Jobs {
     fn end_part<'a>(self: &'a Arc<Self>, jid: &'a str, minion: &'a str) -> EngineFuture<'a, ()> {
         // Boxed, because sending may answer at once and so come back here.
         Box::pin(async move {
-            {
-                let lane = self.lane(minion);
-                let mut session = lane.lock().await;
-                session.running.remove(jid);
-            }
             let next = {
                 let mut open = self.open_jobs();
                 match open.get_mut(jid) {
@@ -144,7 +148,14 @@ impl Jobs {
                     None => Vec::new(),
                 }
             };
-            self.finish_if_done(jid).await?;
+            let finished = self.finish_if_done(jid).await;
+            {
+                // Last, because a stop of the master waits for this and must not cut off what is above.
+                let lane = self.lane(minion);
+                let mut session = lane.lock().await;
+                session.running.remove(jid);
+            }
+            finished?;
             for other in next {
                 self.dispatch(&other).await?;
             }
@@ -170,7 +181,11 @@ impl Jobs {
         let rows = self.app.store.rows(jid).await?;
         let now = self.app.clock.now();
         let retcode = overall(&rows);
-        self.app.store.finish_job(jid, retcode, now).await?;
+        let stored = function.is_question()
+            && self.app.store.job(jid).await?.is_some_and(|job| job.status == JobStatus::Finished);
+        if !stored {
+            self.app.store.finish_job(jid, retcode, now).await?;
+        }
         tracing::info!(job = %jid, retcode, "job finished");
         self.tell(function, jid, "done", &summary(jid, &rows), Some(retcode)).await?;
         self.ends.send_modify(|count| *count += 1);

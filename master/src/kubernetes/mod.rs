@@ -49,7 +49,7 @@ pub enum ApiError {
         kind: String,
     },
     /// The server refused; `message` is its own.
-    #[error("the Kubernetes API refuses: {message} ({code})")]
+    #[error("the Kubernetes API refuses: {message} ({code}){}", advice(message))]
     Refused {
         /// HTTP status.
         code: u16,
@@ -61,6 +61,17 @@ pub enum ApiError {
     /// The object in the state is not one.
     #[error("{0}")]
     Malformed(String),
+}
+
+/// What to do where the server's own sentence does not say it.
+fn advice(message: &str) -> &'static str {
+    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that is mended.
+    if message.contains("database space exceeded") {
+        return ": etcd has no space left and takes no writes. On a control-plane host: make room in /var/lib/etcd, then \
+                compact, `etcdctl defrag` and `etcdctl alarm disarm`; a larger `quota-backend-bytes` goes into \
+                etcd.extraArgs of the cluster document";
+    }
+    ""
 }
 
 impl ApiError {
@@ -161,4 +172,17 @@ pub trait Api: Send + Sync {
         namespace: &'a str,
         fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etcd_without_space_says_what_to_do() {
+        let refused = |message: &str| fake::refused(500, "InternalError", message).to_string();
+        let text = refused("etcdserver: mvcc: database space exceeded");
+        assert!(text.contains("alarm disarm") && text.contains("quota-backend-bytes"), "{text}");
+        assert_eq!(refused("no"), "the Kubernetes API refuses: no (500)");
+    }
 }

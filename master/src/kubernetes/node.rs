@@ -129,15 +129,20 @@ pub fn missing(name: &str) -> ApiError {
 /// What is known of a node's readiness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// The condition `Ready` is true.
+    /// The condition `Ready` is true, and nothing keeps pods away.
     Ready,
+    /// `Ready` is true, but the kubelet is short of something and takes no new pods; the sentences say of what.
+    UnderPressure(Vec<String>),
     /// It is not; the sentences say why, as far as the API knows.
     NotReady(Vec<String>),
     /// No such node.
     Missing,
 }
 
-/// Reads the condition `Ready` of a node, and what other conditions say when it is not true.
+/// Conditions under which a kubelet that is `Ready` evicts pods and admits none, or only some (kubelet's eviction manager).
+const PRESSURES: [&str; 3] = ["DiskPressure", "MemoryPressure", "PIDPressure"];
+
+/// Reads the condition `Ready` of a node, and what other conditions say when it is not true, or though it is.
 #[must_use]
 pub fn readiness(node: Option<&Value>) -> Readiness {
     let Some(node) = node else { return Readiness::Missing };
@@ -146,8 +151,14 @@ pub fn readiness(node: Option<&Value>) -> Readiness {
     let text = |condition: &Value, field: &str| {
         condition.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    if conditions.iter().any(|c| text(c, "type") == "Ready" && text(c, "status") == "True") {
-        return Readiness::Ready;
+    let is_true = |c: &Value| text(c, "status") == "True";
+    let sentence = |c: &Value| {
+        format!("{}={} ({}: {})", text(c, "type"), text(c, "status"), text(c, "reason"), text(c, "message"))
+    };
+    if conditions.iter().any(|c| text(c, "type") == "Ready" && is_true(c)) {
+        let pressed = |c: &&Value| PRESSURES.contains(&text(c, "type").as_str()) && is_true(c);
+        let pressures: Vec<String> = conditions.iter().filter(pressed).map(sentence).collect();
+        return if pressures.is_empty() { Readiness::Ready } else { Readiness::UnderPressure(pressures) };
     }
     let mut reasons: Vec<String> = conditions
         .iter()
@@ -155,15 +166,7 @@ pub fn readiness(node: Option<&Value>) -> Readiness {
             let wanted = if text(c, "type") == "Ready" { "True" } else { "False" };
             text(c, "status") != wanted
         })
-        .map(|c| {
-            format!(
-                "{}={} ({}: {})",
-                text(c, "type"),
-                text(c, "status"),
-                text(c, "reason"),
-                text(c, "message")
-            )
-        })
+        .map(sentence)
         .collect();
     if reasons.is_empty() {
         reasons.push("its kubelet has reported no condition yet".into());
@@ -201,6 +204,7 @@ pub async fn overview(api: &dyn Api) -> Result<Map<String, Value>, ApiError> {
         let name = node.pointer("/metadata/name").and_then(Value::as_str)?.to_owned();
         let state = match readiness(Some(node)) {
             Readiness::Ready => json!({"ready": true}),
+            Readiness::UnderPressure(reasons) => json!({"ready": true, "reasons": reasons}),
             Readiness::NotReady(reasons) => json!({"ready": false, "reasons": reasons}),
             Readiness::Missing => return None,
         };
@@ -261,6 +265,18 @@ mod tests {
         let after = wanted.laid_over(&node);
         assert_eq!(after["spec"]["taints"][0]["timeAdded"], "t");
         assert_eq!(after["spec"]["taints"][1]["value"], "2");
+    }
+
+    #[test]
+    fn a_node_that_takes_no_pods_is_not_simply_ready() {
+        let condition =
+            |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
+        for pressure in ["DiskPressure", "MemoryPressure", "PIDPressure"] {
+            let node = |status| json!({"status": {"conditions": [condition(pressure, status), condition("Ready", "True")]}});
+            assert_eq!(readiness(Some(&node("False"))), Readiness::Ready);
+            let wanted = Readiness::UnderPressure(vec![format!("{pressure}=True (R: m)")]);
+            assert_eq!(readiness(Some(&node("True"))), wanted);
+        }
     }
 
     #[test]

@@ -70,6 +70,14 @@ impl Recorder {
         Ok(())
     }
 
+    /// Notes a fact about a step for whoever watches it.
+    pub(super) async fn note(&self, index: usize, fact: &str, value: Value) -> Result<(), Failure> {
+        let mut detail = self.detail(index);
+        detail.insert(fact.to_owned(), value);
+        let text = Value::Object(detail).to_string();
+        self.change(index, false, |step| step.detail_json = text).await
+    }
+
     /// A step has ended; what came of it goes into its detail.
     pub(super) async fn end(
         &self,

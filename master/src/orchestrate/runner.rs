@@ -36,7 +36,7 @@ impl<'a> Runner<'a> {
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("halite", "state") => self.state(chunk, index).await,
             ("halite", "function") => self.function(chunk, index).await,
-            ("halite", "wait_for_minion") => self.wait_for_minion(chunk).await,
+            ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
             ("test", fun) => test_state(chunk, fun),
             _ => Err(Failure(format!("{} is no step of an orchestration", chunk.function()))),

@@ -1,15 +1,19 @@
 //! `halite.state` and `halite.function`: a step that is one job, or several in batches.
 
+use std::time::Duration;
+
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
 use super::runner::{Outcome, Runner, failed, required, text, texts, timeout};
-use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
+use crate::jobs::{MASTER, NewJob};
 use crate::store::{JobRow, RowState};
 
+/// How long a step with `offline: skip` waits for a minion that is restarting.
+const COMES_BACK: Duration = Duration::from_secs(5);
 /// How often a step tries again with minions that were killed in the middle of its job.
 const ATTEMPTS: usize = 3;
 /// Failed states that a message names for one minion.
@@ -53,8 +57,14 @@ impl Runner<'_> {
     async fn on_minions(&self, chunk: &Chunk, index: usize, new: NewJob) -> Result<Outcome, Failure> {
         let target = required(chunk, "tgt")?;
         let kind = text(chunk, "tgt_type").unwrap_or_default();
-        let minions =
+        let named =
             resolve(self.jobs.app(), self.jobs.views(), &kind, &target, true).await.map_err(failed)?;
+        let skips = skips_offline(chunk)?;
+        let mut left_out = Vec::new();
+        let mut minions = named;
+        if skips {
+            (minions, left_out) = self.reachable(minions).await;
+        }
         let new = NewJob {
             test: self.run.test,
             operator: format!("run:{}", self.run.id),
@@ -65,15 +75,42 @@ impl Runner<'_> {
         let mut before = self.noted(index);
         let mut changes = Map::new();
         for batch in batches(&minions, text(chunk, "batch").as_deref())? {
-            for row in self.one_job(index, &new, batch, &mut before).await? {
+            let done = self.one_job(index, &new, batch, &mut before, skips).await?;
+            for row in done.good {
                 let changed = changed(&row);
                 if changed > 0 {
                     changes.insert(row.minion, json!({"changed": changed}));
                 }
             }
+            left_out.extend(done.gone);
         }
-        let comment = format!("{} on {}: done", new.function, minions.join(", "));
-        Ok((changes, comment))
+        minions.retain(|minion| !left_out.contains(minion));
+        let done = (!minions.is_empty()).then(|| format!("{} on {}: done", new.function, minions.join(", ")));
+        let missing = (!left_out.is_empty()).then(|| {
+            format!(
+                "not connected, so left out: {}; the next highstate there makes up for it",
+                left_out.join(", ")
+            )
+        });
+        if missing.is_some() {
+            self.recorder.note(index, "left_out", json!(left_out)).await?;
+            tracing::warn!(run = %self.run.id, step = %chunk.id, ?left_out, "minions are not connected and left out");
+        }
+        Ok((changes, [done, missing].into_iter().flatten().collect::<Vec<_>>().join("; ")))
+    }
+
+    /// Parts the minions that are connected, or come back within moments, from the others. `master` is always there.
+    async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
+        let hub = &self.jobs.app().hub;
+        let patience = if self.run.test { Duration::ZERO } else { COMES_BACK };
+        let looks = minions.into_iter().map(|minion| async move {
+            let there = minion == MASTER || hub.wait_connected(&minion, patience).await;
+            (minion, there)
+        });
+        let looked = futures_util::future::join_all(looks).await;
+        let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, there)| *there);
+        let names = |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
+        (names(there), names(gone))
     }
 
     /// The jobs of an earlier life of this step, oldest first.
@@ -84,16 +121,18 @@ impl Runner<'_> {
     }
 
     /// One batch: its job, and again with whoever was interrupted in it. A job of an earlier life for the same minions
-    /// counts: it is waited for, and what it did is not done again.
+    /// counts: it is waited for, and what it did is not done again. With `skips`, who went away in the middle is no
+    /// failure.
     async fn one_job(
         &self,
         index: usize,
         new: &NewJob,
         batch: &[String],
         before: &mut Vec<String>,
-    ) -> Result<Vec<JobRow>, Failure> {
+        skips: bool,
+    ) -> Result<BatchDone, Failure> {
         let mut left: Vec<String> = batch.to_vec();
-        let mut done: Vec<JobRow> = Vec::new();
+        let mut done = BatchDone::default();
         let mut attempts = 0;
         loop {
             let (jid, earlier) = match self.earlier_job(&left, before).await? {
@@ -101,9 +140,17 @@ impl Runner<'_> {
                 None => (self.new_job(index, new, &left).await?, false),
             };
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            let (good, bad): (Vec<JobRow>, Vec<JobRow>) =
+            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) =
                 rows.into_iter().partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
-            done.extend(good);
+            done.good.extend(good);
+            let hub = &self.jobs.app().hub;
+            bad.retain(|row| {
+                let gone = skips && row.state == RowState::Lost && !hub.is_connected(&row.minion);
+                if gone {
+                    done.gone.push(row.minion.clone());
+                }
+                !gone
+            });
             if bad.is_empty() {
                 break;
             }
@@ -139,6 +186,24 @@ impl Runner<'_> {
         self.recorder.note_job(index, &jid).await?;
         let new = NewJob { jid: Some(jid), minions: minions.to_vec(), ..new.clone() };
         self.jobs.create(new).await.map_err(failed)
+    }
+}
+
+/// What came of a batch.
+#[derive(Default)]
+struct BatchDone {
+    /// Parts that ended well.
+    good: Vec<JobRow>,
+    /// Minions that went away.
+    gone: Vec<String>,
+}
+
+/// `offline`: whether targets that are not connected are left out.
+fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
+    match text(chunk, "offline").as_deref() {
+        None | Some("fail") => Ok(false),
+        Some("skip") => Ok(true),
+        Some(other) => Err(Failure(format!("offline: {other:?} is neither `fail` nor `skip`"))),
     }
 }
 

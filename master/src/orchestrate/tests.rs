@@ -57,6 +57,8 @@ fn steps_run_in_order_and_are_told_with_the_events_of_their_jobs() {
     assert_eq!(events.last().unwrap().retcode, 0, "{}", events.last().unwrap().data_json);
     let names: Vec<String> = statuses(&events).into_iter().map(|(id, _)| id).collect();
     assert_eq!(names, ["enrolled", "host", "network", "kubelet", "ready"]);
+    let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
+    assert_eq!(done["steps"][0]["detail"]["fingerprint"], "00", "an operator compares it with the host's");
     assert!(
         events
             .iter()
@@ -93,6 +95,48 @@ fn a_minion_that_was_killed_in_a_step_gets_a_new_job() {
     life.connect(&worker);
     assert_eq!(orchestrate(&life).last().unwrap().retcode, 0);
     assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
+}
+
+#[test]
+fn a_node_without_room_is_not_accepted() {
+    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+    site.api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"},
+            {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure",
+             "message": "kubelet has disk pressure"}]}}));
+    let life = site.live();
+    life.connect(&worker);
+    let events = orchestrate(&life);
+    assert_eq!(events.last().unwrap().retcode, 1);
+    let text = &events.last().unwrap().data_json;
+    assert!(text.contains("DiskPressure=True") && text.contains("kubelet.config.evictionHard"), "{text}");
+    assert_eq!(statuses(&events).last().unwrap().1, "failed");
+}
+
+#[test]
+fn a_host_that_is_down_does_not_hold_up_another() {
+    let mut tree = TREE.to_vec();
+    let step = "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: skip\n";
+    let strict = "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: maybe\n";
+    tree.extend([("orchestrate/peers.sls", step), ("orchestrate/strict.sls", strict)]);
+    let (site, worker) = (Site::new(&tree), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    life.accept("bootstrap-1");
+    life.connect(&worker);
+    let run = |sls: &str| {
+        let request = v1::OrchestrateRequest { sls: sls.into(), ..Default::default() };
+        life.collect(life.runtime.block_on(life.core.orchestrate("root", request)).unwrap())
+    };
+    let events = run("orchestrate.peers");
+    let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
+    assert_eq!(events.last().unwrap().retcode, 0, "{done}");
+    assert_eq!(done["steps"][0]["detail"]["left_out"], json!(["bootstrap-1"]));
+    let comment = done["steps"][0]["detail"]["comment"].as_str().unwrap();
+    assert!(comment.contains("worker-1: done") && comment.contains("left out: bootstrap-1"), "{comment}");
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one"]);
+
+    let events = run("orchestrate.strict");
+    assert!(events.last().unwrap().data_json.contains("neither `fail` nor `skip`"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
-use serde_json::Map;
+use serde_json::{Map, json};
 
 use super::runner::{Outcome, Runner, failed, required, timeout};
 use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
@@ -16,8 +16,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 const EVENTS: usize = 5;
 
 impl Runner<'_> {
-    /// Until the minion is accepted, connected, and has said what host it is.
-    pub(super) async fn wait_for_minion(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    /// Until the minion is accepted, connected, and has said what host it is. Its key's fingerprint is noted, so that an
+    /// operator can compare it with what the host shows.
+    pub(super) async fn wait_for_minion(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let id = required(chunk, "id")?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
@@ -28,6 +29,10 @@ impl Runner<'_> {
             let connected = app.hub.wait_connected(&id, look).await;
             let known = app.store.facts(&id).await.map_err(|error| Failure(error.to_string()))?.is_some();
             if connected && known {
+                let key = app.store.key(&id).await.map_err(|error| Failure(error.to_string()))?;
+                if let Some(key) = key {
+                    self.recorder.note(index, "fingerprint", json!(key.fingerprint)).await?;
+                }
                 return Ok((Map::new(), format!("{id} is connected")));
             }
             if self.run.test {
@@ -74,7 +79,8 @@ impl Runner<'_> {
         Ok(Absent { text, hopeless })
     }
 
-    /// Until the Kubernetes node is Ready.
+    /// Until the Kubernetes node is Ready and takes pods. Under pressure it is waited for too: the kubelet takes such a
+    /// condition back minutes after there is room again.
     pub(super) async fn wait_for_node(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let name = required(chunk, "node")?;
         let limit = timeout(chunk);
@@ -86,6 +92,11 @@ impl Runner<'_> {
             let found = api.get(&node).await;
             let missing = match found.map(|live| readiness(live.as_ref())) {
                 Ok(Readiness::Ready) => return Ok((Map::new(), format!("{name} is Ready"))),
+                Ok(Readiness::UnderPressure(reasons)) => format!(
+                    "{name} is Ready but takes no pods: {}; make room on that host (the condition goes some minutes later), \
+                     or set kubelet.config.evictionHard in the cluster document and run this again",
+                    reasons.join("; ")
+                ),
                 Ok(Readiness::NotReady(reasons)) => format!("{name} is not Ready: {}", reasons.join("; ")),
                 Ok(Readiness::Missing) => format!(
                     "{name} has not registered with the API: does kubelet run there? (`systemctl status kubelet`)"

@@ -20,6 +20,7 @@ use super::{Call, Services, caller_id, status};
 use crate::app::{App, EventStream, Refusal};
 use crate::ca::SITE;
 use crate::clock::rfc3339;
+use crate::jobs::function::Function;
 use crate::keys::{self, Change, Wanted};
 
 /// Port of the bundle's web server.
@@ -66,7 +67,10 @@ impl Operator for Services {
         let test = if request.test { " (test)" } else { "" };
         let what = format!("{} on {}{test}", request.function, request.target);
         let call = Call { peer: &peer, method: "Operator/Run", what };
-        self.audited(call, async { Ok(events(self.engine.run(operator, request).await?)) }).await
+        let question = Function::find(&request.function).is_ok_and(Function::is_question);
+        let work = async { Ok(events(self.engine.run(operator, request).await?)) };
+        // The record of the job says who asked, and the answer need not wait for a second account of it.
+        if question { self.counted(call, work).await } else { self.audited(call, work).await }
     }
 
     type OrchestrateStream = Events;

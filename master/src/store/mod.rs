@@ -25,7 +25,13 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 pub enum StoreError {
     /// The database refused or failed.
     #[error("the store failed: {0}")]
-    Database(#[from] sqlx::Error),
+    Database(sqlx::Error),
+    /// There is no room for what should be stored; nothing of it was. Reading goes on.
+    #[error(
+        "the master's store has no room ({0}): nothing was stored. Make room on its file system (by default the one of \
+         /var/lib/halite/master); minions keep their answers and hand them in then"
+    )]
+    Full(String),
     /// The database's schema could not be brought up to date.
     #[error("the store's schema could not be brought up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
@@ -62,6 +68,19 @@ pub enum StoreError {
         /// The value.
         value: String,
     },
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        // SQLite's primary result code SQLITE_FULL.
+        let full = |code: &str| code.parse::<u32>().is_ok_and(|code| code & 0xff == 13);
+        match &error {
+            sqlx::Error::Database(inner) if inner.code().is_some_and(|code| full(&code)) => {
+                Self::Full(inner.message().to_owned())
+            }
+            _ => Self::Database(error),
+        }
+    }
 }
 
 /// What a create with a request id came to.
@@ -137,6 +156,14 @@ pub trait Store: Send + Sync {
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
+    /// As [`Store::record_return`], and in the same transaction the job is finished, as by [`Store::finish_job`], when no
+    /// part of it is open any more: its return code is 0 when every part was returned with 0, otherwise 1.
+    fn record_last_return<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        answer: &'a Answer,
+    ) -> StoreFuture<'a, bool>;
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
         &'a self,
@@ -147,6 +174,12 @@ pub trait Store: Send + Sync {
     ) -> StoreFuture<'a, bool>;
     /// Marks a job as finished, with its overall return code.
     fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()>;
+    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All of these stay:
+    ///
+    /// - what ended at `before` or later, and the last `keep` of each however old;
+    /// - what has not ended, and the jobs of a run that has not;
+    /// - a job of which an answer may still come: a part has not ended, or was given up while its minion is accepted.
+    fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64>;
 
     // Orchestration
 

@@ -206,6 +206,25 @@ pub(super) async fn open_jobs_and_rows_are_found_after_a_restart(store: &dyn Sto
     assert_eq!(store.open_jobs().await.unwrap(), [job("2", None)]);
 }
 
+pub(super) async fn the_last_return_finishes_its_job(store: &dyn Store) {
+    for jid in ["1", "2"] {
+        let rows = [JobRow::queued(jid, "a", None), JobRow::queued(jid, "b", None)];
+        store.create_job(&job(jid, None), &rows).await.unwrap();
+        assert!(store.record_last_return(jid, "a", &answer(0)).await.unwrap());
+        assert_eq!(store.job(jid).await.unwrap(), Some(job(jid, None)), "b has not answered");
+    }
+    assert!(store.record_last_return("1", "b", &answer(0)).await.unwrap());
+    assert!(!store.record_last_return("1", "b", &answer(3)).await.unwrap(), "a repeated return");
+    assert!(store.record_last_return("2", "b", &answer(3)).await.unwrap());
+    for (jid, retcode) in [("1", 0), ("2", 1)] {
+        let finished =
+            Job { status: JobStatus::Finished, retcode: Some(retcode), finished: Some(50), ..job(jid, None) };
+        assert_eq!(store.job(jid).await.unwrap(), Some(finished));
+        assert_eq!(store.rows(jid).await.unwrap().len(), 2);
+    }
+    assert!(!store.record_last_return("9", "a", &answer(0)).await.unwrap());
+}
+
 pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
     let steps = [step("r1", 0), step("r1", 1)];
     assert_eq!(store.create_run(&run("r1", Some("q")), &steps).await.unwrap(), Created::New);
@@ -230,6 +249,57 @@ pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
     store.create_run(&run("r3", None), &[]).await.unwrap();
     let listed: Vec<String> = store.runs(9).await.unwrap().into_iter().map(|run| run.id).collect();
     assert_eq!(listed, ["r3", "r1"]);
+}
+
+pub(super) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
+    store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
+    let made = async |jid: &str, operator: &str, minion: &str| {
+        let job = Job { operator: operator.to_owned(), ..job(jid, None) };
+        store.create_job(&job, &[JobRow::queued(jid, minion, None)]).await.unwrap();
+    };
+    let answered = async |jid: &str, ended: Millis| {
+        store.record_return(jid, "a", &answer(0)).await.unwrap();
+        store.finish_job(jid, 0, ended).await.unwrap();
+    };
+    store.create_run(&run("open", None), &[step("open", 0)]).await.unwrap();
+    store.create_run(&run("done", None), &[step("done", 0)]).await.unwrap();
+    store.update_run("done", RunStatus::Succeeded, 1, 20).await.unwrap();
+    for (jid, operator) in [("01", "root"), ("02", "root"), ("03", "run:open"), ("04", "run:done")] {
+        made(jid, operator, "a").await;
+        answered(jid, 20).await;
+    }
+    // Not finished; given up, though its minion may still answer; given up for good; not old.
+    made("05", "root", "a").await;
+    for (jid, minion) in [("06", "a"), ("07", "gone")] {
+        made(jid, "root", minion).await;
+        store.mark_lost(jid, minion, "away", 20).await.unwrap();
+        store.finish_job(jid, 1, 20).await.unwrap();
+    }
+    made("08", "root", "a").await;
+    answered("08", 100).await;
+    made("09", "root", "a").await;
+    answered("09", 20).await;
+
+    let left = async || {
+        let jobs = store.jobs(99).await.unwrap();
+        jobs.into_iter().rev().map(|job| job.jid).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(store.prune_jobs(100, 9, 9).await.unwrap(), 0, "the last nine are all");
+    assert_eq!(store.prune_jobs(20, 0, 9).await.unwrap(), 0, "nothing ended before");
+    assert_eq!(store.prune_jobs(100, 1, 1).await.unwrap(), 2, "one job and one run at a time");
+    assert_eq!(left().await, "02 03 04 05 06 07 08 09");
+    assert_eq!(store.run("done").await.unwrap(), None);
+    assert!(store.steps("done").await.unwrap().is_empty() && store.rows("01").await.unwrap().is_empty());
+    assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
+    assert_eq!(left().await, "03 05 06 08 09", "the last one stays, however old");
+    assert_eq!(store.run("open").await.unwrap(), Some(run("open", None)));
+
+    // What held them back is over.
+    store.update_run("open", RunStatus::Failed, 1, 20).await.unwrap();
+    store.record_return("06", "a", &answer(0)).await.unwrap();
+    store.create_run(&run("z", None), &[]).await.unwrap();
+    assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
+    assert_eq!(left().await, "05 08 09");
 }
 
 pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &dyn Store) {
@@ -309,7 +379,9 @@ macro_rules! suite {
             a_job_that_cannot_be_stored_whole_is_not_stored,
             a_row_only_moves_forward,
             open_jobs_and_rows_are_found_after_a_restart,
+            the_last_return_finishes_its_job,
             runs_and_steps_are_kept,
+            old_jobs_go_and_what_is_open_stays,
             events_have_growing_numbers_and_are_found_by_prefix,
             facts_and_blobs_are_kept,
         }

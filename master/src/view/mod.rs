@@ -18,7 +18,7 @@ use halite_pillar::node::Role;
 use halite_pillar::secret;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
-use halite_states::tree::{DirTree, Tree};
+use halite_states::tree::DirTree;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
@@ -168,7 +168,7 @@ impl World {
 
     /// The state tree, the operator's own states mounted at `custom/`.
     #[must_use]
-    pub fn tree(&self) -> &dyn Tree {
+    pub fn tree(&self) -> &DirTree {
         &self.tree
     }
 

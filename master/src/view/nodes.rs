@@ -121,8 +121,13 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
             Refusal::invalid(format!("there is no role {text:?}; there are {}", known.join(", ")))
         })
     };
-    let mut roles = request.roles.iter().map(role).collect::<Result<Vec<Role>, Refusal>>()?;
-    roles.dedup();
+    let named = request.roles.iter().map(role).collect::<Result<Vec<Role>, Refusal>>()?;
+    let mut roles: Vec<Role> = Vec::new();
+    for role in named {
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
     if roles.is_empty() {
         roles.push(Role::Worker);
     }
@@ -178,6 +183,13 @@ mod tests {
         assert_eq!(node.labels["disk"], "ssd");
         assert_eq!(node.custom["rack"], 4);
         assert!(node.to_text().contains("address: 10.10.1.12"));
+    }
+
+    #[test]
+    fn a_role_that_is_named_twice_counts_once() {
+        let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
+        let node = document(&NodeRequest { name: "a".into(), roles, ..NodeRequest::default() }).unwrap();
+        assert_eq!(node.roles, [Role::Worker, Role::Infra]);
     }
 
     #[test]

@@ -173,6 +173,19 @@ impl Wanted {
     }
 }
 
+/// Whether an identity may stay: the certificate in `pem` is of this CA and this key, and more than a third of its life is
+/// left (the rule by which `halite-master init` and the minion keep theirs).
+pub(super) fn is_current(pem: &[u8], key: &KeyPair, ca: &[u8], now: i64) -> bool {
+    let first = |bytes: &[u8]| Pem::iter_from_buffer(bytes).flatten().find(|b| b.label == "CERTIFICATE");
+    let (Some(own), Some(ca)) = (first(pem), first(ca)) else { return false };
+    let (Ok(own), Ok(ca)) = (own.parse_x509(), ca.parse_x509()) else { return false };
+    let (begin, end) = (own.validity().not_before.timestamp(), own.validity().not_after.timestamp());
+    key.der_bytes() == own.public_key().subject_public_key.data.as_ref()
+        && issued_by(&own, &ca)
+        && begin >= ca.validity().not_before.timestamp()
+        && end - now > (end - begin) / 3
+}
+
 fn issued_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<'_>) -> bool {
     let authority = certificate.iter_extensions().find_map(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0.to_vec()),

@@ -1,11 +1,12 @@
 //! `x509.*`
 
 use halite_states::low::Chunk;
+use rcgen::KeyPair;
 use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::paths::{absolute, known_owner, meta_difference, parents};
-use super::pki::Wanted;
+use super::pki::{self, Wanted};
 use super::{Failure, Plan};
 use crate::host::Host;
 use crate::host::certificate::key_in_file;
@@ -77,6 +78,21 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
         format!("Owner or mode of {cert_path} would be changed"),
         format!("Owner or mode of {cert_path} was changed"),
     ))
+}
+
+/// The condition `x509.current`: the certificate is there with its key beside it, is of the CA in the file `ca`, and is not
+/// due yet.
+///
+/// # Errors
+/// A file cannot be read, or a path is not absolute.
+pub(crate) async fn is_current(host: &dyn Host, path: &str, ca: &str) -> Result<bool, Failure> {
+    let (path, ca) = (absolute(path)?, absolute(ca)?);
+    let certificate = host.read(&path).await?;
+    let key = host.read(&with_key_extension(&path)).await?;
+    let ca = host.read(&ca).await?;
+    let (Some(certificate), Some(key), Some(ca)) = (certificate, key, ca) else { return Ok(false) };
+    let key = std::str::from_utf8(&key).ok().and_then(|pem| KeyPair::from_pem(pem).ok());
+    Ok(key.is_some_and(|key| pki::is_current(&certificate, &key, &ca, host.now())))
 }
 
 /// Owner and mode of files whose content is right.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Check;
 use crate::cluster::CniPlugin;
 use crate::node::Role;
+use crate::options;
 use crate::source::join;
 
 /// What every cluster runs.
@@ -42,6 +43,17 @@ fn version(check: &mut Check<'_>) {
             PATH,
             format!("the bundle {} has Kubernetes {}, not {wanted}", bundle.path, bundle.kubernetes),
             "declare its version, or use a bundle that has the wanted one",
+        );
+    }
+    for (path, chosen, allowed) in options::refused(cluster, &bundle.options) {
+        check.cluster(
+            path,
+            format!(
+                "the bundle {} was not made for `{path}: {chosen}`, only for {}",
+                bundle.path,
+                allowed.join(", ")
+            ),
+            "choose what it was made for, or use a bundle that was made for this",
         );
     }
     let flannel: &[&str] = if cluster.cni.plugin == CniPlugin::Flannel { &FLANNEL_IMAGES } else { &[] };

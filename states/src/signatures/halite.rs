@@ -27,6 +27,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg("highstate", Kind::Boolean, "Apply everything that `top.sls` assigns (default false)."),
             TIMEOUT,
             arg("batch", Kind::Text, "How many minions at a time: a number or a percentage (default: all)."),
+            arg(
+                "offline",
+                Kind::Text,
+                "Targets that are not connected: `fail` (default), or `skip`, which leaves them out and says so.",
+            ),
         ],
     ),
     step(

@@ -5,7 +5,7 @@ include:
 # One transaction: a package that is missing stops the run before half of them are there.
 host-packages:
   pkg.installed:
-    - pkgs:
+    - pkgs:{{ '' if packages else ' []' }}
 {%- for package in packages | unique | sort %}
 {%- set version = pillar.packages.get(package) if package in pinned else none %}
         - {{ package }}{% if version %}: {{ version | json }}{% endif %}

@@ -12,7 +12,7 @@ include:
   image.present:
     - parallel: True
     - require:
-        - service: containerd
+        - cmd: containerd-answers
 {%-   if is_bundle_host %}
         - http: bundle-server-answers
 {%-   endif %}

@@ -6,12 +6,13 @@ enrolled:
     - id: {{ name }}
     - timeout: 600
 
-# The others learn its name and let it in before it knocks.
+# The others learn its name and let it in before it knocks. A host that is down learns it from its next highstate.
 peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
     - sls: [host.hosts, host.firewall]
+    - offline: skip
     - require:
         - halite: enrolled
 

@@ -1,6 +1,6 @@
 //! Times of whole commands, memory of daemons, and what else is looked at on a host.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -66,22 +66,6 @@ pub(super) fn packages(host: &Host) -> Result<BTreeMap<String, String>> {
         Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     });
     Ok(fields.collect())
-}
-
-/// Inotify instances that root's processes hold, in whatever host: the kernel counts by user.
-pub(super) fn inotify_instances() -> Result<usize> {
-    let mut count = 0;
-    for process in fs::read_dir("/proc")? {
-        let path = process?.path();
-        // A process that ends meanwhile, or what is none, holds nothing.
-        if !fs::metadata(&path).is_ok_and(|process| process.uid() == 0) {
-            continue;
-        }
-        let Ok(files) = fs::read_dir(path.join("fd")) else { continue };
-        let targets = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
-        count += targets.filter(|target| target.as_os_str() == "anon_inode:inotify").count();
-    }
-    Ok(count)
 }
 
 #[cfg(test)]

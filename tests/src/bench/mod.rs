@@ -30,24 +30,21 @@ const PING: Duration = Duration::from_millis(20);
 const MINION_KIB: u64 = 8 * 1024;
 const MASTER_KIB: u64 = 24 * 1024;
 
-/// Inotify instances that each host takes; the kernel's limit is one for all labs of the machine.
-const BOOTSTRAP_INOTIFY: usize = 31;
-const WORKER_INOTIFY: usize = 20;
-
 /// Builds what is missing, measures, and prints the table. Leaves nothing running.
 pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let bundle = demo::bundle(progress)?;
+    let medium = demo::medium(progress)?;
     let inputs = Inputs::new(&bundle, progress)?;
     let lab = Lab::new(name, &lab::cache().join("base-root"))?;
     lab.down()?;
-    enough_inotify(BOOTSTRAP_INOTIFY)?;
     warm(&bundle)?;
+    warm(&medium)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut table = Table::default();
     for round in 1..=ROUNDS {
         progress(&format!("round {round} of {ROUNDS}: shell script and kubeadm"));
         lab.down()?;
-        let host = cluster::boot_bootstrap(&lab, &bundle)?;
+        let host = cluster::boot_peer(&lab, &bundle)?;
         let phases = peer::run(&host, &inputs)?;
         let total = phases.iter().map(|(_, time)| *time).sum();
         table.row(&format!("bootstrap {round}, script"), &seconds(total), &shown(&phases));
@@ -56,7 +53,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
 
         progress(&format!("round {round} of {ROUNDS}: Halite"));
         lab.down()?;
-        let host = cluster::boot_bootstrap(&lab, &bundle)?;
+        let host = cluster::boot_bootstrap(&lab, &medium)?;
         let time = cluster::bootstrap(&host, CLUSTER)?;
         table.row(&format!("bootstrap {round}, Halite"), &seconds(time), "");
         ours.push(time);
@@ -65,7 +62,6 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let ratio = median(&ours).as_secs_f64() / median(&theirs).as_secs_f64();
     table.aim("bootstrap, ratio of medians", &format!("{ratio:.2}"), &format!("≤ {RATIO}"), ratio <= RATIO);
 
-    enough_inotify(WORKER_INOTIFY)?;
     progress("adding the worker");
     cluster::boot_worker(&lab)?;
     let cluster = Cluster::attach(lab.clone())?;
@@ -112,20 +108,6 @@ fn warm(bundle: &Path) -> Result<u64> {
         }
     }
     Ok(read)
-}
-
-/// Without inotify instances kubelet and containerd fail halfway, with messages that do not say so.
-fn enough_inotify(needed: usize) -> Result<()> {
-    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances")?;
-    let limit: usize = limit.trim().parse().context("max_user_instances is no number")?;
-    let used = measure::inotify_instances()?;
-    if used + needed > limit {
-        bail!(
-            "other labs use {used} of this machine's {limit} inotify instances and the next host needs {needed}: \
-             stop a lab, or raise fs.inotify.max_user_instances"
-        );
-    }
-    Ok(())
 }
 
 /// Both ways must have installed the same, or the comparison says nothing.

@@ -20,7 +20,7 @@ const PACKAGES: &str =
 const HARDWARE: &str = r#"[Unit]
 Description=What hardware and firmware give a real host
 DefaultDependencies=no
-Before=sysinit.target
+Before=sysinit.target systemd-sysctl.service
 
 [Service]
 Type=oneshot
@@ -39,6 +39,10 @@ ExecStart=/bin/sh -ec 'mount --make-rshared /; \
 [Install]
 WantedBy=sysinit.target
 "#;
+
+/// The journal survives a power cut, and what a failed test left can be read. Without limits of its own journald would
+/// keep next to nothing on a disk that is fuller than it likes.
+const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemKeepFree=512M\n";
 
 /// Makes the base root in the cache unless it is there, and returns its path.
 pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
@@ -68,6 +72,9 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     }
     let units = root.join("etc/systemd/system");
     fs::write(units.join("lab-hardware.service"), HARDWARE)?;
+    let journal = root.join("etc/systemd/journald.conf.d");
+    fs::create_dir_all(&journal)?;
+    fs::write(journal.join("lab.conf"), JOURNAL)?;
     let wants = units.join("sysinit.target.wants");
     fs::create_dir_all(&wants)?;
     let link = wants.join("lab-hardware.service");

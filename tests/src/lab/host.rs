@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     command::{output, run},
+    groups,
     net::{Network, Router, namespace_exists},
     wait,
 };
@@ -21,9 +22,8 @@ use super::{
 /// Directories that hold overlay upper layers or databases themselves and so cannot lie on the host's overlay.
 const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
 
-/// Controllers of the machine in which each host gets a group of its own.
-const CONTROLLERS: [&str; 10] =
-    ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "unified"];
+/// What the names of all hosts' namespaces, control groups and machines begin with.
+pub(super) const PREFIX: &str = "hl-";
 
 /// How a host is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct Spec {
     pub second_network: bool,
     /// Read-only directories: machine path to path in the host.
     pub read_only: Vec<(PathBuf, PathBuf)>,
+    /// Inotify instances that it takes once everything is installed; see [`super::room`].
+    #[serde(default = "super::room::unknown")]
+    pub inotify: usize,
 }
 
 /// A host of a lab.
@@ -58,7 +61,7 @@ impl Host {
     /// Its network namespace.
     #[must_use]
     pub fn namespace(&self) -> String {
-        format!("hl-{}-{}", self.lab, self.spec.name)
+        self.machine()
     }
 
     fn control_plane_network(&self) -> Network {
@@ -83,12 +86,28 @@ impl Host {
         self.dir.join("root")
     }
 
-    fn machine(&self) -> String {
-        format!("hl-{}-{}", self.lab, self.spec.name)
+    /// Where the machine sees a file of the host, also one that does not lie on the host's overlay.
+    #[must_use]
+    pub fn file(&self, path: &str) -> PathBuf {
+        let path = path.trim_start_matches('/');
+        let data = DATA.iter().find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
+        match data {
+            Some((data, rest)) => self.data(data).join(rest),
+            None => self.root().join(path),
+        }
+    }
+
+    fn data(&self, directory: &str) -> PathBuf {
+        self.dir.join("data").join(directory.replace('/', "-"))
+    }
+
+    /// Its name among all labs' hosts; its control groups have it too.
+    pub(super) fn machine(&self) -> String {
+        format!("{PREFIX}{}-{}", self.lab, self.spec.name)
     }
 
     /// Boots the host and waits until systemd says that it runs. Booting again after [`Self::power_cut`] finds the disk
-    /// as it was.
+    /// as it was, the cables plugged in, and nothing else.
     pub fn boot(&self, router: &Router) -> Result<()> {
         if self.init().is_some() {
             return Ok(());
@@ -106,14 +125,14 @@ impl Host {
             .arg("--directory")
             .arg(self.root());
         for data in DATA {
-            let source = self.dir.join("data").join(data.replace('/', "-"));
+            let source = self.data(data);
             fs::create_dir_all(&source)?;
             nspawn.arg(format!("--bind={}:/{data}", source.display()));
         }
         for (source, target) in &self.spec.read_only {
             nspawn.arg(format!("--bind-ro={}:{}", source.display(), target.display()));
         }
-        let groups = self.make_groups()?;
+        let groups = groups::make(&self.machine())?;
         let console = fs::File::create(self.dir.join("console.log"))?;
         // The shell moves itself into the host's groups, then becomes nspawn, whose cgroup namespace starts there.
         let joins: String =
@@ -138,7 +157,7 @@ impl Host {
             if text == "running" || text == "degraded" {
                 Ok(())
             } else {
-                // Three labs at once use up Linux' default of 128; systemd then waits for ever.
+                // Others may have taken the inotify instances since we looked; systemd then waits for ever.
                 Err(format!(
                     "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
                      or raise fs.inotify.max_user_instances"
@@ -191,25 +210,6 @@ impl Host {
             fs::write(self.dir.join("identity"), "")?;
         }
         Ok(())
-    }
-
-    fn make_groups(&self) -> Result<Vec<PathBuf>> {
-        let mut groups = Vec::new();
-        for controller in CONTROLLERS {
-            let parent = Path::new("/sys/fs/cgroup").join(controller);
-            if !parent.exists() {
-                continue;
-            }
-            let group = parent.join(self.machine());
-            fs::create_dir_all(&group).with_context(|| format!("cannot make {}", group.display()))?;
-            if controller == "cpuset" {
-                for file in ["cpuset.cpus", "cpuset.mems"] {
-                    fs::write(group.join(file), fs::read(parent.join(file))?)?;
-                }
-            }
-            groups.push(group);
-        }
-        Ok(groups)
     }
 
     /// Pid of the nspawn process, if it runs.
@@ -266,14 +266,29 @@ impl Host {
         self.run(&["sh", "-c", line])
     }
 
-    /// Cuts the power: every process of the host is gone at once, nothing is shut down.
+    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what the kernel held for it
+    /// (addresses, routes, packet filter, control groups) is gone too.
     pub fn power_cut(&self) -> Result<()> {
         if let Some(init) = self.init() {
             run("kill", &["-9", &init.to_string()])?;
         }
         wait::until(&format!("{} to lose power", self.spec.name), Duration::from_secs(30), || {
             if self.nspawn().is_some() { Err("nspawn still runs".to_owned()) } else { Ok(()) }
-        })
+        })?;
+        self.unplug()?;
+        groups::remove(&self.machine())
+    }
+
+    fn unplug(&self) -> Result<()> {
+        let ns = self.namespace();
+        if namespace_exists(&ns) {
+            // A namespace is taken down a while after it was deleted; its cables must be free at once.
+            for interface in ["eth0", "eth1"] {
+                output("ip", &["-n", &ns, "link", "del", interface])?;
+            }
+            run("ip", &["netns", "del", &ns])?;
+        }
+        Ok(())
     }
 
     /// Stops the host and removes everything of it.
@@ -286,17 +301,6 @@ impl Host {
         if root.join("etc").exists() {
             bail!("{} is still mounted", root.display());
         }
-        let ns = self.namespace();
-        if namespace_exists(&ns) {
-            // A namespace is taken down a while after it was deleted; its cables must be free at once.
-            for interface in ["eth0", "eth1"] {
-                output("ip", &["-n", &ns, "link", "del", interface])?;
-            }
-            run("ip", &["netns", "del", &ns])?;
-        }
-        for controller in CONTROLLERS {
-            remove_groups(&Path::new("/sys/fs/cgroup").join(controller).join(self.machine()))?;
-        }
         if self.dir.exists() {
             fs::remove_dir_all(&self.dir).with_context(|| format!("cannot remove {}", self.dir.display()))?;
         }
@@ -304,18 +308,28 @@ impl Host {
     }
 }
 
-/// Removes a control group and those below it. Groups are empty soon after their last process has ended.
-fn remove_groups(group: &Path) -> Result<()> {
-    if !group.exists() {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_where_they_lie() {
+        let spec = Spec {
+            name: "one".to_owned(),
+            number: 11,
+            second_network: false,
+            read_only: Vec::new(),
+            inotify: 0,
+        };
+        let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
+        assert_eq!(host.file("/etc/hosts"), Path::new("/labs/a/hosts/one/root/etc/hosts"));
+        assert_eq!(
+            host.file("var/lib/kubelet/pki/x"),
+            Path::new("/labs/a/hosts/one/data/var-lib-kubelet/pki/x")
+        );
+        assert_eq!(
+            host.file("var/lib/kubelet-other"),
+            Path::new("/labs/a/hosts/one/root/var/lib/kubelet-other")
+        );
     }
-    for entry in fs::read_dir(group)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove_groups(&entry.path())?;
-        }
-    }
-    wait::until(&format!("{} to be empty", group.display()), Duration::from_secs(10), || {
-        fs::remove_dir(group).or_else(|e| if group.exists() { Err(e.to_string()) } else { Ok(()) })
-    })
 }

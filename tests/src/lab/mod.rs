@@ -2,10 +2,12 @@
 
 pub mod base;
 pub mod command;
+mod groups;
 pub mod host;
 pub mod net;
 pub mod prerequisites;
 pub mod resolver;
+pub mod room;
 pub mod scan;
 pub mod wait;
 
@@ -52,9 +54,12 @@ impl Lab {
         Ok(Self { name: name.to_owned(), router: Router::new(name, &dir), dir, base: base.to_owned() })
     }
 
-    /// Boots a host, making it first if it is new.
+    /// Boots a host, making it first if it is new. A new one is refused when the machine has no room for it.
     pub fn boot(&self, spec: Spec) -> Result<Host> {
         let host_dir = self.dir.join("hosts").join(&spec.name);
+        if !host_dir.exists() {
+            room::for_a_host(&spec.name, spec.inotify)?;
+        }
         fs::create_dir_all(&host_dir).with_context(|| format!("cannot make {}", host_dir.display()))?;
         fs::write(host_dir.join("spec.json"), serde_json::to_vec_pretty(&spec)?)?;
         self.router.up()?;

@@ -36,6 +36,14 @@ impl Network {
         }
     }
 
+    /// The hardware address of host `number`: the same after each boot, as that of a real network card. Locally
+    /// administered, then the IPv4 address.
+    fn mac(self, number: u8) -> String {
+        let network = self.prefix().split('.').filter_map(|octet| octet.parse::<u8>().ok());
+        let bytes: Vec<String> = network.chain([number]).map(|byte| format!("{byte:02x}")).collect();
+        format!("02:00:{}", bytes.join(":"))
+    }
+
     fn bridge(self) -> &'static str {
         match self {
             Self::ControlPlane0 => "cp0",
@@ -87,7 +95,9 @@ impl Router {
             for network in Network::ALL {
                 let bridge = network.bridge();
                 let address = format!("{}.1/24", network.prefix());
-                run("ip", &["-n", ns, "link", "add", bridge, "type", "bridge"])?;
+                // Without one of its own a bridge changes its address with its ports.
+                let mac = network.mac(1);
+                run("ip", &["-n", ns, "link", "add", bridge, "address", &mac, "type", "bridge"])?;
                 run("ip", &["-n", ns, "addr", "add", &address, "dev", bridge])?;
                 run("ip", &["-n", ns, "link", "set", bridge, "up"])?;
             }
@@ -128,13 +138,9 @@ impl Router {
         let ns = self.namespace.as_str();
         let port = format!("{}-{number}", network.bridge());
         let address = format!("{}.{number}/24", network.prefix());
-        run(
-            "ip",
-            &[
-                "link", "add", interface, "netns", namespace, "type", "veth", "peer", "name", &port, "netns",
-                ns,
-            ],
-        )?;
+        let mac = network.mac(number);
+        let end = ["link", "add", interface, "address", &mac, "netns", namespace, "type", "veth"];
+        run("ip", &[end.as_slice(), &["peer", "name", &port, "netns", ns]].concat())?;
         run("ip", &["-n", ns, "link", "set", &port, "master", network.bridge(), "up"])?;
         run("ip", &["-n", namespace, "addr", "add", &address, "dev", interface])?;
         run("ip", &["-n", namespace, "link", "set", interface, "up"])?;
@@ -184,4 +190,15 @@ impl Router {
 #[must_use]
 pub fn namespace_exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardware_address_says_which_host_it_is() {
+        assert_eq!(Network::ControlPlane1.mac(12), "02:00:0a:0a:01:0c");
+        assert_eq!(Network::Workload.mac(255), "02:00:0a:14:00:ff");
+    }
 }

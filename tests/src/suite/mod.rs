@@ -1,5 +1,6 @@
 //! Everything that must be true before a change lands, one named test after the other.
 
+mod bundle;
 mod cluster;
 mod firewall;
 mod kills;
@@ -71,6 +72,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     let mut total = Counts::default();
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
+    total.add(run(&options, bundle::TESTS, &()));
     if on_cluster(options.full).any(|test| options.wants(test.name)) {
         total.add(with_cluster(&options));
     }

@@ -23,7 +23,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 /// Commands that only look; what each is called with.
-const LOOKS: [&[&str]; 14] = [
+const LOOKS: &[&[&str]] = &[
     &["status"],
     &["ping"],
     &["grains", "*", "--item", "os"],
@@ -37,7 +37,8 @@ const LOOKS: [&[&str]; 14] = [
     &["token", "list"],
     &["config", "show"],
     &["config", "validate"],
-    &["bundle", "list", "/media/halite"],
+    &["bundle", "list"],
+    &["bundle", "verify", "/media/halite/halite.iso"],
 ];
 
 fn ctl(cluster: &Cluster, args: &[&str]) -> Result<String> {
@@ -105,7 +106,9 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     let holds = |text: &str| canaries.iter().any(|canary| text.contains(canary.as_str()));
     let clean = |what: &str, text: &[u8]| -> Result<()> {
         let text = String::from_utf8_lossy(text);
-        ensure!(!holds(&text) && !text.contains("PRIVATE KEY"), "{what} holds a private key");
+        // Programs, which are files like others, hold the words; only a key goes on with one.
+        let key = ["PRIVATE KEY-----\nM", "PRIVATE KEY-----\\nM"].iter().any(|begin| text.contains(begin));
+        ensure!(!holds(&text) && !key, "{what} holds a private key");
         Ok(())
     };
     let mut highstate = cluster.bootstrap.command(&[CTL, "highstate", "-o", "json"])?;

@@ -7,6 +7,7 @@ mod command;
 mod golang;
 mod image;
 mod images;
+mod medium;
 mod packages;
 mod pause;
 mod programs;
@@ -22,6 +23,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 pub use images::Image;
+pub use medium::{ISO, medium};
 pub use recipe::bundle;
 use store::Store;
 

@@ -104,6 +104,15 @@ impl Store for SqliteStore {
         Box::pin(self.set_returned(jid, minion, answer))
     }
 
+    fn record_last_return<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        answer: &'a Answer,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_last_returned(jid, minion, answer))
+    }
+
     fn mark_lost<'a>(
         &'a self,
         jid: &'a str,
@@ -116,6 +125,10 @@ impl Store for SqliteStore {
 
     fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {
         Box::pin(self.set_finished(jid, retcode, now))
+    }
+
+    fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64> {
+        Box::pin(self.remove_jobs(before, keep, limit))
     }
 
     fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>> {

@@ -47,6 +47,15 @@ impl SqliteStore {
     /// The copy could not be written; the one before stays.
     pub async fn keep_good_copy(&self) -> Result<(), StoreError> {
         let new = beside(&self.path, ".good.new");
+        let copied = self.copy(&new).await;
+        if copied.is_err() {
+            // Half a copy must not hold the room that the store needs.
+            let _ = std::fs::remove_file(&new);
+        }
+        copied
+    }
+
+    async fn copy(&self, new: &Path) -> Result<(), StoreError> {
         let file_error = |path: &Path| {
             let path = path.display().to_string();
             move |source| StoreError::File { path, source }
@@ -57,12 +66,12 @@ impl SqliteStore {
             .write(true)
             .truncate(true)
             .mode(0o600)
-            .open(&new)
-            .map_err(file_error(&new))?;
+            .open(new)
+            .map_err(file_error(new))?;
         sqlx::query("VACUUM INTO ?").bind(new.display().to_string()).execute(&self.writer).await?;
         let good = good_path(&self.path);
-        let copied = std::fs::File::open(&new).and_then(|file| file.sync_all());
-        copied.and_then(|()| std::fs::rename(&new, &good)).map_err(file_error(&good))?;
+        let copied = std::fs::File::open(new).and_then(|file| file.sync_all());
+        copied.and_then(|()| std::fs::rename(new, &good)).map_err(file_error(&good))?;
         let directory = good.parent().unwrap_or(Path::new("."));
         std::fs::File::open(directory).and_then(|d| d.sync_all()).map_err(file_error(directory))
     }

@@ -1,11 +1,34 @@
 //! Jobs and their rows.
 
+use sqlx::{Executor, Sqlite};
+
 use super::SqliteStore;
 use super::rows::json;
 use crate::store::records::{Answer, Job, JobRow};
 use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
+
+async fn write_return<'e>(
+    to: impl Executor<'e, Database = Sqlite>,
+    jid: &str,
+    minion: &str,
+    answer: &Answer,
+) -> Outcome<bool> {
+    let done = sqlx::query(
+        "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
+         WHERE jid = ? AND minion = ? AND state <> 'returned'",
+    )
+    .bind(&answer.return_json)
+    .bind(answer.retcode)
+    .bind(&answer.error)
+    .bind(answer.when)
+    .bind(jid)
+    .bind(minion)
+    .execute(to)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
 
 impl SqliteStore {
     pub(super) async fn add_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
@@ -127,19 +150,24 @@ impl SqliteStore {
     }
 
     pub(super) async fn set_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
-        let done = sqlx::query(
-            "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
-             WHERE jid = ? AND minion = ? AND state <> 'returned'",
+        write_return(&self.writer, jid, minion, answer).await
+    }
+
+    pub(super) async fn set_last_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
+        let mut transaction = self.writer.begin().await?;
+        let first = write_return(&mut *transaction, jid, minion, answer).await?;
+        sqlx::query(
+            "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
+               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
+             WHERE jid = ? AND status = 'running' AND NOT EXISTS ( \
+               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
         )
-        .bind(&answer.return_json)
-        .bind(answer.retcode)
-        .bind(&answer.error)
         .bind(answer.when)
         .bind(jid)
-        .bind(minion)
-        .execute(&self.writer)
+        .execute(&mut *transaction)
         .await?;
-        Ok(done.rows_affected() > 0)
+        transaction.commit().await?;
+        Ok(first)
     }
 
     pub(super) async fn set_lost(&self, jid: &str, minion: &str, why: &str, now: Millis) -> Outcome<bool> {
@@ -164,5 +192,34 @@ impl SqliteStore {
             .execute(&self.writer)
             .await?;
         Ok(())
+    }
+
+    pub(super) async fn remove_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
+        let mut transaction = self.writer.begin().await?;
+        // Rows and steps go with their job and run (ON DELETE CASCADE).
+        let jobs = sqlx::query(
+            "DELETE FROM jobs WHERE jid IN ( \
+               SELECT jid FROM jobs AS old WHERE status = 'finished' AND finished < ? \
+               AND jid NOT IN (SELECT jid FROM jobs ORDER BY jid DESC LIMIT ?) \
+               AND NOT EXISTS (SELECT 1 FROM job_rows WHERE job_rows.jid = old.jid AND state <> 'returned' \
+                 AND NOT (state = 'lost' AND minion NOT IN (SELECT id FROM keys WHERE keys.state = 'accepted'))) \
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.status = 'running' AND old.operator = 'run:' || runs.id) \
+               ORDER BY jid LIMIT ?)",
+        )
+        .bind(before)
+        .bind(keep)
+        .bind(limit);
+        let jobs = jobs.execute(&mut *transaction).await?.rows_affected();
+        let runs = sqlx::query(
+            "DELETE FROM runs WHERE id IN ( \
+               SELECT id FROM runs WHERE status <> 'running' AND changed < ? \
+               AND id NOT IN (SELECT id FROM runs ORDER BY id DESC LIMIT ?) ORDER BY id LIMIT ?)",
+        )
+        .bind(before)
+        .bind(keep)
+        .bind(limit);
+        let runs = runs.execute(&mut *transaction).await?.rows_affected();
+        transaction.commit().await?;
+        Ok(jobs + runs)
     }
 }

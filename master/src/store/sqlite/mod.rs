@@ -39,7 +39,7 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store, makes it when there is none, checks it whole, brings its schema up to date and keeps a good copy
-    /// beside it.
+    /// beside it, where there is room.
     ///
     /// # Errors
     /// The file is damaged, or gone while its good copy is there: the text says how to go back to the copy. Or the
@@ -61,7 +61,10 @@ impl SqliteStore {
         store.check().await.map_err(|error| explain(path, error))?;
         store.assert_durable().await?;
         migrator().run(&store.writer).await?;
-        store.keep_good_copy().await?;
+        // Without room for a copy the master must run all the more: the copy before is kept.
+        if let Err(error) = store.keep_good_copy().await {
+            tracing::error!(%error, "no new good copy of the store can be kept");
+        }
         Ok(store)
     }
 
@@ -110,6 +113,20 @@ impl SqliteStore {
             });
         }
         Ok(())
+    }
+
+    /// A file system that is full: the file may not grow beyond what it has now, or again up to so many pages. Answers
+    /// with the limit of before.
+    #[cfg(test)]
+    pub(crate) async fn limit_pages(&self, pages: Option<i64>) -> i64 {
+        let number = async |sql: String| -> i64 {
+            let row = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_one(&self.writer).await.unwrap();
+            row.try_get(0).unwrap()
+        };
+        let before = number("PRAGMA max_page_count".to_owned()).await;
+        let now = number("PRAGMA page_count".to_owned()).await;
+        number(format!("PRAGMA max_page_count = {}", pages.unwrap_or(now))).await;
+        before
     }
 
     /// Closes all connections; the write-ahead log goes into the file.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::records::{KeyState, RowState};
+use crate::store::records::{Answer, KeyState, RowState};
 use crate::store::{JobRow, Store as _, suite};
 
 async fn fresh() -> (SqliteStore, TempDir) {
@@ -103,6 +103,22 @@ async fn a_failed_copy_keeps_the_one_before() {
     std::fs::create_dir(directory.path().join("store.db.good.new")).unwrap();
     store.keep_good_copy().await.unwrap_err();
     assert_eq!(std::fs::read(&good).unwrap(), before);
+    store.close().await;
+    SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+    assert_eq!(std::fs::read(&good).unwrap(), before, "the master starts, with the copy that it has");
+}
+
+#[tokio::test]
+async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
+    let (store, directory) = fresh().await;
+    for id in 0..200 {
+        store.put_key(&suite::key(&format!("m{id}"), KeyState::Accepted)).await.unwrap();
+    }
+    let good = directory.path().join("store.db.good");
+    std::fs::remove_file(&good).unwrap();
+    std::fs::create_dir(&good).unwrap();
+    store.keep_good_copy().await.unwrap_err();
+    assert!(!directory.path().join("store.db.good.new").exists());
 }
 
 #[tokio::test]
@@ -118,4 +134,24 @@ async fn a_word_of_a_newer_version_is_named() {
 async fn readers_cannot_write() {
     let (store, _directory) = fresh().await;
     assert!(sqlx::query("DELETE FROM keys").execute(&store.reader).await.is_err());
+}
+
+#[tokio::test]
+async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
+    let (store, _directory) = fresh().await;
+    store.create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)]).await.unwrap();
+    let limit = store.limit_pages(None).await;
+    let large = "x".repeat(200_000);
+    let rows = [JobRow::queued("2", "a", None), JobRow::queued("2", "b", Some(large.clone()))];
+    let error = store.create_job(&suite::job("2", None), &rows).await.unwrap_err();
+    assert!(matches!(error, StoreError::Full(_)), "{error:?}");
+    assert!(error.to_string().contains("Make room"), "{error}");
+    assert_eq!(store.job("2").await.unwrap(), None);
+    let answer = Answer { retcode: 0, return_json: large, error: String::new(), when: 1 };
+    store.record_return("1", "a", &answer).await.unwrap_err();
+    assert_eq!(store.row("1", "a").await.unwrap().unwrap().state, RowState::Queued);
+
+    store.limit_pages(Some(limit)).await;
+    assert!(store.record_return("1", "a", &answer).await.unwrap());
+    store.create_job(&suite::job("2", None), &rows).await.unwrap();
 }

@@ -32,3 +32,17 @@ containerd:
         - file: /etc/containerd/certs.d/_default/hosts.toml
     - watch:
         - file: /etc/containerd/config.toml
+
+# containerd runs on when its CRI cannot be loaded (a wrong key in its configuration is enough), and the kubelet would only
+# try again and again. While containerd does not run there is nothing to ask: a test run has no answer yet, and a real one
+# has started it just before.
+{%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
+containerd-answers:
+  cmd.run:
+    - name: >-
+        for _ in $(seq 120); do {{ answers }} && exit 0; sleep 0.5; done;
+        echo 'containerd runs, but its CRI does not answer: `ctr plugins ls` shows what could not be loaded, `journalctl -u
+        containerd` says why; keys of its configuration come from containerd.config in the cluster document' >&2; exit 1
+    - unless: {{ ('! systemctl --quiet is-active containerd || ' ~ answers) | json }}
+    - require:
+        - service: containerd

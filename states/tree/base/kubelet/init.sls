@@ -121,7 +121,7 @@ kubelet:
     - enable: True
     - require:
         - pkg: host-packages
-        - service: containerd
+        - cmd: containerd-answers
         - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
         - file: /etc/kubernetes/manifests
         - file: kubelet-identity-in-place

@@ -30,16 +30,31 @@
     - group: root
     - mode: '0644'
 
-# Authorities, service-account keys and root's operator identity: what is there already is kept.
+# Authorities, service-account keys, the identities of the master and of root as operator: what is there and good is
+# kept. It is told from the files, not by asking a program that an earlier state is about to mend, so that a test run says
+# the same as a real one. Identities are renewed when a third of their life is left.
+{%- set state = '/var/lib/halite/master' %}
+{%- set operator = '/etc/halite/operator' %}
 halite-master-init:
   cmd.run:
     - name: /usr/local/bin/halite-master init --config /etc/halite/master.yaml
-    - creates:
+    - unless:
 {%- for ca in ['halite', 'kubernetes', 'etcd', 'front-proxy', 'site'] %}
-        - /var/lib/halite/master/ca/{{ ca }}.crt
+{%-   for kind in ['crt', 'key'] %}
+        - fun: file.file_exists
+          path: {{ state }}/ca/{{ ca }}.{{ kind }}
+{%-   endfor %}
 {%- endfor %}
-        - /var/lib/halite/master/sa.pub
-        - /etc/halite/operator/operator.crt
+{%- for kind in ['key', 'pub'] %}
+        - fun: file.file_exists
+          path: {{ state }}/sa.{{ kind }}
+{%- endfor %}
+{%- for identity in [state ~ '/identity.crt', operator ~ '/operator.crt'] %}
+        - fun: x509.current
+          path: {{ identity }}
+          ca: {{ state }}/ca/halite.crt
+{%- endfor %}
+        - test "$(cat {{ operator }}/ca.crt)" = "$(cat {{ state }}/ca/halite.crt)"
     - require:
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml

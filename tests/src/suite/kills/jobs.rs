@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::repair::CTL;
-use crate::cluster::Cluster;
+use crate::lab::host::Host;
 
 /// More than one kill ever makes.
 const LIMIT: &str = "100";
 
-fn list(cluster: &Cluster) -> Result<Vec<Value>> {
-    let text = cluster.bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
+fn list(bootstrap: &Host) -> Result<Vec<Value>> {
+    let text = bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
     let list: Value = serde_json::from_str(&text).context("`ctl job list` did not print JSON")?;
     list.as_array().cloned().context("`ctl job list` did not print a list")
 }
@@ -22,16 +22,18 @@ fn jid(job: &Value) -> String {
 }
 
 /// The newest job there is; ids grow.
-pub fn newest(cluster: &Cluster) -> Result<String> {
-    Ok(list(cluster)?.first().map(jid).unwrap_or_default())
+pub fn newest(bootstrap: &Host) -> Result<String> {
+    Ok(list(bootstrap)?.first().map(jid).unwrap_or_default())
 }
 
-/// Every job after `newest` has ended, each minion has answered it, and no minion began it twice.
-pub fn sound(cluster: &Cluster, newest: &str) -> Result<()> {
-    for job in list(cluster)?.iter().filter(|job| jid(job).as_str() > newest) {
+/// Every job after `newest` has ended, each minion has answered it, and no minion began it twice. The first of the hosts is
+/// the bootstrap host.
+pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
+    let bootstrap = hosts.first().context("no host")?;
+    for job in list(bootstrap)?.iter().filter(|job| jid(job).as_str() > newest) {
         let jid = jid(job);
         ensure!(job["status"] != "running", "job {jid} never ended: {job:#}");
-        let text = cluster.bootstrap.run(&[CTL, "job", "show", &jid, "-o", "json"])?;
+        let text = bootstrap.run(&[CTL, "job", "show", &jid, "-o", "json"])?;
         let shown: Value = serde_json::from_str(&text).context("`ctl job show` did not print JSON")?;
         for row in shown["returns"].as_array().cloned().unwrap_or_default() {
             ensure!(
@@ -42,7 +44,7 @@ pub fn sound(cluster: &Cluster, newest: &str) -> Result<()> {
             );
         }
     }
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in hosts {
         let journal = host.run(&["journalctl", "-u", "halite-minion", "-o", "cat", "--no-pager"])?;
         let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
         for line in journal.lines().filter(|line| line.contains("applying")) {

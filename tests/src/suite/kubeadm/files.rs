@@ -9,15 +9,19 @@ use super::{
     kubeconfig,
 };
 
-/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a line's end, unless it is a
-/// private key.
+/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a line's end, without any private
+/// key.
 /// `dump PREFIX PATHS…` prints what exists of the paths below the working directory, under `PREFIX/PATH`.
 pub(super) const DUMP: &str = r#"
 dump() {
   prefix=$1; shift
-  find "$@" -type f 2>/dev/null | sort | while read -r file; do
-    stat -c "==> %a %U:%G $prefix$file" "$file"
-    case $file in *.key) ;; *) cat "$file"; echo ;; esac
+  find -L "$@" -type f 2>/dev/null | sort | while read -r file; do
+    stat -L -c "==> %a %U:%G $prefix$file" "$file"
+    case $file in
+      *.key) ;;
+      *.pem) sed -n '/BEGIN CERTIFICATE/,/END CERTIFICATE/p' "$file"; echo ;;
+      *) cat "$file"; echo ;;
+    esac
   done
 }
 "#;
@@ -26,6 +30,11 @@ dump() {
 pub(super) const OF_HOST: &str = "
 cd /etc/kubernetes && dump '' pki manifests *.conf
 cd /var/lib/kubelet && dump kubelet/ config.yaml instance-config.yaml kubeadm-flags.env
+";
+
+/// Prints the files of a worker: those, and the certificate that its kubelet uses.
+pub(super) const OF_WORKER: &str = "
+cd /var/lib/kubelet && dump kubelet/ pki/kubelet-client-current.pem
 ";
 
 /// One file.
@@ -97,6 +106,9 @@ pub(super) fn meaning(path: &str, text: &str, authorities: &Authorities) -> Resu
         Some((format!("static-pod/{}", name.trim_end_matches(".yaml")), pod))
     } else if path == "kubelet/kubeadm-flags.env" {
         Some((path.to_owned(), flags(text)?))
+    } else if let Some(name) = path.strip_prefix("kubelet/pki/") {
+        let place = format!("certificate/{}", name.trim_end_matches("-current.pem"));
+        Some((place, certificate::describe(text, authorities)?))
     } else if path.starts_with("kubelet/") {
         Some((path.to_owned(), serde_saphyr::from_str(text)?))
     } else if let Some(name) = path.strip_prefix("pki/") {

@@ -10,75 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::BOOTSTRAP;
 
-/// Other networks, another domain, another endpoint, kube-proxy with iptables, the kubelet's defaults.
-pub(super) const OTHER_NETWORKS: &str = r#"apiVersion: halite/v1
-kind: Cluster
-metadata:
-  name: other
-dnsDomain: cluster.site.example
-networks:
-  controlPlane:
-    cidrs: [192.168.50.0/24]
-  pods: 172.30.0.0/16
-  services: 10.120.0.0/20
-apiServer:
-  endpoint: k8s.site.example
-  vip: 192.168.50.100
-  extraArgs:
-    authorization-mode: Node,RBAC,Webhook
-etcd:
-  extraArgs:
-    listen-metrics-urls: https://0.0.0.0
-kubernetes:
-  version: "1.36"
-kubeProxy:
-  mode: iptables
-"#;
-
-/// No virtual address, further names of the API, and extra flags and settings for everything that takes them.
-pub(super) const OTHER_FLAGS: &str = r#"apiVersion: halite/v1
-kind: Cluster
-metadata:
-  name: flags
-networks:
-  controlPlane:
-    cidrs: [192.168.50.0/24]
-apiServer:
-  certSANs: [k8s.example.com, 203.0.113.7, api.flags.internal]
-  extraArgs:
-    audit-log-maxage: "30"
-    authorization-config: /etc/kubernetes/authorization.yaml
-    profiling: "false"
-controllerManager:
-  extraArgs:
-    bind-address: 0.0.0.0
-    terminated-pod-gc-threshold: "50"
-scheduler:
-  extraArgs:
-    bind-address: 192.168.50.11
-    profiling: "false"
-etcd:
-  extraArgs:
-    listen-metrics-urls: http://192.168.50.11:2385,http://127.0.0.1:2381
-    quota-backend-bytes: "8589934592"
-    snapshot-count: "5000"
-kubernetes:
-  version: "1.36"
-kubelet:
-  config:
-    maxPods: 200
-    shutdownGracePeriod: 60s
-    logging:
-      verbosity: 2
-    evictionHard: {memory.available: 200Mi}
-kubeProxy:
-  config:
-    conntrack:
-      min: 65536
-    metricsBindAddress: 127.0.0.1:10249
-"#;
-
-/// The bootstrap node of the inputs above.
+/// The bootstrap node of the inputs that no cluster runs with.
 const BOOTSTRAP_NODE: &str = "apiVersion: halite/v1
 kind: Node
 metadata:
@@ -95,6 +27,9 @@ metadata:
 roles: [worker]
 address: 192.168.50.12
 ";
+
+/// The runtime's socket, where kubeadm looks for it.
+pub(super) const CRI_SOCKET: &str = "unix:///var/run/containerd/containerd.sock";
 
 /// Reads a cluster document with two nodes.
 pub(super) fn declaration(cluster: &str) -> Result<Declaration> {
@@ -114,6 +49,16 @@ pub(crate) fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
 
 /// What an operator of kubeadm would write for the same cluster, for Kubernetes `version`. JSON is YAML.
 pub(crate) fn kubeadm(declaration: &Declaration, version: &str) -> Result<String> {
+    Ok(text(&configuration(declaration, version)?))
+}
+
+/// Documents as one text.
+pub(super) fn text(documents: &[Value]) -> String {
+    documents.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
+}
+
+/// kubeadm's configuration: the `InitConfiguration`, then the others.
+pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<Vec<Value>> {
     let cluster = &declaration.cluster.value;
     let node = declaration.nodes.get(BOOTSTRAP).with_context(|| format!("{BOOTSTRAP} is not declared"))?;
     let address = node.control_plane().with_context(|| format!("{BOOTSTRAP} has no address"))?;
@@ -121,7 +66,7 @@ pub(crate) fn kubeadm(declaration: &Declaration, version: &str) -> Result<String
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "InitConfiguration",
         "localAPIEndpoint": {"advertiseAddress": address, "bindPort": 6443},
-        "nodeRegistration": {"name": BOOTSTRAP, "criSocket": "unix:///var/run/containerd/containerd.sock"},
+        "nodeRegistration": {"name": BOOTSTRAP, "criSocket": CRI_SOCKET},
     });
     if let Some(taints) = &node.taints {
         init["nodeRegistration"]["taints"] = json!(taints);
@@ -138,7 +83,7 @@ pub(crate) fn kubeadm(declaration: &Declaration, version: &str) -> Result<String
         "mode": cluster.kube_proxy.mode,
     });
     documents.push(with(proxy, &json!(cluster.kube_proxy.config)));
-    Ok(documents.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n"))
+    Ok(documents)
 }
 
 fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
@@ -179,13 +124,16 @@ fn with(mut base: Value, over: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::CLUSTER;
+    use crate::{
+        cluster::CLUSTER,
+        suite::kubeadm::documents::{INPUTS, OTHER_FLAGS},
+    };
 
     #[test]
     fn every_input_is_valid() {
         parse(CLUSTER, &[&BOOTSTRAP_NODE.replace("192.168.50.", "10.10.0.")]).unwrap();
-        for document in [OTHER_NETWORKS, OTHER_FLAGS] {
-            declaration(document).unwrap();
+        for input in INPUTS {
+            declaration(input.document).unwrap();
         }
     }
 
@@ -208,7 +156,7 @@ mod tests {
 
     #[test]
     fn defaults_of_the_kubelet_are_left_to_kubeadm() {
-        let text = kubeadm(&declaration(OTHER_NETWORKS).unwrap(), "v1.36.3").unwrap();
+        let text = kubeadm(&declaration(INPUTS[0].document).unwrap(), "v1.36.3").unwrap();
         assert!(!text.contains("KubeletConfiguration"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a kubeconfig says: servers, users, contexts, and the certificates in it instead of their bytes.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
@@ -25,6 +25,31 @@ pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
         }
     }
     Ok(config)
+}
+
+/// What a kubeconfig in use comes to, of which each part is there once: whom it reaches, as whom, and where, and beside
+/// these the names that only tie its parts together.
+pub(super) fn in_use(config: &Value) -> Result<Value> {
+    let only = |list: &str| -> Result<Value> {
+        match config[list].as_array().map(Vec::as_slice) {
+            Some([one]) => Ok(one.clone()),
+            other => bail!("{list} has {} items instead of one", other.map_or(0, <[Value]>::len)),
+        }
+    };
+    let (cluster, context, user) = (only("clusters")?, only("contexts")?, only("users")?);
+    let names = json!({"cluster": cluster["name"], "context": context["name"], "user": user["name"]});
+    let tied = json!({
+        "cluster": context["context"]["cluster"],
+        "context": config["current-context"],
+        "user": context["context"]["user"],
+    });
+    ensure!(names == tied, "the context in use does not name the parts that are there: {config}");
+    Ok(json!({
+        "cluster": cluster["cluster"],
+        "user": user["user"],
+        "namespace": context["context"]["namespace"],
+        "names": names,
+    }))
 }
 
 fn items<'a>(config: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -58,6 +83,29 @@ mod tests {
         );
         let wrong = "users:\n- user: {client-key-data: '!'}\n";
         assert!(describe(wrong, &Authorities::default()).is_err());
+    }
+
+    #[test]
+    fn names_are_told_apart_from_what_they_tie() {
+        let mut config = json!({
+            "clusters": [{"name": "c", "cluster": {"server": "https://a"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+            "users": [{"name": "u", "user": {"client-key": "k"}}],
+        });
+        assert_eq!(
+            in_use(&config).unwrap(),
+            json!({
+                "cluster": {"server": "https://a"},
+                "user": {"client-key": "k"},
+                "namespace": null,
+                "names": {"cluster": "c", "context": "x", "user": "u"},
+            })
+        );
+        config["current-context"] = json!("y");
+        assert!(in_use(&config).is_err());
+        config["users"] = json!([]);
+        assert!(in_use(&config).unwrap_err().to_string().contains("users has 0 items"));
     }
 
     #[test]

@@ -6,21 +6,26 @@ mod allowed;
 mod certificate;
 mod differ;
 mod difference;
+mod documents;
 mod duration;
 mod files;
 pub(crate) mod inputs;
+mod join;
 mod kubeconfig;
 mod live;
 mod objects;
+mod patches;
 mod reference;
 pub(crate) mod rendered;
+mod worker;
 
 use std::fmt::Write as _;
 
 use allowed::Allowed;
 use anyhow::{Context as _, Result, bail};
 use difference::Difference;
-use halite_pillar::{bundle::BundleFacts, load::Declaration, view::Pki};
+use documents::{INPUTS, Input};
+use halite_pillar::{bundle::BundleFacts, view::Pki};
 use reference::Reference;
 
 use super::{Counts, Test};
@@ -30,7 +35,7 @@ use crate::{
 };
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "kubeadm: the same files, certificates and objects from three inputs",
+    name: "kubeadm: the same files, certificates and objects from three inputs, and the same worker",
     run: three_inputs,
 }];
 
@@ -44,11 +49,11 @@ fn three_inputs(cluster: &Cluster) -> Result<Counts> {
     let run = |args: &[&str]| cluster.bootstrap.run(args);
     let manifest = cluster.bootstrap.run(&["cat", &format!("{BUNDLE}/manifest.json")])?;
     let bundle = BundleFacts::from_manifest(&manifest, BUNDLE)?;
-    let others = [("other networks", inputs::OTHER_NETWORKS), ("other flags", inputs::OTHER_FLAGS)];
     let mut found = vec![("the running cluster", running(cluster)?)];
-    for (name, document) in others {
-        found.push((name, compiled(&run, KUBEADM, document, &bundle).context(name)?));
+    for input in INPUTS {
+        found.push((input.name, compiled(&run, KUBEADM, input, &bundle).context(input.name)?));
     }
+    found.extend(worker::compare(cluster, &bundle).context("a worker")?);
     let passed = found.len();
     judge(found, Allowed::load()?)?;
     Ok(Counts { passed, failed: 0 })
@@ -60,7 +65,8 @@ fn running(cluster: &Cluster) -> Result<Vec<Difference>> {
     let read = |file: &str| host.run(&["cat", &format!("/etc/halite/{file}")]);
     let node = read(&format!("nodes/{}.yaml", host.spec.name))?;
     let declaration = inputs::parse(&read("cluster.yaml")?, &[&node])?;
-    let reference = reference(&|args| host.run(args), KUBEADM, &declaration)?;
+    let config = inputs::kubeadm(&declaration, versions::KUBERNETES)?;
+    let reference = reference::make(&|args| host.run(args), KUBEADM, &config, &[])?;
     let ours = live::files(host)?;
     let authorities = (files::authorities(&reference.files), files::authorities(&ours));
     let mut pictures = (reference.picture(&authorities.0)?, files::picture(&ours, &authorities.1));
@@ -73,20 +79,29 @@ fn running(cluster: &Cluster) -> Result<Vec<Difference>> {
     Ok(differ::compare(&pictures.0, &pictures.1))
 }
 
-/// What the state tree says for a document against kubeadm.
-fn compiled(run: &Run<'_>, kubeadm: &str, document: &str, bundle: &BundleFacts) -> Result<Vec<Difference>> {
-    let declaration = inputs::declaration(document)?;
-    let reference = reference(run, kubeadm, &declaration)?;
+/// What the state tree says for an input against kubeadm.
+fn compiled(run: &Run<'_>, kubeadm: &str, input: Input, bundle: &BundleFacts) -> Result<Vec<Difference>> {
+    let declaration = inputs::declaration(input.document)?;
+    let (config, patches) = if input.patched {
+        patches::patched(&declaration, input.version)?
+    } else {
+        (inputs::kubeadm(&declaration, input.version)?, Vec::new())
+    };
+    let reference = reference::make(run, kubeadm, &config, &patches)?;
+    let mut bundle = bundle.clone();
+    // A bundle of that version, with the images that kubeadm asks for then.
+    input.version.clone_into(&mut bundle.kubernetes);
+    bundle.images.extend(reference::images(run, kubeadm, input.version)?);
     let authorities = files::authorities(&reference.files);
-    let ours = rendered::picture(&declaration, bundle, &public_halves(&reference)?, &authorities)?;
+    let mut ours = rendered::picture(&declaration, &bundle, &public_halves(&reference)?, &authorities)?;
     let mut theirs = reference.picture(&authorities)?;
     rendered::without_signing(&mut theirs);
     reference.add_objects(&mut theirs, crate::cluster::BOOTSTRAP, &authorities)?;
+    if input.patched {
+        patches::without_records(&mut theirs);
+        patches::without_records(&mut ours);
+    }
     Ok(differ::compare(&theirs, &ours))
-}
-
-fn reference(run: &Run<'_>, kubeadm: &str, declaration: &Declaration) -> Result<Reference> {
-    reference::make(run, kubeadm, &inputs::kubeadm(declaration, versions::KUBERNETES)?)
 }
 
 /// kubeadm's authorities as if they were ours, so that what embeds them is the same.

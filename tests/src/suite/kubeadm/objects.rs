@@ -82,14 +82,15 @@ pub(super) fn add_node(picture: &mut Picture, name: &str, labels: &Value, taints
         .filter(|(key, _)| !key.starts_with("kubernetes.io/") && !key.starts_with("beta.kubernetes.io/"))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    let taints: Vec<Value> = taints
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|taint| !taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/")))
-        .cloned()
-        .collect();
-    picture.insert(format!("node/{name}"), json!({"labels": labels, "taints": taints}));
+    picture.insert(format!("node/{name}"), json!({"labels": labels, "taints": own_taints(taints)}));
+}
+
+/// Taints without those of Kubernetes' controllers.
+pub(super) fn own_taints(taints: &Value) -> Vec<Value> {
+    let taints = taints.as_array().into_iter().flatten();
+    let of_controllers =
+        |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+    taints.filter(|taint| !of_controllers(taint)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! What kubeadm makes of an input: `kubeadm init --dry-run` on a host whose own files it can neither see nor touch.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
 use super::{
+    Run,
     certificate::Authorities,
     difference::Picture,
     files::{self, File},
@@ -17,6 +20,7 @@ use super::{
 const SCRIPT: &str = r#"
 set -eu
 config=$1 kubeadm=$2
+shift 2
 for directory in /etc/kubernetes /var/lib/kubelet /mnt; do
   mkdir -p "$directory"
   mount -t tmpfs tmpfs "$directory"
@@ -24,6 +28,11 @@ done
 umask 022
 cd /mnt
 printf '%s' "$config" > config.yaml
+mkdir patches
+while [ $# -gt 0 ]; do
+  printf '%s' "$2" > "patches/$1"
+  shift 2
+done
 mkdir dry tree tree/pki tree/pki/etcd tree/manifests tree/kubelet
 run() { env -i PATH=/nonexistent HOME=/root KUBEADM_INIT_DRYRUN_DIR=/mnt/dry "$kubeadm" init "$@" --config /mnt/config.yaml; }
 run --dry-run --skip-phases=preflight --ignore-preflight-errors=all > output 2> errors || { cat errors >&2; exit 1; }
@@ -57,14 +66,16 @@ pub(super) struct Reference {
     pub(super) taints: Value,
 }
 
-/// Runs kubeadm. `run` runs a program as root where kubeadm and systemd's absence are as they would be for kubeadm.
+/// Runs kubeadm with a configuration and patches (names of files and their texts). `run` runs a program as root where
+/// kubeadm and systemd's absence are as they would be for kubeadm.
 pub(super) fn make(
-    run: &dyn Fn(&[&str]) -> Result<String>,
+    run: &Run<'_>,
     kubeadm: &str,
     config: &str,
+    patches: &[(String, String)],
 ) -> Result<Reference> {
     let script = format!("{}{SCRIPT}", files::DUMP);
-    let args = [
+    let mut args = vec![
         "unshare",
         "--net",
         "--mount",
@@ -77,6 +88,7 @@ pub(super) fn make(
         config,
         kubeadm,
     ];
+    args.extend(patches.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]));
     let printed = run(&args).context("kubeadm init --dry-run")?;
     let (files, output) = printed.split_once("==> output\n").context("kubeadm printed nothing")?;
     let files = files::parse(files)?;
@@ -85,6 +97,21 @@ pub(super) fn make(
     let labels = marks(output, "by adding the labels: [").into_iter().map(|label| (label, json!("")));
     let taints = marks(output, "by adding the taints [").iter().map(|taint| parse_taint(taint)).collect();
     Ok(Reference { files, objects, labels: Value::Object(labels.collect()), taints: Value::Array(taints) })
+}
+
+/// The images that kubeadm would use for a Kubernetes version, by component.
+pub(super) fn images(run: &Run<'_>, kubeadm: &str, version: &str) -> Result<BTreeMap<String, String>> {
+    let listed = run(&[kubeadm, "config", "images", "list", "--kubernetes-version", version])?;
+    Ok(by_component(&listed))
+}
+
+/// The component is the last part of an image's name: `coredns` of `registry.k8s.io/coredns/coredns:v1.14.2`.
+fn by_component(listed: &str) -> BTreeMap<String, String> {
+    let named = |image: &str| {
+        let name = image.rsplit('/').next()?.split_once(':')?.0;
+        Some((name.to_owned(), image.to_owned()))
+    };
+    listed.lines().filter_map(|line| named(line.trim())).collect()
 }
 
 impl Reference {
@@ -192,6 +219,15 @@ Your Kubernetes control-plane has initialized
             [json!({"kind": "ConfigMap", "data": {"text": "one\n\ntwo\n"}, "metadata": {"name": "c"}})]
         );
         assert!(created("[dryrun] nothing\n").is_err());
+    }
+
+    #[test]
+    fn images_are_known_by_their_component() {
+        let images =
+            by_component("registry.k8s.io/etcd:3.6.8-0\nregistry.k8s.io/coredns/coredns:v1.14.2\n\n");
+        assert_eq!(images["etcd"], "registry.k8s.io/etcd:3.6.8-0");
+        assert_eq!(images["coredns"], "registry.k8s.io/coredns/coredns:v1.14.2");
+        assert_eq!(images.len(), 2);
     }
 
     #[test]

@@ -32,12 +32,7 @@ pub(super) fn picture(
     pki: &Pki,
     authorities: &Authorities,
 ) -> Result<Picture> {
-    let mut picture = Picture::new();
-    for chunk in &compile(declaration, bundle, pki, BOOTSTRAP)?.low.chunks {
-        if let Some((place, value)) = of_host(chunk, authorities).with_context(|| chunk.tag())? {
-            picture.insert(place, value);
-        }
-    }
+    let mut picture = host(declaration, bundle, pki, authorities, BOOTSTRAP)?;
     for chunk in &compile(declaration, bundle, pki, MASTER)?.low.chunks {
         let args = &chunk.args;
         match chunk.function().as_str() {
@@ -49,6 +44,23 @@ pub(super) fn picture(
                 objects::add_node(&mut picture, BOOTSTRAP, &args["labels"], &args["taints"]);
             }
             _ => {}
+        }
+    }
+    Ok(picture)
+}
+
+/// Compiles for one host.
+pub(super) fn host(
+    declaration: &Declaration,
+    bundle: &BundleFacts,
+    pki: &Pki,
+    authorities: &Authorities,
+    name: &str,
+) -> Result<Picture> {
+    let mut picture = Picture::new();
+    for chunk in &compile(declaration, bundle, pki, name)?.low.chunks {
+        if let Some((place, value)) = of_host(chunk, authorities).with_context(|| chunk.tag())? {
+            picture.insert(place, value);
         }
     }
     Ok(picture)
@@ -173,7 +185,7 @@ fn kubeconfig(args: &Map<String, Value>, authorities: &Authorities) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::kubeadm::inputs::{OTHER_FLAGS, OTHER_NETWORKS, declaration};
+    use crate::suite::kubeadm::{documents::INPUTS, inputs::declaration};
 
     /// A bundle with every component at one version.
     fn bundle() -> BundleFacts {
@@ -194,9 +206,10 @@ mod tests {
 
     #[test]
     fn the_tree_says_something_about_everything_that_kubeadm_makes() {
-        for document in [OTHER_NETWORKS, OTHER_FLAGS] {
-            let declaration = declaration(document).unwrap();
-            let picture = picture(&declaration, &bundle(), &Pki::default(), &Authorities::default()).unwrap();
+        for input in INPUTS {
+            let declaration = declaration(input.document).unwrap();
+            let bundle = BundleFacts { kubernetes: input.version.to_owned(), ..bundle() };
+            let picture = picture(&declaration, &bundle, &Pki::default(), &Authorities::default()).unwrap();
             for place in [
                 "static-pod/kube-apiserver",
                 "certificate/etcd/server",

@@ -9,7 +9,7 @@ use super::low::{Tag, tag};
 use crate::cluster::Cluster;
 
 /// The bundle's own `ctl`: the installed one is among what gets damaged.
-pub const CTL: &str = "/media/halite/bin/ctl";
+pub const CTL: &str = "/media/halite/ctl";
 
 /// A finished highstate.
 #[derive(Debug, Clone, Default)]

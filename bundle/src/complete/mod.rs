@@ -1,0 +1,156 @@
+//! Whether a bundle holds everything that a cluster made from it can ask for.
+//!
+//! Whoever has the compiler of the state tree renders it for every option that an operator may choose and tells
+//! [`Needs`] what came out ([`Rendering`]). The needs are what those states name: images (wherever they are named: in
+//! containers of every kind, arguments, variables, ConfigMaps, containerd's configuration), packages and files of the
+//! bundle. The [`Stock`] is what a bundle has, by digest. What is in the one and not in the other is [`Missing`], each
+//! with the place that needs it.
+
+mod debian;
+mod needs;
+mod scan;
+mod stock;
+mod walk;
+
+use std::{collections::BTreeMap, fmt};
+
+pub(crate) use debian::essence;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use needs::{Needs, Uses};
+pub use stock::Stock;
+
+/// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before anything is installed.
+pub const BASE: &str = "base/dpkg-status";
+
+/// What every bundle needs by itself: the first program that is run from it, and what serves it.
+pub(crate) const OWN_FILES: &[(&str, &str)] = &[
+    (BASE, "what else has to be installed follows from it"),
+    ("bin/ctl", "install runs it"),
+    ("install", "the operator begins with it"),
+    (crate::nginx::MAPS, "nginx serves the images by it"),
+    (crate::nginx::SERVER, "nginx serves the images by it"),
+    ("apt/dists/stable/InRelease", "apt reads it first"),
+    ("apt/dists/stable/main/binary-amd64/Packages", "apt reads it"),
+    ("apt/dists/stable/main/binary-amd64/Packages.gz", "apt reads it"),
+    ("apt/dists/stable/Release", "apt reads it where InRelease is not known"),
+    ("apt/dists/stable/Release.gpg", "apt reads it where InRelease is not known"),
+    ("images/index.json", "it names the images"),
+    ("images/oci-layout", "it says that this is a layout"),
+];
+
+/// Where something is named.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// A file of the state tree, or a package.
+    pub file: String,
+    /// Line in the file; 0 when there is none.
+    pub line: u32,
+    /// What it is there: the state, with the object and the field.
+    pub what: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// Something that a bundle can hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Artifact {
+    /// A container image, as it is named.
+    Image {
+        /// The name: `registry.k8s.io/pause:3.10.2`, or with a digest.
+        reference: String,
+    },
+    /// A package of the operating system.
+    Package {
+        /// Its name.
+        name: String,
+        /// Its version, where only that one will do.
+        version: Option<String>,
+    },
+    /// A file, or a directory with at least one.
+    File {
+        /// Its path in the bundle.
+        path: String,
+    },
+}
+
+impl fmt::Display for Artifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image { reference } => write!(f, "the image {reference}"),
+            Self::Package { name, version: None } => write!(f, "the package {name}"),
+            Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
+            Self::File { path } => write!(f, "the file {path}"),
+        }
+    }
+}
+
+/// One state of a low state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// The file of the state tree that holds it.
+    pub file: String,
+    /// The line in it.
+    pub line: u32,
+    /// `state.fun`.
+    pub function: String,
+    /// Its `name`.
+    pub name: String,
+    /// Its arguments. Files of the bundle stand there as `bundle://PATH`, contents as text.
+    pub args: Map<String, Value>,
+}
+
+/// What the state tree comes to for one host, or for the master, with one set of options.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rendering {
+    /// The options and the host, for people.
+    pub options: String,
+    /// Its states.
+    pub states: Vec<State>,
+    /// Files of the state tree that were read for them, by their path in the bundle.
+    pub files: Vec<String>,
+    /// Why it does not compile; then there are no states.
+    pub problems: Vec<String>,
+}
+
+/// Something that is needed and not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// What; `None` when it does not even compile.
+    pub artifact: Option<Artifact>,
+    /// What is not there of it, or why it does not compile.
+    pub why: String,
+    /// The places that need it, with the options under which they do.
+    pub needed_by: BTreeMap<Place, Uses>,
+}
+
+/// How many places of one artifact are shown to people.
+const SHOWN: usize = 4;
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.artifact {
+            Some(artifact) => write!(f, "{artifact}: {}", self.why)?,
+            None => f.write_str(&self.why)?,
+        }
+        for (place, uses) in self.needed_by.iter().take(SHOWN) {
+            write!(f, "\n    needed by {place} ({uses})")?;
+        }
+        let more = self.needed_by.len().saturating_sub(SHOWN);
+        if more > 0 { write!(f, "\n    and by {more} more") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

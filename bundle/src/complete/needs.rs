@@ -1,0 +1,190 @@
+//! What all renderings together name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
+
+use serde::Serialize;
+
+use super::{
+    Artifact, Missing, Place, Rendering, State, Stock,
+    debian::{self, Lack},
+    walk::{self, Found},
+};
+
+/// Under which options a place needs something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Uses {
+    /// The first set of options that came to it.
+    pub first: String,
+    /// How many renderings came to it.
+    pub renderings: usize,
+}
+
+impl Uses {
+    fn add(&mut self, options: &str, renderings: usize) {
+        if self.renderings == 0 {
+            options.clone_into(&mut self.first);
+        }
+        self.renderings += renderings;
+    }
+}
+
+impl fmt::Display for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first)?;
+        match self.renderings {
+            0 | 1 => Ok(()),
+            more => write!(f, "; {} more", more - 1),
+        }
+    }
+}
+
+type Places = BTreeMap<Place, Uses>;
+
+/// Everything that renderings name, with the places that do.
+#[derive(Debug, Clone, Default)]
+pub struct Needs {
+    artifacts: BTreeMap<Artifact, Places>,
+    problems: BTreeMap<String, Uses>,
+    renderings: usize,
+    /// What was found in a text or object, by its JSON: most renderings have most states in common.
+    seen: HashMap<String, Vec<Found>>,
+}
+
+impl Needs {
+    /// Adds what a rendering names.
+    pub fn add(&mut self, rendering: &Rendering) {
+        self.renderings += 1;
+        for problem in &rendering.problems {
+            self.problems.entry(problem.clone()).or_default().add(&rendering.options, 1);
+        }
+        for state in &rendering.states {
+            for found in self.found(state) {
+                let place = Place { file: state.file.clone(), line: state.line, what: found.what };
+                self.need(found.artifact, place, &rendering.options, 1);
+            }
+        }
+        for path in &rendering.files {
+            let place = Place { file: path.clone(), line: 0, what: "the state tree reads it".to_owned() };
+            self.need(Artifact::File { path: path.clone() }, place, &rendering.options, 1);
+        }
+    }
+
+    /// Adds what others found.
+    pub fn merge(&mut self, other: Self) {
+        self.renderings += other.renderings;
+        for (problem, uses) in other.problems {
+            self.problems.entry(problem).or_default().add(&uses.first, uses.renderings);
+        }
+        for (artifact, places) in other.artifacts {
+            for (place, uses) in places {
+                self.need(artifact.clone(), place, &uses.first, uses.renderings);
+            }
+        }
+    }
+
+    /// How many renderings were added.
+    #[must_use]
+    pub fn renderings(&self) -> usize {
+        self.renderings
+    }
+
+    /// Whether all renderings compile.
+    #[must_use]
+    pub fn compiles(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Each artifact that is needed, with the places that need it.
+    #[must_use]
+    pub fn artifacts(&self) -> &BTreeMap<Artifact, BTreeMap<Place, Uses>> {
+        &self.artifacts
+    }
+
+    fn need(&mut self, artifact: Artifact, place: Place, options: &str, renderings: usize) {
+        self.artifacts.entry(artifact).or_default().entry(place).or_default().add(options, renderings);
+    }
+
+    fn found(&mut self, state: &State) -> Vec<Found> {
+        let args = serde_json::to_string(&state.args).unwrap_or_default();
+        let key = format!("{}\n{}\n{args}", state.function, state.name);
+        self.seen.entry(key).or_insert_with(|| walk::state(state)).clone()
+    }
+
+    /// Everything that is needed and that the stock does not have.
+    #[must_use]
+    pub fn missing(&self, stock: &Stock) -> Vec<Missing> {
+        let everybody = |what: &str| {
+            let place = Place { file: "the bundle itself".to_owned(), line: 0, what: what.to_owned() };
+            Places::from([(place, Uses { first: "all options".to_owned(), renderings: self.renderings })])
+        };
+        let mut found: Vec<Missing> = Vec::new();
+        for (problem, uses) in &self.problems {
+            let place =
+                Place { file: "the state tree".to_owned(), line: 0, what: "it does not compile".to_owned() };
+            let needed_by = Places::from([(place, uses.clone())]);
+            found.push(Missing { artifact: None, why: problem.clone(), needed_by });
+        }
+        for (path, what) in super::OWN_FILES {
+            let artifact = Artifact::File { path: (*path).to_owned() };
+            if let Some(why) = stock.lacks(&artifact) {
+                found.push(Missing { artifact: Some(artifact), why, needed_by: everybody(what) });
+            }
+        }
+        let mut packages = BTreeSet::new();
+        for (artifact, places) in &self.artifacts {
+            if let Some(why) = stock.lacks(artifact) {
+                found.push(Missing { artifact: Some(artifact.clone()), why, needed_by: places.clone() });
+            } else if let Artifact::Package { name, .. } = artifact {
+                packages.insert(name.as_str());
+            }
+        }
+        found.extend(self.dependencies(stock, &packages));
+        found
+    }
+
+    /// What could be taken out of the stock, one by one, and would not be missed: nothing asks for it.
+    #[must_use]
+    pub fn spare(&self, stock: &Stock) -> Vec<Artifact> {
+        let before = self.missing(stock);
+        let missed = |artifact: &Artifact| self.missing(&stock.without(artifact)) != before;
+        stock.artifacts().into_iter().filter(|artifact| !missed(artifact)).collect()
+    }
+
+    /// What the needed packages need in turn.
+    fn dependencies(&self, stock: &Stock, packages: &BTreeSet<&str>) -> Vec<Missing> {
+        let mut lacks: BTreeMap<(String, String), Places> = BTreeMap::new();
+        for root in packages {
+            let found = debian::closure(stock.packages(), stock.base(), root);
+            let users = self
+                .artifacts
+                .iter()
+                .filter(|(artifact, _)| matches!(artifact, Artifact::Package { name, .. } if name == root));
+            let uses = users.flat_map(|(_, places)| places.values()).next().cloned().unwrap_or_default();
+            let mut add = |name: &str, why: String, user: &str, what: String| {
+                let what = if user == *root { what } else { format!("{what}, and {root} needs it") };
+                let place = Place { file: format!("the package {user}"), line: 0, what };
+                lacks.entry((name.to_owned(), why)).or_default().insert(place, uses.clone());
+            };
+            for Lack { user, name, relation } in &found.lacks {
+                let why = format!("neither a bare host nor the repository of the bundle has {relation}");
+                add(name, why, user, format!("depends on {relation}"));
+            }
+            // The root itself was looked at before.
+            for (name, user) in found.taken.iter().filter(|(name, _)| *name != root) {
+                let artifact = Artifact::Package { name: (*name).to_owned(), version: None };
+                if let Some(why) = stock.lacks(&artifact) {
+                    add(name, why, user, format!("depends on {name}"));
+                }
+            }
+        }
+        let missing = |((name, why), needed_by)| Missing {
+            artifact: Some(Artifact::Package { name, version: None }),
+            why,
+            needed_by,
+        };
+        lacks.into_iter().map(missing).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! A bundle as one sealed file, and back.
+
+use std::fs;
+
+use halite_bundle::{
+    manifest, pack,
+    seal::{
+        self,
+        keys::{SecretKey, Trust, generate},
+    },
+    unpack, unpack_some, verify,
+};
+
+use crate::site::{Site, files, put};
+
+/// A site with its bundle as `site.iso`, and the key that signed it.
+fn packed() -> (Site, SecretKey) {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    generate(&site.path("builder.key"), None, None).unwrap();
+    let key =
+        SecretKey::load(&site.path("builder.key"), &mut |_| unreachable!("it has no password")).unwrap();
+    pack(&site.path("bundle"), &site.path("site.iso"), std::slice::from_ref(&key), &mut |_| ()).unwrap();
+    (site, key)
+}
+
+#[test]
+fn what_comes_out_is_what_went_in() {
+    let (site, key) = packed();
+    let trust = Trust::new(vec![key.public().clone()]);
+    let report = seal::check(&site.path("site.iso"), &trust, &mut |_| ()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(report.statement.volume, "HALITE_0_1_0_V1_36_3");
+    assert_eq!(report.signers.len(), 1);
+
+    let out = site.path("bundles/0.1.0");
+    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
+    assert_eq!(files(&out), files(&site.path("bundle")));
+    // Again is nothing new; another bundle of the same name is not overwritten.
+    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    put(&out.join(manifest::CHECKSUM), b"another\n");
+    let error = unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("another bundle of the same version"), "{error}");
+}
+
+#[test]
+fn the_same_bundle_is_the_same_file() {
+    let (site, key) = packed();
+    let first = fs::read(site.path("site.iso")).unwrap();
+    pack(&site.path("bundle"), &site.path("site.iso"), &[key], &mut |_| ()).unwrap();
+    assert!(first == fs::read(site.path("site.iso")).unwrap(), "the two differ");
+}
+
+#[test]
+fn what_is_no_bundle_leaves_what_was_there() {
+    let (site, key) = packed();
+    let before = fs::read(site.path("site.iso")).unwrap();
+    fs::remove_file(site.path("bundle").join(manifest::CHECKSUM)).unwrap();
+    pack(&site.path("bundle"), &site.path("site.iso"), &[key], &mut |_| ()).unwrap_err();
+    assert!(before == fs::read(site.path("site.iso")).unwrap());
+    assert!(!site.path(".site.iso.new").exists());
+}
+
+#[test]
+fn a_part_can_be_looked_at() {
+    let (site, _) = packed();
+    let out = site.path("look");
+    unpack_some(&site.path("site.iso"), &out, &|path| path.starts_with("states/")).unwrap();
+    assert_eq!(files(&out), ["states/host/init.sls", "states/top.sls"]);
+}

@@ -1,0 +1,147 @@
+//! `ctl bundle key` and `ctl bundle pack`, and whom an image is believed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use halite_bundle::seal::{
+    self,
+    keys::{Password, PublicKey, SecretKey, Trust, generate},
+};
+use serde_json::json;
+
+use crate::FAILED;
+use crate::cli::{Signing, TrustArgs};
+use crate::files;
+use crate::output::{Screen, count};
+
+/// Where a site keeps the keys that it trusts.
+const TRUSTED: &str = "/etc/halite/trust";
+
+/// Where a person keeps the keys that he trusts, below his home: `ctl bundle key` puts those there that he made.
+const OWN: &str = ".config/halite/trust";
+
+fn own() -> Option<PathBuf> {
+    Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(OWN))
+}
+
+/// Whom the user trusts: what the options say, or the site's keys, or his own.
+///
+/// # Errors
+/// No key is there, or one cannot be read.
+pub fn trust(args: &TrustArgs) -> anyhow::Result<Trust> {
+    let kept = [Some(PathBuf::from(TRUSTED)), own()].into_iter().flatten().find(|dir| dir.is_dir());
+    let trust = match args.trust.as_ref().or(kept.as_ref()) {
+        Some(path) if path.is_dir() => Trust::load(path)?,
+        Some(path) => Trust::new(vec![PublicKey::load(path)?]),
+        None if args.allow_unsigned => Trust::unsigned(),
+        None => bail!(
+            "no key is trusted here yet: name the .pub file of who builds your bundles with --trust, which must come by \
+             another way than the bundle; --allow-unsigned only looks for damage"
+        ),
+    };
+    Ok(if args.allow_unsigned { trust.allow_unsigned() } else { trust })
+}
+
+/// The keys that are to sign.
+///
+/// # Errors
+/// A key cannot be read, or none is named although that was not asked for.
+pub fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
+    if signing.key.is_empty() && !signing.unsigned {
+        bail!(
+            "name the key that signs the image with --key (`ctl bundle key` makes one), or leave it --unsigned"
+        );
+    }
+    let mut password = |path: &Path| match &signing.password_file {
+        Some(file) => Password::from_file(file),
+        None => Password::ask(&format!("Password of {}: ", path.display())),
+    };
+    signing.key.iter().map(|path| Ok(SecretKey::load(path, &mut password)?)).collect()
+}
+
+/// `ctl bundle key`.
+///
+/// # Errors
+/// A file is there already, or cannot be written.
+pub fn key(
+    file: &Path,
+    password_file: Option<&Path>,
+    unencrypted: bool,
+    not_after: Option<jiff::civil::Date>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let password = match password_file {
+        _ if unencrypted => None,
+        Some(file) => Some(Password::from_file(file)?),
+        None => Some(Password::ask_twice("Password of the new key: ")?),
+    };
+    let end = not_after
+        .map(|date| date.tomorrow()?.to_zoned(jiff::tz::TimeZone::UTC).map(|next| next.timestamp()))
+        .transpose()
+        .context("the key's end is no date")?;
+    let key = generate(file, password.as_ref(), end)?;
+    let public = file.with_extension("pub");
+    let kept = match (own(), public.file_name()) {
+        (Some(dir), Some(name)) => {
+            let kept = dir.join(name);
+            files::write(&kept, key.to_text().as_bytes(), 0o644)?;
+            format!("  {} lets you check what you sign\n", kept.display())
+        }
+        _ => String::new(),
+    };
+    let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
+    screen.answer(&document, |_| {
+        format!(
+            "key {}\n  {} signs; keep it where only builders of bundles are\n  {} is for the sites, by another way than \
+             the bundles:\n    {}\n{kept}",
+            key.id(),
+            file.display(),
+            public.display(),
+            key.line()
+        )
+    })?;
+    Ok(0)
+}
+
+/// `ctl bundle pack`.
+///
+/// # Errors
+/// The bundle cannot be read, or the image not be written.
+pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen) -> anyhow::Result<u8> {
+    let keys = signers(signing)?;
+    let people = screen.is_for_people();
+    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let manifest = halite_bundle::pack(directory, out, &keys, &mut told)?;
+    let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
+    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
+    let document = json!({"image": out.display().to_string(), "version": manifest.version, "size": size, "signers": signers});
+    screen.document(&document)?;
+    Ok(0)
+}
+
+/// `ctl bundle verify` of an image.
+///
+/// # Errors
+/// The file cannot be read, or no trusted key vouches for it.
+pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    let report = seal::check(file, &trust(trusted)?, &mut |text| screen.progress(text))?;
+    let mut document = serde_json::to_value(&report)?;
+    document["sound"] = json!(report.is_sound());
+    screen.answer(&document, |paint| {
+        let mut text: String =
+            report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        if report.is_sound() {
+            let signers: Vec<_> = report.signers.iter().map(ToString::to_string).collect();
+            let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+            text = format!(
+                "{} {} {}, {}: all as they were sealed; signed by {by}\n",
+                paint.good("✓"),
+                report.statement.name,
+                report.statement.version,
+                count(report.files, "file")
+            );
+        }
+        text
+    })?;
+    Ok(if report.is_sound() { 0 } else { FAILED })
+}

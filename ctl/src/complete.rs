@@ -1,0 +1,263 @@
+//! What every cluster that a bundle is for would ask of it: its state tree, compiled for each of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, anyhow};
+use halite_bundle::Manifest;
+use halite_bundle::complete::{Artifact, Needs, Rendering, State, Stock};
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::options::{self, Set, Target};
+use halite_pillar::view::{self, MASTER, Pki};
+use halite_states::compile::{self, Compiled, Input};
+use halite_states::low::Chunk;
+use halite_states::problem::Problem;
+use halite_states::tree::{DirTree, Tree, sha256};
+use serde_json::{Value, json};
+
+use crate::compile::facts;
+
+/// Where the bundle stands for the templates: a path that nothing else has, so that each mention of a file of the bundle
+/// is seen.
+const BUNDLE: &str = "/halite-bundle";
+
+/// The orchestrations that this program starts.
+const ORCHESTRATIONS: [&str; 2] = [crate::bootstrap::ORCHESTRATION, crate::commands::ADD_NODE];
+
+/// The smallest host that a bundle is built on has two processors.
+const WORKERS: usize = 2;
+
+/// The master and a first host.
+const FEW: usize = 2;
+
+/// Operating systems that the state tree installs packages on, as their hosts' grains name them. A bundle has packages
+/// of Debian's kind.
+const SYSTEMS: [(&str, &str); 1] = [("Debian", "Debian")];
+
+/// Compiles the state tree of the bundle in a directory for every set of options and gathers what comes out.
+///
+/// # Errors
+/// A set of options is refused, which is a mistake in this program. What does not compile is among the needs.
+pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
+    let facts = facts(manifest, BUNDLE);
+    let sets = sets(manifest)?;
+    let tree = Kept::new(&DirTree::new().root(directory.join("states")));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut needs = Needs::default();
+        let mut applied = BTreeSet::new();
+        while let Some(set) = sets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let site = Site { tree: &tree, facts: &facts, set };
+            site.hosts(&mut needs)?;
+            // They differ by the hosts that there are.
+            if set.targets.len() > FEW {
+                site.orchestrations(&mut applied, &mut needs)?;
+            }
+        }
+        anyhow::Ok(needs)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        let mut needs = Needs::default();
+        for worker in workers {
+            needs.merge(worker.join().map_err(|_| anyhow!("compiling ended abnormally"))??);
+        }
+        Ok(needs)
+    })
+}
+
+/// What could be taken out of the bundle, one by one, and would not be missed.
+///
+/// # Errors
+/// As [`needs`].
+pub fn spare(
+    directory: &Path,
+    manifest: &Manifest,
+    needs: &Needs,
+    stock: &Stock,
+) -> anyhow::Result<Vec<Artifact>> {
+    let facts = facts(manifest, BUNDLE);
+    let sets = sets(manifest)?;
+    let set = sets.first().context("there is no set of options")?;
+    let mut tree = Kept::new(&DirTree::new().root(directory.join("states")));
+    let mut spare = Vec::new();
+    for artifact in needs.spare(stock) {
+        // A file that only includes others makes no state; it is missed when the tree is compiled without it.
+        if let Artifact::File { path } = &artifact
+            && let Some(path) = path.strip_prefix("states/")
+            && let Some(content) = tree.files.remove(path)
+        {
+            let mut without = Needs::default();
+            let site = Site { tree: &tree, facts: &facts, set };
+            site.hosts(&mut without)?;
+            site.orchestrations(&mut BTreeSet::new(), &mut without)?;
+            tree.files.insert(path.to_owned(), content);
+            if !without.compiles() {
+                continue;
+            }
+        }
+        spare.push(artifact);
+    }
+    Ok(spare)
+}
+
+fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
+    options::sets(&manifest.kubernetes, &manifest.options)
+        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))
+}
+
+/// A state tree in memory: it is read a thousand times.
+struct Kept {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Kept {
+    fn new(tree: &DirTree) -> Self {
+        let read = |path: String| tree.read(&path).map(|content| (path, content));
+        Self { files: tree.list().into_iter().filter_map(read).collect() }
+    }
+}
+
+impl Tree for Kept {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        self.files.get(path).cloned()
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+}
+
+/// One set of options.
+struct Site<'a> {
+    tree: &'a Kept,
+    facts: &'a BundleFacts,
+    set: &'a Set,
+}
+
+impl Site<'_> {
+    fn hosts(&self, needs: &mut Needs) -> anyhow::Result<()> {
+        for target in &self.set.targets {
+            let pillar = self.view(&target.minion)?;
+            for system in SYSTEMS {
+                let grains = grains(target, &pillar, system);
+                needs.add(&self.render(target, &pillar, &grains, None));
+            }
+        }
+        Ok(())
+    }
+
+    /// The orchestrations themselves, and once each list of SLS files that they apply: what is in those the highstate
+    /// has as well.
+    fn orchestrations(&self, applied: &mut BTreeSet<Vec<String>>, needs: &mut Needs) -> anyhow::Result<()> {
+        let mut pillar = self.view(MASTER)?;
+        let name = self.set.declaration.nodes.keys().next_back().context("a set without hosts")?;
+        pillar["node"] = json!(name);
+        for sls in ORCHESTRATIONS {
+            let target = Target { minion: MASTER.to_owned(), what: format!("the orchestration {sls}") };
+            let rendering = self.render(&target, &pillar, &json!({"id": MASTER}), Some(&[sls.to_owned()]));
+            let steps = rendering.states.iter().filter(|state| state.function == "halite.state");
+            for step in steps {
+                let to = step.args.get("tgt").and_then(Value::as_str).filter(|to| *to == MASTER);
+                let host = self.set.targets.iter().find(|target| (target.minion == MASTER) == to.is_some());
+                let named = step.args.get("sls").and_then(Value::as_array).into_iter().flatten();
+                let named: Vec<String> = named.filter_map(Value::as_str).map(str::to_owned).collect();
+                let Some(host) = host.filter(|_| !named.is_empty() && applied.insert(named.clone())) else {
+                    continue;
+                };
+                let pillar = self.view(&host.minion)?;
+                let grains = grains(host, &pillar, SYSTEMS[0]);
+                let what = format!("{}, by {}:{}", host.what, step.file, step.line);
+                let host = Target { minion: host.minion.clone(), what };
+                needs.add(&self.render(&host, &pillar, &grains, Some(&named)));
+            }
+            needs.add(&rendering);
+        }
+        Ok(())
+    }
+
+    fn view(&self, minion: &str) -> anyhow::Result<Value> {
+        Ok(view::view(&self.set.declaration, self.facts, &Pki::default(), minion)?)
+    }
+
+    /// Compiles the highstate, or the named SLS files.
+    fn render(&self, target: &Target, pillar: &Value, grains: &Value, sls: Option<&[String]>) -> Rendering {
+        let options = format!("{}, {}", target.what, self.set.name);
+        // Whether a file of the bundle is there is looked at later, with everything else that is missing.
+        let named: RefCell<BTreeMap<String, String>> = RefCell::default();
+        let bundle = |path: &str| {
+            let hash = sha256(path.as_bytes());
+            named.borrow_mut().insert(format!("blob:{hash}"), format!("bundle://{path}"));
+            Some(hash)
+        };
+        let input = Input { tree: self.tree, minion: &target.minion, pillar, grains, bundle: &bundle };
+        let compiled = match sls {
+            None => compile::highstate(&input),
+            Some(names) => compile::sls(&input, names),
+        };
+        let mut rendering =
+            Rendering { options, files: vec!["states/top.sls".to_owned()], ..Rendering::default() };
+        match compiled {
+            Ok(compiled) => {
+                let named = named.borrow();
+                let states = compiled.low.chunks.iter().map(|chunk| state(chunk, &compiled, &named));
+                rendering.states = states.collect();
+                let read: BTreeSet<&String> =
+                    compiled.provenance.iter().flat_map(|provenance| &provenance.files).collect();
+                rendering.files.extend(read.into_iter().map(|path| format!("states/{path}")));
+            }
+            Err(problems) => rendering.problems = problems.iter().map(Problem::to_string).collect(),
+        }
+        rendering
+    }
+}
+
+/// What a host would report of itself, as far as the state tree asks.
+fn grains(target: &Target, pillar: &Value, (family, system): (&str, &str)) -> Value {
+    if target.minion == MASTER {
+        return json!({"id": MASTER});
+    }
+    let address = &pillar["node"]["controlPlane"];
+    json!({
+        "id": target.minion, "host": target.minion, "nodename": target.minion, "os_family": family, "os": system,
+        "ip4_interfaces": {"eth0": [address]},
+    })
+}
+
+fn state(chunk: &Chunk, compiled: &Compiled, named: &BTreeMap<String, String>) -> State {
+    let mut args = Value::Object(chunk.args.clone());
+    put_back(&mut args, compiled, named);
+    State {
+        file: chunk.source.file.clone(),
+        line: chunk.source.line,
+        function: chunk.function(),
+        name: chunk.name.clone(),
+        args: args.as_object().cloned().unwrap_or_default(),
+    }
+}
+
+/// Contents in place of the hashes that stand for them, and paths in place of those of the bundle's files: both where
+/// the low state refers to them by hash, and where a text has a path of the bundle.
+fn put_back(value: &mut Value, compiled: &Compiled, named: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            let hash = text.strip_prefix("blob:").unwrap_or(text);
+            if let Some(path) = named.get(text) {
+                text.clone_from(path);
+            } else if let Some(content) = compiled.blobs.get(hash) {
+                *text = String::from_utf8_lossy(content).into_owned();
+            } else if text.contains(BUNDLE) {
+                *text = text.replace(&format!("{BUNDLE}/"), "bundle://");
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| put_back(item, compiled, named)),
+        Value::Object(map) => map.values_mut().for_each(|item| put_back(item, compiled, named)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

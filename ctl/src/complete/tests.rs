@@ -1,0 +1,191 @@
+use std::fs;
+use std::sync::LazyLock;
+
+use halite_bundle::complete::{Artifact, Missing, Stock};
+use serde_json::json;
+
+use super::*;
+
+/// A bundle of the shipped state tree, in which everything else is as small as it can be.
+struct Bundle {
+    dir: tempfile::TempDir,
+    manifest: Value,
+}
+
+const IMAGES: &[(&str, &str)] = &[
+    ("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"),
+    ("etcd", "registry.k8s.io/etcd:3.6.8-0"),
+    ("flannel", "ghcr.io/flannel-io/flannel:v0.28.4"),
+    ("flannel-cni-plugin", "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1"),
+    ("kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3"),
+    ("kube-controller-manager", "registry.k8s.io/kube-controller-manager:v1.36.3"),
+    ("kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3"),
+    ("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
+    ("pause", "registry.k8s.io/pause:3.10.2"),
+];
+
+/// Packages of the repository, each with what it depends on.
+const PACKAGES: &[(&str, &str)] = &[
+    ("conntrack", "libc6"),
+    ("containerd", "runc"),
+    ("curl", "libcurl4 (>= 1)"),
+    ("ethtool", "libc6"),
+    ("firewalld", "python3-nftables"),
+    ("iptables", "libc6"),
+    ("keepalived", "libc6"),
+    ("kubeadm", "kubelet"),
+    ("kubectl", ""),
+    ("kubelet", "kubernetes-cni"),
+    ("kubernetes-cni", ""),
+    ("libcurl4", "libc6"),
+    ("nftables", "libc6"),
+    ("nginx-light", "libc6"),
+    ("python3-nftables", "libc6"),
+    ("runc", "libc6"),
+    ("socat", "libc6"),
+];
+
+impl Bundle {
+    fn new() -> Self {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree");
+        let manifest = json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
+            "kubernetes": "v1.36.3", "components": {}, "images": IMAGES.iter().copied().collect::<BTreeMap<_, _>>(),
+            "packages": PACKAGES.iter().map(|(name, _)| (*name, "1-1")).collect::<BTreeMap<_, _>>(), "files": {}});
+        let mut site = Self { dir: tempfile::tempdir().unwrap(), manifest };
+        let source = DirTree::new().root(tree);
+        for path in source.list() {
+            site.put(&format!("states/{path}"), &source.read(&path).unwrap());
+        }
+        for path in [
+            "bin/ctl",
+            "bin/halite-master",
+            "bin/halite-minion",
+            "install",
+            "apt/halite.gpg",
+            "nginx/registry-maps.conf",
+            "nginx/registry.conf",
+            "images/oci-layout",
+            "apt/dists/stable/InRelease",
+            "apt/dists/stable/Release",
+            "apt/dists/stable/Release.gpg",
+            "apt/dists/stable/main/binary-amd64/Packages.gz",
+        ] {
+            site.put(path, path.as_bytes());
+        }
+        site.images();
+        site.packages();
+        site.put("base/dpkg-status", b"Package: libc6\nStatus: install ok installed\nVersion: 2\n");
+        site
+    }
+
+    fn put(&mut self, path: &str, content: &[u8]) -> String {
+        let file = self.dir.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, content).unwrap();
+        let hash = sha256(content);
+        self.manifest["files"][path] = json!({"sha256": hash, "size": content.len()});
+        hash
+    }
+
+    fn images(&mut self) {
+        let mut manifests = Vec::new();
+        for (component, reference) in IMAGES {
+            let mut blob = |content: &[u8], kind: &str| {
+                let hash = sha256(content);
+                self.put(&format!("images/blobs/sha256/{hash}"), content);
+                json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": format!("sha256:{hash}"),
+                    "size": content.len()})
+            };
+            let layer = blob(component.as_bytes(), "layer.v1.tar");
+            let config = blob(format!("{{\"of\": \"{component}\"}}").as_bytes(), "config.v1+json");
+            let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
+            let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
+            manifest["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
+            manifests.push(manifest);
+        }
+        self.put(
+            "images/index.json",
+            json!({"schemaVersion": 2, "manifests": manifests}).to_string().as_bytes(),
+        );
+    }
+
+    fn packages(&mut self) {
+        let mut stanzas = Vec::new();
+        for (name, depends) in PACKAGES {
+            let hash = self.put(&format!("apt/pool/{name}.deb"), name.as_bytes());
+            stanzas.push(format!(
+                "Package: {name}\nVersion: 1-1\nDepends: {depends}\nFilename: pool/{name}.deb\nSHA256: {hash}\n"
+            ));
+        }
+        self.put("apt/dists/stable/main/binary-amd64/Packages", stanzas.join("\n").as_bytes());
+    }
+
+    fn manifest(&self) -> Manifest {
+        serde_json::from_value(self.manifest.clone()).unwrap()
+    }
+
+    fn stock(&self) -> Stock {
+        Stock::read(self.dir.path(), &self.manifest()).unwrap()
+    }
+}
+
+/// What the shipped tree needs: compiled once for all tests.
+static NEEDS: LazyLock<(Bundle, Needs)> = LazyLock::new(|| {
+    let site = Bundle::new();
+    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    (site, needs)
+});
+
+fn named(artifact: &Artifact) -> String {
+    artifact.to_string()
+}
+
+#[test]
+fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
+    let (site, needs) = &*NEEDS;
+    let missing: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+    assert_eq!(missing, [""; 0]);
+    // Every role, pod network and address was looked at.
+    assert!(needs.renderings() > 300, "{}", needs.renderings());
+    for (artifact, place) in [
+        ("the image registry.k8s.io/pause:3.10.2", "file.managed /etc/containerd/config.toml, contents"),
+        ("the image ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1", "initContainers[0].image"),
+        ("the package keepalived", "pkg.installed host-packages"),
+        ("the file bin/halite-master", "file.managed /usr/local/bin/halite-master, source"),
+        ("the file nginx/registry-maps.conf", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
+        ("the file states/orchestrate/add_node.sls", "the state tree reads it"),
+    ] {
+        let found = needs.artifacts().iter().find(|(found, _)| named(found) == artifact);
+        let (_, places) = found.unwrap_or_else(|| panic!("nobody needs {artifact}"));
+        assert!(places.keys().any(|found| found.what.contains(place)), "{artifact}: {places:?}");
+    }
+}
+
+#[test]
+fn whatever_is_taken_away_is_missed() {
+    let (site, needs) = &*NEEDS;
+    let spare = spare(site.dir.path(), &site.manifest(), needs, &site.stock()).unwrap();
+    let spare: Vec<String> = spare.iter().map(named).collect();
+    assert_eq!(spare, ["the file states/custom/README.md"]);
+}
+
+#[test]
+fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
+    for (path, wanted) in [
+        ("states/base/network/flannel.yaml.j2", "base/network/flannel.sls:"),
+        ("states/orchestrate/add_node.sls", "there is no SLS `orchestrate.add_node`"),
+    ] {
+        let mut site = Bundle::new();
+        fs::remove_file(site.dir.path().join(path)).unwrap();
+        site.manifest["files"].as_object_mut().unwrap().remove(path);
+        let set = &options::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
+        let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
+        let facts = facts(&site.manifest(), BUNDLE);
+        let of_set = Site { tree: &tree, facts: &facts, set };
+        let mut needs = Needs::default();
+        of_set.hosts(&mut needs).unwrap();
+        of_set.orchestrations(&mut BTreeSet::new(), &mut needs).unwrap();
+        let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+        assert!(report.iter().any(|missing| missing.contains(wanted)), "{path}: {report:?}");
+    }
+}
