@@ -4,13 +4,49 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files};
+use crate::{
+    error::Error,
+    files,
+    seal::{
+        detached::{self, Vouched},
+        keys::Trust,
+    },
+};
 
 /// Name of the manifest in a bundle.
 pub const FILE: &str = "manifest.json";
 
 /// Name of the manifest's own checksum, in the format of `sha256sum`.
 pub const CHECKSUM: &str = "manifest.json.sha256";
+
+/// Whether a file at the top of a bundle is a signature of its manifest: `manifest.json.KEYID.minisig`.
+#[must_use]
+pub fn is_signature(path: &str) -> bool {
+    let id = path.strip_prefix(FILE).and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".minisig"));
+    id.is_some_and(|id| !id.is_empty() && id.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// Who vouches for the bundle in a directory: the manifest's signatures stand beside it, and the manifest vouches for
+/// every other file, which is for [`crate::verify()`] to read.
+///
+/// # Errors
+/// When the manifest cannot be read, a signature is damaged, or no trusted key signed.
+pub fn vouched(dir: &Path, trust: &Trust) -> Result<Vouched, Error> {
+    let path = dir.join(FILE);
+    let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
+        names.push(entry.map_err(Error::file("list", dir))?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    let read = |name: &String| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).map_err(Error::file("read", path))
+    };
+    let signatures =
+        names.iter().filter(|name| is_signature(name)).map(read).collect::<Result<Vec<_>, _>>()?;
+    detached::judge(&bytes, &signatures, trust).map_err(|why| Error::content(path, why))
+}
 
 /// The only format of the manifest so far.
 pub const FORMAT: u32 = 1;

@@ -56,7 +56,16 @@ pub fn pack(
         }
         _ => {}
     }
-    let sources = sources(dir)?;
+    let mut sources = sources(dir)?;
+    // For whoever mounts or extracts the image: the seal stays behind then.
+    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
+    let comment = format!("timestamp:{}\tfile:{}", built.as_second(), manifest::FILE);
+    sources.retain(|name, _| !manifest::is_signature(name));
+    for key in keys {
+        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
+        let text = seal::detached::sign(key, &bytes, &comment);
+        sources.insert(name, Source { from: Content::Bytes(text.into_bytes()), mode: 0o644 });
+    }
     let made = (|| {
         let placed = crate::iso::write::write(&new, &volume, &sources, progress)?;
         progress("sealing the image");

@@ -105,7 +105,10 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Erro
     let mut problems = contents(dir, &manifest, progress);
     let (there, others) = files::entries(dir)?;
     let extra = there.into_iter().filter(|path| {
-        path != manifest::FILE && path != manifest::CHECKSUM && !manifest.files.contains_key(path)
+        path != manifest::FILE
+            && path != manifest::CHECKSUM
+            && !manifest::is_signature(path)
+            && !manifest.files.contains_key(path)
     });
     problems.extend(extra.chain(others).map(|path| Problem::Extra { path }));
     // What is damaged is named already; only a sound bundle can still lack something.

@@ -109,7 +109,7 @@ impl Hierarchy {
             let mut inside: Vec<(Vec<u8>, Listed)> = names
                 .into_iter()
                 .zip(&directory.children)
-                .map(|(Name { identifier, key }, (name, child))| {
+                .map(|(Name { identifier, key, .. }, (name, child))| {
                     (key, Listed { identifier, name: name.clone(), child: *child })
                 })
                 .collect();

@@ -37,8 +37,9 @@ const SECTION: u64 = 0xFFFF_F800;
 /// Sector of the first volume descriptor (ECMA-119 6.2.1); those before it are not the file system's.
 const FIRST_DESCRIPTOR: u64 = 16;
 
-/// The longest name of a file or directory, in bytes.
-const LONGEST_NAME: usize = 255;
+/// The longest name of a file or directory that is written, in bytes. Rock Ridge can hold longer ones, but Linux shows
+/// only the beginning of a name that has more (fs/isofs/rock.c, `get_rock_ridge_filename`).
+const LONGEST_NAME: usize = 253;
 
 /// File type bits of `st_mode` for a directory and for a regular file, as RRIP 4.1.1 has them.
 const TYPE_DIRECTORY: u32 = 0o040_000;

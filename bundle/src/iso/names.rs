@@ -36,6 +36,8 @@ pub struct Name {
     pub identifier: Vec<u8>,
     /// What the records of a directory are sorted by (ECMA-119 9.3).
     pub key: Vec<u8>,
+    /// What no two names in a directory share.
+    folded: Vec<u8>,
 }
 
 /// The names of all that is in a directory, in the order of [`Directory::children`].
@@ -47,7 +49,7 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
         .iter()
         .map(|(name, child)| {
             let parts = Parts::new(view, name, *child);
-            parts.exact.then(|| parts.numbered(None)).filter(|name| taken.insert(name.key.clone()))
+            parts.exact.then(|| parts.numbered(None)).filter(|name| taken.insert(name.folded.clone()))
         })
         .collect();
     // Where the search for a free number goes on, so that thousands of equal beginnings do not take quadratic time.
@@ -58,9 +60,9 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
         }
         let parts = Parts::new(view, name, *child);
         let plain = parts.numbered(None);
-        let number = next.entry(plain.key.clone()).or_insert(0);
+        let number = next.entry(plain.folded.clone()).or_insert(0);
         let mut candidate = plain;
-        while !taken.insert(candidate.key.clone()) {
+        while !taken.insert(candidate.folded.clone()) {
             *number += 1;
             candidate = parts.numbered(Some(*number));
         }
@@ -114,8 +116,13 @@ impl Parts {
         let base = [&self.base[..self.base.len().min(room)], &suffix].concat();
         match self.view {
             View::Joliet => {
-                let identifier: Vec<u8> = joined(&base, &self.extension).flat_map(u16::to_be_bytes).collect();
-                Name { key: identifier.clone(), identifier }
+                let units: Vec<u16> = joined(&base, &self.extension).collect();
+                let bytes =
+                    |units: &[u16]| units.iter().copied().flat_map(u16::to_be_bytes).collect::<Vec<_>>();
+                // Windows, and Linux where it shows this view, find the same file by names that differ only by case.
+                let folded: Vec<u16> =
+                    String::from_utf16_lossy(&units).to_lowercase().encode_utf16().collect();
+                Name { identifier: bytes(&units), key: bytes(&units), folded: bytes(&folded) }
             }
             View::Primary => {
                 let (base, extension) = (ascii(&base), ascii(&self.extension));
@@ -123,7 +130,7 @@ impl Parts {
                 let key = [&base, b" ".as_slice(), &extension].concat();
                 let identifier =
                     if self.directory { base } else { [&base, b".".as_slice(), &extension, b";1"].concat() };
-                Name { identifier, key }
+                Name { identifier, folded: key.clone(), key }
             }
         }
     }
@@ -158,4 +165,87 @@ fn joined<'a>(base: &'a [u16], extension: &'a [u16]) -> impl Iterator<Item = u16
 /// The primary view's characters, all of which are ASCII.
 fn ascii(units: &[u16]) -> Vec<u8> {
     units.iter().map(|unit| u8::try_from(*unit).unwrap_or(b'_')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn directory(names: impl IntoIterator<Item = (String, bool)>) -> Directory {
+        let child = |directory| if directory { Child::Directory(0) } else { Child::File(0) };
+        let children: BTreeMap<_, _> =
+            names.into_iter().map(|(name, directory)| (name, child(directory))).collect();
+        Directory { parent: 0, children }
+    }
+
+    fn shown(view: View, all: &[&str]) -> Vec<String> {
+        let directory = directory(all.iter().map(|name| ((*name).to_owned(), name.ends_with(".d"))));
+        names(view, &directory)
+            .into_iter()
+            .map(|name| match view {
+                View::Primary => String::from_utf8(name.identifier).unwrap(),
+                View::Joliet => {
+                    let units =
+                        name.identifier.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
+                    String::from_utf16(&units.collect::<Vec<_>>()).unwrap()
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_what_must_is_changed() {
+        let long = "x".repeat(70);
+        // In the order of their bytes, which is that of the answers.
+        let all =
+            ["A.TXT", "A_B.d", "a.txt", "a:b", "a_b.d", "libc6_2.36.deb", &long, &format!("{long}.deb")];
+        let cut = [long[..64].to_owned(), format!("{}.deb", &long[..60])];
+        let expected = ["A.TXT", "A_B.d", "a~1.txt", "a_b", "a_b~1.d", "libc6_2.36.deb", &cut[0], &cut[1]];
+        assert_eq!(shown(View::Joliet, &all), expected);
+        let long = long.to_uppercase();
+        let cut = [format!("{}.;1", &long[..30]), format!("{}.DEB;1", &long[..27])];
+        let expected =
+            ["A.TXT;1", "A_B_D", "A_1.TXT;1", "A_B.;1", "A_B_D_1", "LIBC6_2_36.DEB;1", &cut[0], &cut[1]];
+        assert_eq!(shown(View::Primary, &all), expected);
+    }
+
+    #[test]
+    fn a_changed_name_takes_nobodys_place() {
+        let long = "y".repeat(64);
+        let cut = |number: u32| format!("{}~{number}", &long[..62]);
+        let all = [format!("{long}a"), format!("{long}b"), format!("{long}c"), cut(1)];
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert_eq!(shown(View::Joliet, &all), [long.clone(), cut(2), cut(3), cut(1)]);
+    }
+
+    /// Names of which many come to the same when they are changed.
+    const NAMES: &str = "[aAbB.~_1é;😀]{1,8}|[xX.]{28,35}|y{62,66}[.]?[ab]{0,12}";
+
+    proptest! {
+        #[test]
+        fn all_names_are_different_and_fit(
+            all in proptest::collection::btree_map(NAMES, any::<bool>(), 0..60),
+        ) {
+            let directory = directory(all);
+            for view in [View::Primary, View::Joliet] {
+                let names = names(view, &directory);
+                prop_assert_eq!(names.len(), directory.children.len());
+                let different: HashSet<_> = names.iter().map(|name| &name.folded).collect();
+                prop_assert_eq!(different.len(), names.len());
+                for (Name { identifier, .. }, child) in names.iter().zip(directory.children.values()) {
+                    let most = match (view, child) {
+                        (View::Joliet, _) => 128,
+                        (View::Primary, Child::Directory(_)) => 31,
+                        (View::Primary, Child::File(_)) => 33,
+                    };
+                    prop_assert!(!identifier.is_empty() && identifier.len() <= most, "{:?}", identifier);
+                    prop_assert!(!matches!(identifier.as_slice(), [0 | 1]), "{:?}", identifier);
+                }
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! carries no time but the statement's.
 
 mod check;
+pub mod detached;
 pub mod keys;
 mod map;
 mod pass;

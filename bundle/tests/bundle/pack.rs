@@ -36,7 +36,24 @@ fn what_comes_out_is_what_went_in() {
     let out = site.path("bundles/0.1.0");
     unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
-    assert_eq!(files(&out), files(&site.path("bundle")));
+    let signature = format!("manifest.json.{}.minisig", key.public().id());
+    let mut expected = files(&site.path("bundle"));
+    expected.push(signature.clone());
+    expected.sort_unstable();
+    assert_eq!(files(&out), expected);
+
+    // What was extracted is believed for the manifest's own signature, and only as long as that fits.
+    assert_eq!(manifest::vouched(&out, &trust).unwrap().signers, report.signers);
+    let other = Trust::new(vec![generate(&site.path("other.key"), None, None).unwrap()]);
+    let error = manifest::vouched(&out, &other).unwrap_err().to_string();
+    assert!(error.contains("no trusted key vouches for it"), "{error}");
+    let error = manifest::vouched(&site.path("bundle"), &trust).unwrap_err().to_string();
+    assert!(error.contains("it is not signed"), "{error}");
+    let good = fs::read(out.join(manifest::FILE)).unwrap();
+    put(&out.join(manifest::FILE), &[good.as_slice(), b" "].concat());
+    let error = manifest::vouched(&out, &trust).unwrap_err().to_string();
+    assert!(error.contains("does not fit"), "{error}");
+    put(&out.join(manifest::FILE), &good);
     // Again is nothing new; another bundle of the same name is not overwritten.
     unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
     put(&out.join(manifest::CHECKSUM), b"another\n");

@@ -11,10 +11,10 @@ fn name() -> impl Strategy<Value = String> {
         3 => "[a-cA-C0-2._~;-]{1,6}",
         2 => "x{20,40}[a-c]?(\\.[a-c]{1,12})?",
         1 => "[^/\\x00]{1,60}",
-        1 => "é{50,127}[ab]?",
-        1 => "x{60,254}[ab]?",
+        1 => "é{50,126}[ab]?",
+        1 => "x{60,252}[ab]?",
     ];
-    name.prop_filter("a name", |name| name.len() <= 255 && name != "." && name != "..")
+    name.prop_filter("a name", |name| name.len() <= 253 && name != "." && name != "..")
 }
 
 fn files() -> impl Strategy<Value = Files> {

@@ -1,10 +1,11 @@
-//! Where the bundle comes from: a directory that stays where it is, or a signed ISO, which is checked as a whole and then
-//! read without mounting it.
+//! Where the bundle comes from: a signed ISO, which is checked as a whole and then read without mounting it, or a directory
+//! with a signed manifest, which stays where it is.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use halite_bundle::seal::{self, keys::Trust};
+use halite_bundle::manifest;
+use halite_bundle::seal::{self, Signer, keys::Trust};
 use tempfile::TempDir;
 
 use super::{CONFIG, bundle_problems};
@@ -18,24 +19,24 @@ const BUNDLES: &str = "/var/lib/halite/bundles";
 /// What makes an image large; neither the checks nor the plan need it.
 const BULK: [&str; 2] = ["images/blobs/", "apt/pool/"];
 
+/// Told with every refusal.
+const REFUSED: &str = "nothing of this bundle is used, and nothing was changed";
+
 /// A bundle that is as it was made.
 pub struct Medium {
     /// Where it can be read now: all of it, or of an ISO what the checks and the plan need.
     pub bundle: PathBuf,
     /// Where it will stand.
     pub site: PathBuf,
-    iso: Option<Iso>,
-}
-
-struct Iso {
-    file: PathBuf,
     trust: Trust,
+    iso: Option<PathBuf>,
     /// Holds what was taken out for a look.
     _look: Option<TempDir>,
 }
 
 impl Medium {
-    /// Looks at the bundle that is named, or that this program is part of. What is wrong with it is the inner error.
+    /// Looks at the bundle that is named, or that this program is part of, or that this site was made from. What is wrong
+    /// with it is the inner error.
     ///
     /// # Errors
     /// There is no bundle, it cannot be read, or no trusted key vouches for it.
@@ -44,69 +45,72 @@ impl Medium {
         trusted: &TrustArgs,
         screen: &mut Screen,
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        match given {
-            Some(file) if file.is_file() => Self::image(&file, trusted, screen),
-            given => {
-                let bundle = directory_of(given)?;
+        let iso = given.clone().filter(|file| file.is_file());
+        let directory = if iso.is_none() { directory_of(given)? } else { PathBuf::new() };
+        let trust = trust(trusted)?;
+        match iso {
+            Some(file) => Self::image(&file, trust, screen),
+            None => {
                 screen.progress("reading the bundle");
-                Self::directory(bundle.clone(), bundle, None, screen)
+                let vouched = manifest::vouched(&directory, &trust).context(REFUSED)?;
+                signed(&vouched.signers, screen);
+                let medium =
+                    Self { site: directory.clone(), bundle: directory, trust, iso: None, _look: None };
+                medium.read(screen)
             }
         }
     }
 
-    fn directory(
-        bundle: PathBuf,
-        site: PathBuf,
-        iso: Option<Iso>,
-        screen: &mut Screen,
-    ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        let problems = bundle_problems(&bundle, screen)?;
-        Ok(if problems.is_empty() { Ok(Self { bundle, site, iso }) } else { Err(problems) })
+    /// Compares every file with the manifest.
+    fn read(self, screen: &mut Screen) -> anyhow::Result<Result<Self, Vec<String>>> {
+        let problems = bundle_problems(&self.bundle, screen)?;
+        Ok(if problems.is_empty() { Ok(self) } else { Err(problems) })
     }
 
-    fn image(
-        file: &Path,
-        trusted: &TrustArgs,
-        screen: &mut Screen,
-    ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        let trust = trust(trusted)?;
+    fn image(file: &Path, trust: Trust, screen: &mut Screen) -> anyhow::Result<Result<Self, Vec<String>>> {
         let report = seal::check(file, &trust, &mut |text| screen.progress(&format!("bundle: {text}")))
-            .context("nothing of this bundle is used, and nothing was changed")?;
+            .context(REFUSED)?;
         if !report.is_sound() {
             return Ok(Err(report.problems.iter().map(ToString::to_string).collect()));
         }
-        for signer in &report.signers {
-            screen.line(format!("bundle       {} signed by {signer}", screen.paint().good("✓")));
-        }
-        let file = file.canonicalize().with_context(|| format!("there is no {}", file.display()))?;
+        signed(&report.signers, screen);
+        let iso = Some(file.canonicalize().with_context(|| format!("there is no {}", file.display()))?);
         let site = Path::new(BUNDLES).join(&report.statement.version);
         let look = tempfile::tempdir().context("there is no room for temporary files")?;
         let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
-        halite_bundle::unpack_some(&file, look.path(), &small)?;
-        let recorded = |dir: &Path| std::fs::read(dir.join(halite_bundle::manifest::CHECKSUM)).ok();
+        halite_bundle::unpack_some(file, look.path(), &small)?;
+        let recorded = |dir: &Path| std::fs::read(dir.join(manifest::CHECKSUM)).ok();
         if recorded(&site) == recorded(look.path()) {
-            return Self::directory(site.clone(), site, Some(Iso { file, trust, _look: None }), screen);
+            return Self { bundle: site.clone(), site, trust, iso, _look: None }.read(screen);
         }
-        let bundle = look.path().to_owned();
-        Ok(Ok(Self { bundle, site, iso: Some(Iso { file, trust, _look: Some(look) }) }))
+        Ok(Ok(Self { bundle: look.path().to_owned(), site, trust, iso, _look: Some(look) }))
     }
 
-    /// Puts the bundle where it will stand, and keeps the keys that vouched for it, so that the next one is checked with
-    /// them. A bundle in a directory stands already.
+    /// Puts the bundle of an ISO where it will stand, and keeps the keys that were trusted, so that the next one is checked
+    /// with them.
     ///
     /// # Errors
     /// The system's reason.
     pub fn settle(&self, screen: &mut Screen) -> anyhow::Result<()> {
-        let Some(iso) = &self.iso else { return Ok(()) };
-        screen.progress("putting the bundle in its place");
-        halite_bundle::unpack(&iso.file, &self.site, &mut |text| {
-            screen.progress(&format!("bundle: {text}"))
-        })?;
-        for key in iso.trust.keys() {
+        if let Some(iso) = &self.iso {
+            screen.progress("putting the bundle in its place");
+            halite_bundle::unpack(iso, &self.site, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+        }
+        for key in self.trust.keys() {
             let name = key.name().map_or_else(|| key.id().to_string(), str::to_owned);
             let path = Path::new(CONFIG).join("trust").join(format!("{name}.pub"));
             files::write(&path, key.to_text().as_bytes(), 0o644)?;
         }
         Ok(())
+    }
+}
+
+fn signed(signers: &[Signer], screen: &mut Screen) {
+    let paint = screen.paint();
+    if signers.is_empty() {
+        screen.line(format!("bundle       {} signed by nobody that is trusted here", paint.notable("!")));
+    }
+    for signer in signers {
+        screen.line(format!("bundle       {} signed by {signer}", paint.good("✓")));
     }
 }

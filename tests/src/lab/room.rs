@@ -17,7 +17,7 @@ pub const CONTROL_PLANE: usize = 31;
 /// Inotify instances of a worker.
 pub const WORKER: usize = 20;
 /// Inotify instances of a host on which nothing is installed.
-pub const BARE: usize = 12;
+pub const BARE: usize = 8;
 
 const GIB: u64 = 1 << 30;
 /// Disk that the hosts of a two-host lab fill: packages, images, databases, logs.

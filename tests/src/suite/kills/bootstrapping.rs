@@ -22,11 +22,16 @@ const LAB: &str = "cut";
 const PODS: Duration = Duration::from_secs(180);
 
 /// The moments of `ctl bootstrap` and of `orchestrate.bootstrap`.
-pub const KILLS: [(Moment, &[Victim]); 13] = {
+pub const KILLS: [(Moment, &[Victim]); 14] = {
     use Moment::{File, Job};
     use Progress::{Returned, Started, Stored};
     use Victim::{Master, Minion, Power};
     [
+        // The bundle is on its way out of the ISO.
+        (
+            File(concat!("var/lib/halite/bundles/.", env!("CARGO_PKG_VERSION"), ".new/manifest.json")),
+            &[Power],
+        ),
         (File("etc/halite/cluster.yaml"), &[Power]),
         (File("usr/local/bin/halite-master"), &[Power]),
         (File("var/lib/halite/master/store.db"), &[Master, Power]),

@@ -1,0 +1,35 @@
+//! Signatures in files of their own, for a bundle that is a directory: mounted, or extracted by another program.
+
+use super::{
+    keys::{SecretKey, Trust},
+    report::Signer,
+    signature::{self, Signature},
+};
+
+/// Who vouches for a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vouched {
+    /// The trusted keys that signed it; empty only where what nobody signed is allowed.
+    pub signers: Vec<Signer>,
+    /// Signatures that did not count, each with why.
+    pub ignored: Vec<String>,
+}
+
+/// Signs a message; gives the text of a signature file, as `minisign -S` writes it.
+#[must_use]
+pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
+    signature::sign(key, message, comment)
+}
+
+/// Judges the signature files of a message.
+///
+/// # Errors
+/// When one of them is none, does not fit the message although its key is trusted, or no trusted key signed.
+pub fn judge(message: &[u8], signatures: &[String], trust: &Trust) -> Result<Vouched, String> {
+    let parse = |text: &String| {
+        Signature::parse(text).map_err(|why| format!("a signature is none that this version reads: {why}"))
+    };
+    let signatures = signatures.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let verdict = trust.judge(message, &signatures)?;
+    Ok(Vouched { signers: verdict.signers, ignored: verdict.ignored })
+}
