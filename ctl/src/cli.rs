@@ -443,14 +443,16 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
-    /// Gather a bundle.
+    /// Gather a bundle, and seal and sign it where it is to be an ISO.
     Build {
         /// The recipe.
         #[arg(long)]
         recipe: PathBuf,
-        /// Directory of the new bundle.
+        /// The new bundle: NAME.iso, or a directory, which nobody signs.
         #[arg(long)]
         out: PathBuf,
+        #[command(flatten)]
+        signing: Signing,
         /// Record in the lock file what is found now, instead of refusing what differs from it.
         #[arg(long, action = ArgAction::SetTrue)]
         update: bool,
@@ -515,6 +517,7 @@ mod tests {
             "ctl orchestrate orchestrate.add_node --pillar node=worker-1",
             "ctl key delete a --force --cluster prod",
             "ctl bundle build --recipe r.yaml --out b",
+            "ctl bundle build --recipe r.yaml --out halite.iso --key builder.key",
             "ctl bundle key builder.key --not-after 2027-12-31",
             "ctl bundle pack b --out halite.iso --key builder.key",
             "ctl bundle verify halite.iso --trust builder.pub",
