@@ -22,6 +22,7 @@ mod pack;
 mod part;
 pub mod recipe;
 pub mod seal;
+mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};

@@ -18,6 +18,7 @@ use crate::{
     files,
     manifest::{self, Manifest},
     oci,
+    tenths::Tenths,
 };
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
@@ -142,15 +143,10 @@ fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> 
             });
         }
         drop(sender);
-        let (mut done, mut shown) = (0, 0);
+        let mut tenths = Tenths::new("read", total, progress);
         for (size, problem) in results {
-            done += size;
+            tenths.add(size);
             problems.extend(problem);
-            let tenth = (done * 10).checked_div(total).unwrap_or(10);
-            if tenth > shown {
-                shown = tenth;
-                progress(&format!("read {} of {} MB", done / 1_000_000, total / 1_000_000));
-            }
         }
     });
     problems

@@ -12,9 +12,8 @@ use std::{
 use super::{
     read::{Entry, Image},
     sink::Sink,
-    tenths::Tenths,
 };
-use crate::{error::Error, files};
+use crate::{error::Error, files, tenths::Tenths};
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
@@ -45,17 +44,13 @@ impl Image {
     fn fill(&self, new: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let total = self.entries().iter().map(|entry| entry.size).sum();
         let mut tenths = Tenths::new("extracted", total, progress);
-        let mut done = 0;
         let mut made = BTreeSet::from([new.to_owned()]);
         for entry in self.entries() {
             let path = inside(new, entry).ok_or_else(|| {
                 Error::content(self.path(), format!("the path {:?} leads out of the image", entry.path))
             })?;
             make_directories(&path, &mut made)?;
-            self.copy(entry, &path, &mut |count| {
-                done += count;
-                tenths.at(done);
-            })?;
+            self.copy(entry, &path, &mut |count| tenths.add(count))?;
         }
         for directory in &made {
             sync(directory)?;

@@ -19,7 +19,6 @@ mod parse;
 pub mod read;
 mod records;
 mod sink;
-mod tenths;
 mod tree;
 mod volume;
 mod walk;

@@ -15,11 +15,10 @@ use super::{
     layout::{Hierarchy, Layout},
     records, sectors,
     sink::Sink,
-    tenths::Tenths,
     tree::Tree,
     volume::{self, VOLUME_ID_LENGTH},
 };
-use crate::{error::Error, files};
+use crate::{error::Error, files, tenths::Tenths};
 
 /// How much of a file is read at a time.
 const CHUNK: usize = 1 << 20;

@@ -18,7 +18,7 @@ use super::{
     map::Segment,
     report::{Found, Problem},
 };
-use crate::{error::Error, files};
+use crate::{error::Error, files, tenths::Tenths};
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;
@@ -29,27 +29,6 @@ const CHUNK: usize = 1 << 20;
 /// How far the reader may be ahead of the hash of the whole, in chunks.
 const AHEAD: usize = 8;
 
-/// Says how far a pass is, ten times.
-struct Tenths<'a> {
-    what: &'static str,
-    done: u64,
-    total: u64,
-    shown: u64,
-    progress: &'a mut dyn FnMut(&str),
-}
-
-impl Tenths<'_> {
-    fn add(&mut self, size: u64) {
-        self.done += size;
-        let tenth = (u128::from(self.done) * 10).checked_div(self.total.into()).unwrap_or(10) as u64;
-        if tenth > self.shown {
-            self.shown = tenth;
-            let (what, done, total) = (self.what, self.done / 1_000_000, self.total / 1_000_000);
-            (self.progress)(&format!("{what} {done} of {total} MB"));
-        }
-    }
-}
-
 /// Hashes every segment of an image and, in the same pass, the whole, which it returns.
 pub fn measure(
     image: &Path,
@@ -58,7 +37,7 @@ pub fn measure(
     progress: &mut dyn FnMut(&str),
 ) -> Result<String, Error> {
     let file = File::open(image).map_err(Error::file("read", image))?;
-    let mut tenths = Tenths { what: "sealed", done: 0, total: size, shown: 0, progress };
+    let mut tenths = Tenths::new("sealed", size, progress);
     let (sender, chunks) = mpsc::sync_channel::<Arc<Vec<u8>>>(AHEAD);
     thread::scope(|scope| {
         let whole = scope.spawn(move || {
@@ -95,7 +74,7 @@ pub fn compare(
     let open = |_| File::open(image).map_err(Error::file("read", image));
     let readers = (0..READERS).map(open).collect::<Result<Vec<_>, _>>()?;
     let total = segments.iter().map(|segment| segment.size).sum();
-    let mut tenths = Tenths { what: "read", done: 0, total, shown: 0, progress };
+    let mut tenths = Tenths::new("read", total, progress);
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let mut wrong = Vec::new();

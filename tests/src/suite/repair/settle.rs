@@ -14,6 +14,9 @@ use crate::{
 /// For everything to be up again after a repair: an API server and an etcd among it.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// All pods but those that have done their job (kubeadm's health check leaves one), which go by themselves after a while.
+const PODS: [&str; 4] = ["get", "pods", "-A", "--field-selector=status.phase!=Succeeded"];
+
 /// Units that Halite manages, on either host.
 const UNITS: &str = "kubelet containerd firewalld nginx keepalived halite-master halite-minion";
 
@@ -29,7 +32,7 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
         all.insert(format!("containers on {name}"), tasks(host)?.join("\n"));
     }
     let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
-    all.insert("restarts of pods".to_owned(), cluster.kubectl(&["get", "pods", "-A", "-o", counts])?);
+    all.insert("restarts of pods".to_owned(), cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?);
     Ok(all)
 }
 
@@ -90,7 +93,7 @@ pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
 
 /// How many pods there are.
 pub fn pods(cluster: &Cluster) -> Result<usize> {
-    Ok(items(&cluster.kubectl(&["get", "pods", "-A", "-o", "json"])?)?.len())
+    Ok(items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?.len())
 }
 
 fn items(text: &str) -> Result<Vec<Value>> {
@@ -107,7 +110,7 @@ fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
     for node in items(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)? {
         ensure!(is_ready(&node), "{} is not Ready", node["metadata"]["name"]);
     }
-    let pods = items(&cluster.kubectl(&["get", "pods", "-A", "-o", "json"])?)?;
+    let pods = items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?;
     for pod in &pods {
         let leaving = !pod["metadata"]["deletionTimestamp"].is_null();
         ensure!(is_ready(pod) && !leaving, "{} is not Ready, or leaving", pod["metadata"]["name"]);
