@@ -9,6 +9,7 @@
 pub mod apt;
 mod build;
 pub mod complete;
+mod diff;
 mod error;
 pub mod fetch;
 mod files;
@@ -26,6 +27,7 @@ mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};
+pub use diff::{Change, Diff};
 pub use error::Error;
 pub use list::{Listing, list};
 pub use manifest::Manifest;

@@ -1,12 +1,17 @@
 //! The manifest: what a bundle is, and the SHA-256 of every file in it.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     error::Error,
     files,
+    iso::read::Image,
     seal::{
         detached::{self, Vouched},
         keys::Trust,
@@ -113,16 +118,32 @@ impl Manifest {
 /// # Errors
 /// When one of the two files is missing, does not match the other, or is of another format.
 pub fn load(dir: &Path) -> Result<Manifest, Error> {
-    let path = dir.join(FILE);
-    let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
-    let checksum = dir.join(CHECKSUM);
-    let recorded = fs::read_to_string(&checksum).map_err(Error::file("read", &checksum))?;
-    if recorded != Manifest::checksum(&bytes) {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read(&path).map_err(Error::file("read", path))
+    };
+    parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
+}
+
+/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it.
+///
+/// # Errors
+/// Likewise, and when the ISO cannot be read.
+pub fn look(bundle: &Path) -> Result<Manifest, Error> {
+    if bundle.is_dir() {
+        return load(bundle);
+    }
+    let image = Image::open(bundle)?;
+    parse(bundle.to_owned(), &image.small(FILE)?, &image.small(CHECKSUM)?)
+}
+
+fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
+    if recorded != Manifest::checksum(bytes).as_bytes() {
         let message =
             format!("it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source");
         return Err(Error::content(path, message));
     }
-    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| {
+    let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| {
         Error::content(&path, format!("this is no manifest that this version reads: {error}"))
     })?;
     if manifest.format != FORMAT {

@@ -107,7 +107,7 @@ pub fn unpack(iso: &Path, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<
     if dir.exists() {
         let there = dir.join(manifest::CHECKSUM);
         let there = fs::read(&there).map_err(Error::file("read", &there))?;
-        if there == content(&image, manifest::CHECKSUM)? {
+        if there == image.small(manifest::CHECKSUM)? {
             return Ok(());
         }
         return Err(Error::content(dir, "another bundle of the same version is there: remove it first"));
@@ -130,11 +130,4 @@ pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Res
         std::io::copy(&mut image.reader(&entry.path)?, &mut to).map_err(Error::file("write", &path))?;
     }
     Ok(())
-}
-
-/// A small file of an image.
-fn content(image: &Image, name: &str) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    std::io::copy(&mut image.reader(name)?, &mut bytes).map_err(Error::file("read", name))?;
-    Ok(bytes)
 }

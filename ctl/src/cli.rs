@@ -89,6 +89,9 @@ pub struct Bootstrap {
     pub bundle: Option<PathBuf>,
     #[command(flatten)]
     pub trust: TrustArgs,
+    /// Take an ISO that is older than the bundle which this site has.
+    #[arg(long)]
+    pub allow_downgrade: bool,
     /// This host's name in the cluster; default: its host name.
     #[arg(long)]
     pub name: Option<String>,
@@ -414,6 +417,13 @@ pub enum Bundle {
         #[command(flatten)]
         trust: TrustArgs,
     },
+    /// What changes from one bundle to another: versions, images, packages, states, sizes. Neither is checked.
+    Diff {
+        /// The ISO or directory of the old one.
+        old: PathBuf,
+        /// The ISO or directory of the new one.
+        new: PathBuf,
+    },
     /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
     Key {
         /// The secret key's file.
@@ -520,6 +530,7 @@ mod tests {
             "ctl bundle build --recipe r.yaml --out halite.iso --key builder.key",
             "ctl bundle key builder.key --not-after 2027-12-31",
             "ctl bundle pack b --out halite.iso --key builder.key",
+            "ctl bundle diff old.iso new.iso",
             "ctl bundle verify halite.iso --trust builder.pub",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {

@@ -98,6 +98,21 @@ impl Image {
         Ok(self.content(entry))
     }
 
+    /// The whole content of a file that is to be held in memory.
+    ///
+    /// # Errors
+    /// When there is no such file, it is larger than 256 MiB, or it cannot be read.
+    pub fn small(&self, path: &str) -> Result<Vec<u8>, Error> {
+        const LARGEST: u64 = 256 << 20;
+        let mut bytes = Vec::new();
+        let mut from = self.reader(path)?.take(LARGEST + 1);
+        from.read_to_end(&mut bytes).map_err(Error::file("read", &self.path))?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(Error::content(&self.path, format!("{path} is too large to be what its name says")));
+        }
+        Ok(bytes)
+    }
+
     /// The content of one of its entries.
     pub(super) fn content(&self, entry: &Entry) -> Reader<'_> {
         Reader { file: &self.file, offset: entry.offset, size: entry.size, at: 0 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use halite_bundle::{
-    manifest, pack,
+    Change, Diff, Manifest, Options, manifest, pack,
     seal::{
         self,
         keys::{SecretKey, Trust, generate},
@@ -85,4 +85,33 @@ fn a_part_can_be_looked_at() {
     let out = site.path("look");
     unpack_some(&site.path("site.iso"), &out, &|path| path.starts_with("states/")).unwrap();
     assert_eq!(files(&out), ["states/host/init.sls", "states/top.sls"]);
+}
+
+#[test]
+fn what_changes_is_told() {
+    let (mut site, key) = packed();
+    assert!(Diff::new(&look(&site, "site.iso"), &look(&site, "bundle")).is_empty());
+    site.recipe["version"] = "0.2.0".into();
+    site.recipe["packages"]["made"][2]["version"] = "1.2.4-1".into();
+    put(&site.path("states/host/init.sls"), b"# new\n{}\n");
+    put(&site.path("states/more.sls"), b"{}\n");
+    let options = Options { update: true };
+    site.build_with("bundle", &options).unwrap();
+    pack(&site.path("bundle"), &site.path("new.iso"), &[key], &mut |_| ()).unwrap();
+    let diff = Diff::new(&look(&site, "site.iso"), &look(&site, "new.iso"));
+    let change = |name: &str, old: Option<&str>, new: Option<&str>| Change {
+        name: name.to_owned(),
+        old: old.map(str::to_owned),
+        new: new.map(str::to_owned),
+    };
+    assert_eq!(diff.versions, [change("bundle", Some("0.1.0"), Some("0.2.0"))]);
+    assert_eq!(diff.packages, [change("kubectl", Some("1.2.3-1"), Some("1.2.4-1"))]);
+    assert_eq!(diff.images, []);
+    let states: Vec<_> = diff.states.iter().map(|c| (c.name.as_str(), c.old.is_some())).collect();
+    assert_eq!(states, [("host/init.sls", true), ("more.sls", false)]);
+    assert!(diff.added_size > 0 && diff.added_size < diff.new_size, "{diff:?}");
+}
+
+fn look(site: &Site, name: &str) -> Manifest {
+    manifest::look(&site.path(name)).unwrap()
 }

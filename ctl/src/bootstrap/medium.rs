@@ -3,14 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use halite_bundle::manifest;
-use halite_bundle::seal::{self, Signer, keys::Trust};
+use anyhow::{Context as _, bail};
+use halite_bundle::seal::{self, Signer, Statement, keys::Trust};
+use halite_bundle::{Manifest, manifest};
 use tempfile::TempDir;
 
 use super::{CONFIG, bundle_problems};
-use crate::cli::TrustArgs;
-use crate::commands::{directory_of, trust};
+use crate::cli::Bootstrap;
+use crate::commands::{directory_of, of_site, trust};
 use crate::files;
 use crate::output::Screen;
 
@@ -40,16 +40,13 @@ impl Medium {
     ///
     /// # Errors
     /// There is no bundle, it cannot be read, or no trusted key vouches for it.
-    pub fn open(
-        given: Option<PathBuf>,
-        trusted: &TrustArgs,
-        screen: &mut Screen,
-    ) -> anyhow::Result<Result<Self, Vec<String>>> {
+    pub fn open(args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<Result<Self, Vec<String>>> {
+        let given = args.bundle.clone();
         let iso = given.clone().filter(|file| file.is_file());
         let directory = if iso.is_none() { directory_of(given)? } else { PathBuf::new() };
-        let trust = trust(trusted)?;
+        let trust = trust(&args.trust)?;
         match iso {
-            Some(file) => Self::image(&file, trust, screen),
+            Some(file) => Self::image(&file, trust, args.allow_downgrade, screen),
             None => {
                 screen.progress("reading the bundle");
                 let vouched = manifest::vouched(&directory, &trust).context(REFUSED)?;
@@ -67,13 +64,24 @@ impl Medium {
         Ok(if problems.is_empty() { Ok(self) } else { Err(problems) })
     }
 
-    fn image(file: &Path, trust: Trust, screen: &mut Screen) -> anyhow::Result<Result<Self, Vec<String>>> {
+    fn image(
+        file: &Path,
+        trust: Trust,
+        back: bool,
+        screen: &mut Screen,
+    ) -> anyhow::Result<Result<Self, Vec<String>>> {
         let report = seal::check(file, &trust, &mut |text| screen.progress(&format!("bundle: {text}")))
             .context(REFUSED)?;
         if !report.is_sound() {
             return Ok(Err(report.problems.iter().map(ToString::to_string).collect()));
         }
         signed(&report.signers, screen);
+        if let Some(installed) = of_site()
+            && let Some(reason) = downgrade(&report.statement, &manifest::load(&installed)?)
+            && !back
+        {
+            bail!("{reason}. {REFUSED}");
+        }
         let iso = Some(file.canonicalize().with_context(|| format!("there is no {}", file.display()))?);
         let site = Path::new(BUNDLES).join(&report.statement.version);
         let look = tempfile::tempdir().context("there is no room for temporary files")?;
@@ -82,6 +90,13 @@ impl Medium {
         let recorded = |dir: &Path| std::fs::read(dir.join(manifest::CHECKSUM)).ok();
         if recorded(&site) == recorded(look.path()) {
             return Self { bundle: site.clone(), site, trust, iso, _look: None }.read(screen);
+        }
+        if site.exists() {
+            bail!(
+                "{} holds another bundle of the same version {}: give the new one a version of its own in its recipe. {REFUSED}",
+                site.display(),
+                report.statement.version
+            );
         }
         Ok(Ok(Self { bundle: look.path().to_owned(), site, trust, iso, _look: Some(look) }))
     }
@@ -105,6 +120,18 @@ impl Medium {
     }
 }
 
+/// A signature does not say that a bundle is the newest one: a site that has a newer one asks before it goes back.
+fn downgrade(statement: &Statement, installed: &Manifest) -> Option<String> {
+    let there: jiff::Timestamp = installed.built.parse().ok()?;
+    (statement.built < there).then(|| {
+        format!(
+            "the bundle {} was built at {}, before the one that this site has ({}, {there}); --allow-downgrade takes it all \
+             the same",
+            statement.version, statement.built, installed.version
+        )
+    })
+}
+
 fn signed(signers: &[Signer], screen: &mut Screen) {
     let paint = screen.paint();
     if signers.is_empty() {
@@ -112,5 +139,31 @@ fn signed(signers: &[Signer], screen: &mut Screen) {
     }
     for signer in signers {
         screen.line(format!("bundle       {} signed by {signer}", paint.good("✓")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_older_bundle_is_no_successor() {
+        let statement = |built: &str| -> Statement {
+            serde_json::from_value(
+                json!({"format": 1, "name": "halite", "version": "0.1.0", "volume": "HALITE",
+                "built": built, "size": 2048, "sha256": "", "map-sha256": "", "manifest-sha256": ""}),
+            )
+            .unwrap()
+        };
+        let installed: Manifest = serde_json::from_value(json!({"format": 1, "name": "halite", "version": "0.2.0",
+            "built": "2026-06-01T00:00:00Z", "kubernetes": "v1.36.3", "components": {}, "images": {}, "packages": {},
+            "files": {}}))
+        .unwrap();
+        let reason = downgrade(&statement("2026-05-31T00:00:00Z"), &installed).unwrap();
+        assert!(reason.contains("0.1.0") && reason.contains("0.2.0"), "{reason}");
+        assert_eq!(downgrade(&statement("2026-06-01T00:00:00Z"), &installed), None, "the same one again");
+        assert_eq!(downgrade(&statement("2026-06-02T00:00:00Z"), &installed), None);
     }
 }

@@ -61,7 +61,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     if let Some(reason) = closed(&document, std::fs::File::open(&document).map(drop)) {
         bail!(reason);
     }
-    let medium = match Medium::open(args.bundle.clone(), &args.trust, screen)? {
+    let medium = match Medium::open(args, screen)? {
         Ok(medium) => medium,
         Err(problems) => return damaged(args, problems, screen).await,
     };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halite_bundle::complete::{Missing, Stock};
-use halite_bundle::{Error, Manifest, Options, Problem, manifest};
+use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
 use serde_json::{Value, json};
 
 use super::seal;
@@ -52,6 +52,7 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
             })?;
             Ok(if report.is_sound() { 0 } else { FAILED })
         }
+        Bundle::Diff { old, new } => diff(&old, &new, screen),
         Bundle::Key { file, password_file, unencrypted, not_after } => {
             seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
         }
@@ -92,6 +93,32 @@ fn build(
     let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
         "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
     screen.document(&document)?;
+    Ok(0)
+}
+
+/// `ctl bundle diff`.
+fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let diff = Diff::new(&manifest::look(old)?, &manifest::look(new)?);
+    let document = serde_json::to_value(&diff)?;
+    screen.answer(&document, |_| {
+        let lists = [
+            ("versions", &diff.versions),
+            ("components", &diff.components),
+            ("images", &diff.images),
+            ("packages", &diff.packages),
+            ("states", &diff.states),
+        ];
+        let short = |text: &Option<String>| {
+            text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned()
+        };
+        let mut text = String::new();
+        for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
+            let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+            text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+        }
+        let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
+        text + &format!("{old} before, {new} now, {added} of it new\n")
+    })?;
     Ok(0)
 }
 
@@ -159,7 +186,7 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 }
 
 /// The bundle that this host's master uses, as its configuration says.
-fn of_site() -> Option<PathBuf> {
+pub fn of_site() -> Option<PathBuf> {
     let text = std::fs::read_to_string("/etc/halite/master.yaml").ok()?;
     let configuration: Value = serde_saphyr::from_str(&text).ok()?;
     let directory = PathBuf::from(configuration["bundle"].as_str()?);

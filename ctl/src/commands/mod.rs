@@ -9,7 +9,7 @@ mod seal;
 mod shows;
 mod targets;
 
-pub use bundle::directory_of;
+pub use bundle::{directory_of, of_site};
 pub use nodes::{ADD_NODE, finish};
 pub use seal::trust;
 
