@@ -1,9 +1,12 @@
 //! The command line.
 
+mod bundle;
+
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
+pub use self::bundle::{Bundle, Signing, TrustArgs};
 use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.
@@ -101,31 +104,6 @@ pub struct Bootstrap {
     /// Check and plan; change nothing.
     #[arg(long)]
     pub test: bool,
-}
-
-/// Whom an ISO is believed.
-#[derive(Debug, Default, Args)]
-pub struct TrustArgs {
-    /// The public key of who builds the bundles, or a directory of such keys; default: /etc/halite/trust.
-    #[arg(long)]
-    pub trust: Option<PathBuf>,
-    /// Believe an ISO that no trusted key signed: only damage is found then, not intent.
-    #[arg(long)]
-    pub allow_unsigned: bool,
-}
-
-/// Who signs an ISO.
-#[derive(Debug, Default, Args)]
-pub struct Signing {
-    /// The secret key that signs; may be repeated.
-    #[arg(long)]
-    pub key: Vec<PathBuf>,
-    /// A file with the keys' password; default: it is asked for.
-    #[arg(long)]
-    pub password_file: Option<PathBuf>,
-    /// Do not sign: sites will only take it with --allow-unsigned.
-    #[arg(long, conflicts_with = "key")]
-    pub unsigned: bool,
 }
 
 /// `ctl node`.
@@ -400,73 +378,6 @@ pub struct ConfigPath {
     /// Check against this bundle too.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
-}
-
-/// `ctl bundle`.
-#[derive(Debug, Subcommand)]
-pub enum Bundle {
-    /// What is in a bundle.
-    List {
-        /// Its directory; default: the directory above this program.
-        directory: Option<PathBuf>,
-    },
-    /// Check who signed an ISO and every byte of it, or every file of a directory; name all that is not as it was made.
-    Verify {
-        /// The ISO or the directory; default: the directory above this program.
-        bundle: Option<PathBuf>,
-        #[command(flatten)]
-        trust: TrustArgs,
-    },
-    /// What changes from one bundle to another: versions, images, packages, states, sizes. Neither is checked.
-    Diff {
-        /// The ISO or directory of the old one.
-        old: PathBuf,
-        /// The ISO or directory of the new one.
-        new: PathBuf,
-    },
-    /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
-    Key {
-        /// The secret key's file.
-        file: PathBuf,
-        /// A file with the new key's password; default: it is asked for.
-        #[arg(long)]
-        password_file: Option<PathBuf>,
-        /// No password: for a machine that builds without people.
-        #[arg(long, conflicts_with = "password_file")]
-        unencrypted: bool,
-        /// The last day on which sites trust it.
-        #[arg(long)]
-        not_after: Option<jiff::civil::Date>,
-    },
-    /// Write the bundle in a directory into one sealed, signed ISO.
-    Pack {
-        /// Its directory.
-        directory: PathBuf,
-        /// The ISO.
-        #[arg(long)]
-        out: PathBuf,
-        #[command(flatten)]
-        signing: Signing,
-    },
-    /// What clusters made from a bundle could ask of it, who asks, and what is not in it; and what nobody asks for.
-    Needs {
-        /// Its directory; default: the directory above this program.
-        directory: Option<PathBuf>,
-    },
-    /// Gather a bundle, and seal and sign it where it is to be an ISO.
-    Build {
-        /// The recipe.
-        #[arg(long)]
-        recipe: PathBuf,
-        /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long)]
-        out: PathBuf,
-        #[command(flatten)]
-        signing: Signing,
-        /// Record in the lock file what is found now, instead of refusing what differs from it.
-        #[arg(long, action = ArgAction::SetTrue)]
-        update: bool,
-    },
 }
 
 /// `ctl local`.

@@ -102,6 +102,20 @@ impl Error {
         Self::Server { url: url.into(), message: message.to_string() }
     }
 
+    /// A package that a repository does not have; `there` is what it has of that name.
+    pub(crate) fn no_package(
+        repository: &str,
+        name: &str,
+        version: Option<&str>,
+        architecture: &str,
+        there: impl Iterator<Item = String>,
+    ) -> Self {
+        let there: Vec<_> = there.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+        let there = if there.is_empty() { "no version of it".to_owned() } else { there.join(", ") };
+        let asked = version.map_or_else(String::new, |version| format!(" {version}"));
+        Self::content(repository, format!("there is no {name}{asked} for {architecture}; there is {there}"))
+    }
+
     /// One report of many: nested reports become flat, what is missing offline becomes one list, and what is said twice
     /// is said once.
     ///

@@ -12,19 +12,20 @@ use crate::{
     server::{Answer, Server},
 };
 
-/// What `worker` does: the directory of the cache, the address, and the seed and size of the content.
+/// What [`worker`] does: the directory of the cache, the address, and the seed and size of the content.
 const DIR: &str = "HALITE_TEST_CACHE";
 const URL: &str = "HALITE_TEST_URL";
 const SIZE: &str = "HALITE_TEST_SIZE";
 
-fn worker_of(cache: &Path, url: &str, size: usize, wrapper: &[&str]) -> Command {
+/// The command that runs `test` of this program again, as a process that fetches: see [`worker`].
+fn worker_of(test: &str, cache: &Path, url: &str, size: usize, wrapper: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(wrapper.first().map_or(program.as_os_str(), |first| first.as_ref()));
     command.args(wrapper.iter().skip(1));
     if !wrapper.is_empty() {
         command.arg(program);
     }
-    command.args(["--exact", "cache::worker", "--ignored", "--nocapture"]);
+    command.args(["--exact", &format!("cache::{test}"), "--nocapture"]);
     command
         .env(DIR, cache)
         .env(URL, url)
@@ -34,11 +35,12 @@ fn worker_of(cache: &Path, url: &str, size: usize, wrapper: &[&str]) -> Command 
     command
 }
 
-#[test]
-#[ignore = "the other process of the tests below, which start it"]
-fn worker() {
-    let setting =
-        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run the other tests"));
+/// Whether this is the other process of a test; then it has done what that does.
+fn worker() -> bool {
+    if std::env::var_os(DIR).is_none() {
+        return false;
+    }
+    let setting = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let file = content(setting(SIZE).parse().unwrap(), 30);
     let fixture = Fixture::new();
     let cache = Cache::open(Path::new(&setting(DIR))).unwrap();
@@ -48,6 +50,7 @@ fn worker() {
         .files(&[artifact("shared", setting(URL), &file)])
         .unwrap_or_else(|error| panic!("FAILED {error}"));
     assert_eq!(std::fs::read(&entry[0].path).unwrap(), file);
+    true
 }
 
 fn finish(child: Child) -> (bool, String) {
@@ -58,10 +61,14 @@ fn finish(child: Child) -> (bool, String) {
 
 #[test]
 fn several_processes_fetch_a_content_once() {
+    if worker() {
+        return;
+    }
     let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
     let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
     let cache = fixture.path("cache");
-    let start = |_| worker_of(&cache, &server.url("/shared"), 3_000_000, &[]).spawn().unwrap();
+    let test = "several_processes_fetch_a_content_once";
+    let start = |_| worker_of(test, &cache, &server.url("/shared"), 3_000_000, &[]).spawn().unwrap();
     for child in (0..4).map(start).collect::<Vec<_>>() {
         let (success, text) = finish(child);
         assert!(success, "{text}");
@@ -72,6 +79,10 @@ fn several_processes_fetch_a_content_once() {
 
 #[test]
 fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
+    if worker() {
+        return;
+    }
+    let test = "a_process_that_dies_leaves_a_beginning_and_no_lock";
     let (fixture, file) = (Fixture::new(), content(600_000, 30));
     let served = file.clone();
     // Whoever comes first is left waiting in mid-file.
@@ -81,13 +92,13 @@ fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
         if first.swap(false, std::sync::atomic::Ordering::SeqCst) { answer.stall(400_000) } else { answer }
     });
     let (cache, url) = (fixture.path("cache"), server.url("/shared"));
-    let mut dying = worker_of(&cache, &url, 600_000, &[]).spawn().unwrap();
+    let mut dying = worker_of(test, &cache, &url, 600_000, &[]).spawn().unwrap();
     let part = cache.join("partial").join(format!("{}.part", Digest::of(&file)));
     while std::fs::metadata(&part).map_or(0, |status| status.len()) < 400_000 {
         assert!(dying.try_wait().unwrap().is_none(), "it ended too soon");
         std::thread::yield_now();
     }
-    let waiting = worker_of(&cache, &url, 600_000, &[]).spawn().unwrap();
+    let waiting = worker_of(test, &cache, &url, 600_000, &[]).spawn().unwrap();
     dying.kill().unwrap();
     dying.wait().unwrap();
     let (success, text) = finish(waiting);
@@ -97,6 +108,10 @@ fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
 
 #[test]
 fn a_full_disk_is_said_and_keeps_what_was_there() {
+    if worker() {
+        return;
+    }
+    let test = "a_full_disk_is_said_and_keeps_what_was_there";
     let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
     let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
     // A file system of a megabyte, in a name space of its own: gone with the process.
@@ -111,7 +126,8 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
         kept = kept.display(),
     );
     let wrapper = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"];
-    let child = worker_of(&mount.join("cache"), &server.url("/shared"), 3_000_000, &wrapper).spawn().unwrap();
+    let child =
+        worker_of(test, &mount.join("cache"), &server.url("/shared"), 3_000_000, &wrapper).spawn().unwrap();
     let (success, text) = finish(child);
     assert!(
         !text.contains("unshare failed") && !text.contains("mount:"),

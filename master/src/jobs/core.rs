@@ -25,7 +25,7 @@ pub struct Session {
     pub since: Millis,
     /// What the hello named as running.
     pub running: BTreeSet<String>,
-    /// What was sent, or begun, in this session.
+    /// What was sent, or begun, since the stream was opened.
     pub sent: BTreeSet<String>,
 }
 

@@ -109,16 +109,8 @@ impl Repository {
         };
         let newest = named().filter(fits).max_by(|a, b| compare(&a.version, &b.version));
         newest.ok_or_else(|| {
-            let mut there: Vec<_> =
-                named().map(|package| format!("{} ({})", package.version, package.architecture)).collect();
-            there.sort_unstable();
-            there.dedup();
-            let there = if there.is_empty() { "no version of it".to_owned() } else { there.join(", ") };
-            let asked = version.map_or_else(String::new, |version| format!(" {version}"));
-            Error::content(
-                &self.name,
-                format!("there is no {name}{asked} for {architecture}; there is {there}"),
-            )
+            let there = named().map(|package| format!("{} ({})", package.version, package.architecture));
+            Error::no_package(&self.name, name, version, architecture, there)
         })
     }
 }
