@@ -38,7 +38,7 @@ impl Registry {
         let program = std::env::var_os(PROGRAM).map(PathBuf::from);
         let program = program.unwrap_or_else(|| {
             panic!(
-                "{PROGRAM} has to name the program: go install \
+                "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
                     github.com/distribution/distribution/v3/cmd/registry@v3.0.0"
             )
         });
@@ -126,7 +126,6 @@ impl Drop for Registry {
 }
 
 #[test]
-#[ignore = "needs the registry program of the distribution project, whose path HALITE_REGISTRY names"]
 fn images_are_pulled_with_a_login() {
     let fixture = Fixture::new();
     let authority = Authority::new(&fixture.path(""));

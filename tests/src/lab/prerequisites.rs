@@ -31,6 +31,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/bin/isoinfo", "genisoimage"),
     ("/usr/bin/createrepo_c", "createrepo-c"),
     ("/usr/bin/rpmbuild", "rpm"),
+    ("/usr/bin/htpasswd", "apache2-utils"),
 ];
 
 /// Installs what is missing. Refuses with the reason where the lab cannot run.

@@ -1,6 +1,9 @@
 //! The source tree: format, lint, dependencies, and all unit and protocol tests.
 
-use std::process::{Command, Stdio};
+use std::{
+    ffi::OsStr,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -8,6 +11,7 @@ use super::{Counts, Test};
 use crate::{
     build::source_root,
     lab::{self, prerequisites},
+    upstream,
 };
 
 pub(super) const TESTS: &[Test<()>] = &[
@@ -18,8 +22,13 @@ pub(super) const TESTS: &[Test<()>] = &[
 ];
 
 fn cargo(args: &[&str]) -> Result<String> {
+    cargo_with(&[], args)
+}
+
+fn cargo_with(environment: &[(&str, &OsStr)], args: &[&str]) -> Result<String> {
     let output = Command::new("cargo")
         .args(args)
+        .envs(environment.iter().copied())
         .current_dir(source_root())
         .stdin(Stdio::null())
         .output()
@@ -58,7 +67,11 @@ fn dependencies((): &()) -> Result<Counts> {
 }
 
 fn unit((): &()) -> Result<Counts> {
-    let text = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])?;
+    let registry = upstream::registry(&lab::cache(), &mut |line| println!("  {line}"))?;
+    let text = cargo_with(
+        &[("HALITE_REGISTRY", registry.as_os_str())],
+        &["test", "--workspace", "--locked", "--no-fail-fast"],
+    )?;
     let mut counts = Counts::default();
     for line in text.lines().filter(|l| l.starts_with("test result: ")) {
         counts.passed += number_before(line, " passed");

@@ -59,6 +59,15 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<Upstream> 
     Ok(Upstream { dir, bin, images })
 }
 
+/// The program of a registry, for the tests of what pulls from one.
+pub fn registry(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let dir = cache.join("upstream");
+    let store = Store::new(dir.clone())?;
+    let _lock = lock(&dir)?;
+    let built = golang::Go::find()?.build(&store, &programs::REGISTRY, progress)?;
+    built.into_iter().next().map(|(_, program)| program).context("no registry was built")
+}
+
 /// Two runs at once would make everything twice; the second waits until this is dropped.
 fn lock(dir: &Path) -> Result<File> {
     let lock = File::create(dir.join(".lock"))?;

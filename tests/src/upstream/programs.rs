@@ -36,6 +36,15 @@ pub struct Module {
     pub programs: &'static [(&'static str, &'static str)],
 }
 
+/// A registry, for the tests of what pulls from one; it is part of no bundle.
+pub const REGISTRY: Module = Module {
+    path: "github.com/distribution/distribution/v3",
+    version: versions::REGISTRY,
+    source: Source::Required,
+    stamps: &[],
+    programs: &[("registry", "github.com/distribution/distribution/v3/cmd/registry")],
+};
+
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its default versions, and a
 /// kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[

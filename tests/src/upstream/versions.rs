@@ -3,6 +3,9 @@
 /// Kubernetes.
 pub const KUBERNETES: &str = "v1.36.3";
 
+/// The registry of the tests (`distribution`).
+pub const REGISTRY: &str = "v3.0.0";
+
 /// etcd's module version.
 pub const ETCD: &str = "v3.6.8";
 
