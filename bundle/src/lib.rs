@@ -8,11 +8,13 @@
 
 pub mod apt;
 mod build;
+mod busy;
 pub mod complete;
 mod diff;
 mod error;
 pub mod fetch;
 mod files;
+mod gather;
 pub mod iso;
 mod list;
 pub mod lock;
@@ -22,6 +24,7 @@ pub mod oci;
 mod pack;
 mod part;
 pub mod recipe;
+mod resolve;
 pub mod seal;
 mod tenths;
 mod verify;
@@ -32,4 +35,5 @@ pub use error::Error;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack, unpack_some};
+pub use resolve::{Resolved, lock, update};
 pub use verify::{Problem, Report, verify};
