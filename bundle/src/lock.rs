@@ -30,6 +30,9 @@ pub struct Lock {
     pub images: BTreeMap<String, Item>,
     /// Packages from apt by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
+    /// Files by address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, Item>,
 }
 
 /// One thing that was resolved.
@@ -116,20 +119,26 @@ impl Lock {
             [package, version, _] => (format!("package {package}"), format!("{version} {}", item.shown())),
             _ => (name.clone(), item.shown()),
         };
-        items(&self.images).into_iter().chain(self.packages.iter().map(package)).collect()
+        let rest = items(&self.images).into_iter().chain(items(&self.files));
+        rest.chain(self.packages.iter().map(package)).collect()
     }
 
     /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
     #[must_use]
     pub fn unlicensed(&self) -> Vec<&str> {
-        let items = self.images.iter();
+        let items = self.images.iter().chain(&self.files);
         items.filter(|(_, item)| item.licence.is_none()).map(|(name, _)| name.as_str()).collect()
     }
 
     /// The size in bytes of all that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.images.values().chain(self.packages.values()).map(|item| item.size).sum()
+        self.images
+            .values()
+            .chain(self.packages.values())
+            .chain(self.files.values())
+            .map(|item| item.size)
+            .sum()
     }
 }
 

@@ -11,18 +11,23 @@
 //! packages:
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
+//!   repositories:                         # optional: in place of this machine's own package sources
+//!     - {url: "https://deb.debian.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
+//!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
+mod download;
 mod network;
 mod reader;
 mod reference;
+mod repositories;
 
 use std::{
     collections::BTreeMap,
@@ -30,9 +35,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use download::Download;
 pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
+pub use repositories::Repository;
 
 use crate::{
     apt::made::{self, Made},
@@ -66,8 +73,10 @@ pub struct Recipe {
     pub images: Vec<Image>,
     /// The status file of dpkg on a bare host.
     pub base: PathBuf,
-    /// Packages to take from this machine's package sources, with all that a bare host lacks for them.
+    /// Packages to take from the repositories, with all that a bare host lacks for them.
     pub apt: Vec<String>,
+    /// Where those come from; without any, from this machine's own package sources.
+    pub repositories: Vec<Repository>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
     /// Halite's own programs by name: each of [`BINARIES`].
@@ -81,6 +90,8 @@ pub struct Recipe {
     pub options: BTreeMap<String, Vec<String>>,
     /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// What of the programs comes from an address.
+    pub downloads: Vec<Download>,
     /// How to reach the machines that things come from.
     pub network: Network,
 }
@@ -141,7 +152,11 @@ impl Recipe {
             );
         }
         wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
-        let missing = wanted.iter().filter(|(_, path)| !path.is_file());
+        wanted.extend(self.repositories.iter().enumerate().map(|(index, repository)| {
+            (format!("packages.repositories[{index}].key"), repository.key.clone())
+        }));
+        let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
+        let missing = wanted.iter().filter(|(_, path)| !path.is_file() && !fetched(path));
         missing
             .map(|(what, path)| format!("{}: {what}: there is no file {}", file.display(), path.display()))
             .collect()
@@ -150,6 +165,8 @@ impl Recipe {
     /// Whether anything in it comes from another machine, other than through this machine's own apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
+            || !self.downloads.is_empty()
+            || !self.repositories.is_empty()
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
@@ -191,26 +208,35 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
         reader.problem("format", "must be 1");
     }
-    let packages = reader.map("packages", top.get("packages"), &["base", "apt", "made"]).unwrap_or(&empty);
+    let cache = top.get("cache").map(|cache| reader.path("cache", Some(cache)));
+    reader.cache = cache.clone().unwrap_or_default();
+    let keys = ["base", "apt", "repositories", "made"];
+    let packages = reader.map("packages", top.get("packages"), &keys).unwrap_or(&empty);
     let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
-    let recipe = Recipe {
+    let mut recipe = Recipe {
         version: reader.text("version", top.get("version")),
         kubernetes: reader.text("kubernetes", top.get("kubernetes")),
         images,
         base: reader.path("packages.base", packages.get("base")),
         apt: reader.texts("packages.apt", packages.get("apt")),
+        repositories: repositories::read(reader, packages.get("repositories")),
         made: made_packages(reader, packages.get("made")),
         binaries: BINARIES
             .iter()
-            .map(|name| ((*name).to_owned(), reader.path(&format!("binaries.{name}"), binaries.get(*name))))
+            .map(|name| {
+                let path = format!("binaries.{name}");
+                ((*name).to_owned(), reader.program(&path, binaries.get(*name), &format!("program {name}")))
+            })
             .collect(),
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
-        cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+        cache,
+        downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
     };
+    recipe.downloads = std::mem::take(&mut reader.downloads);
     check(reader, &recipe, &components);
     recipe
 }
@@ -275,7 +301,9 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
         match map.get("programs").and_then(serde_json::Value::as_object) {
             Some(listed) => {
                 for (name, file) in listed {
-                    programs.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                    let why = format!("{name} of package {package}");
+                    let file = reader.program(&format!("{place}.{name}"), Some(file), &why);
+                    programs.insert(name.clone(), file);
                 }
             }
             None => reader.problem(&place, "must map program names to files"),

@@ -29,3 +29,7 @@ mod tls;
 
 #[cfg(test)]
 mod images;
+#[cfg(test)]
+mod packages;
+#[cfg(test)]
+mod programs;
