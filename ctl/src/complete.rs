@@ -65,6 +65,9 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
         for worker in workers {
             needs.merge(worker.join().map_err(|_| anyhow!("compiling ended abnormally"))??);
         }
+        if !manifest.charts.is_empty() {
+            needs.add(&halite_bundle::complete::charts(directory, manifest)?);
+        }
         Ok(needs)
     })
 }

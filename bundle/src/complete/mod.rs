@@ -6,6 +6,7 @@
 //! bundle. The [`Stock`] is what a bundle has, by digest. What is in the one and not in the other is [`Missing`], each
 //! with the place that needs it.
 
+mod charts;
 mod debian;
 mod install;
 mod needs;
@@ -21,6 +22,7 @@ pub(crate) use install::plan;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use charts::charts;
 pub use needs::{Needs, Uses};
 pub use stock::Stock;
 

@@ -17,12 +17,17 @@
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
 //!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
+//! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
+//!   - {name: web, source: charts/web, namespace: web, values: {replicas: 2}}
+//!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
+//! helm: bin/helm                          # optional: default is the one on the PATH
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
+mod chart;
 mod download;
 mod network;
 mod reader;
@@ -35,6 +40,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use chart::{Chart, ChartSource, Values};
 pub use download::Download;
 pub use network::{Host, Network, Watcher};
 use reader::Reader;
@@ -63,7 +69,7 @@ pub const COMPONENTS: &[&str] = &[
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
 /// What goes into a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
     pub version: String,
@@ -90,6 +96,10 @@ pub struct Recipe {
     pub options: BTreeMap<String, Vec<String>>,
     /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// Charts that are rendered into it.
+    pub charts: Vec<Chart>,
+    /// Helm, which renders them; without one, that on the `PATH`.
+    pub helm: Option<PathBuf>,
     /// What of the programs comes from an address.
     pub downloads: Vec<Download>,
     /// How to reach the machines that things come from.
@@ -145,6 +155,8 @@ impl Recipe {
             );
         }
         wanted.extend(self.network.files());
+        wanted.extend(self.charts.iter().flat_map(Chart::files));
+        wanted.extend(self.helm.iter().map(|helm| ("helm".to_owned(), helm.clone())));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -167,6 +179,7 @@ impl Recipe {
         self.images.iter().any(|image| image.layout.is_none())
             || !self.downloads.is_empty()
             || !self.repositories.is_empty()
+            || self.charts.iter().any(Chart::is_remote)
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
@@ -197,6 +210,8 @@ const KEYS: &[&str] = &[
     "signing-key",
     "options",
     "cache",
+    "charts",
+    "helm",
     "registries",
     "proxy",
     "no-proxy",
@@ -233,6 +248,8 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
         cache,
+        charts: chart::read(reader, top.get("charts")),
+        helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
         downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
     };

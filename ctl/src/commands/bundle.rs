@@ -60,6 +60,9 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
         }
         Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
+        Bundle::Init { directory, kubernetes, programs, states } => {
+            recipe::init(&directory, kubernetes, programs, states, screen)
+        }
         Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
         Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
         Bundle::Build { recipe, out, offline, signing } => {
@@ -78,6 +81,7 @@ fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             ("components", &diff.components),
             ("images", &diff.images),
             ("packages", &diff.packages),
+            ("charts", &diff.charts),
             ("states", &diff.states),
         ];
         let mut text = String::new();
