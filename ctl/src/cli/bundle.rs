@@ -116,7 +116,7 @@ pub enum Bundle {
         #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
         /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long, short)]
+        #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
         signing: Signing,
