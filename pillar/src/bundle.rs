@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_states::tree::sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Allowed;
@@ -15,6 +16,9 @@ pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
     pub path: String,
+    /// SHA-256 of `manifest.json`, which knows that of every other file; not in the manifest.
+    #[serde(default)]
+    pub manifest: String,
     /// The bundle's own version.
     pub version: String,
     /// Its Kubernetes, for example `v1.36.3`.
@@ -49,6 +53,7 @@ impl BundleFacts {
         let manifest: serde_json::Value = serde_json::from_str(text)?;
         let mut facts = Self::deserialize(&manifest)?;
         facts.path = path.to_owned();
+        facts.manifest = sha256(text.as_bytes());
         if let Some(files) = manifest.get("files").and_then(serde_json::Value::as_object) {
             let program = |(path, entry): (&String, &serde_json::Value)| {
                 Some((path.strip_prefix("bin/")?.to_owned(), entry.get("sha256")?.as_str()?.to_owned()))
@@ -88,6 +93,7 @@ mod tests {
                 "files":{"bin/ctl":{"sha256":"ab","size":1},"apt/halite.gpg":{"sha256":"cd","size":1}}}"#;
         let facts = BundleFacts::from_manifest(text, "/mnt/b").unwrap();
         assert_eq!((facts.path.as_str(), facts.version.as_str()), ("/mnt/b", "0.1.0"));
+        assert_eq!(facts.manifest, sha256(text.as_bytes()));
         assert_eq!(facts.programs, [("ctl".to_owned(), "ab".to_owned())].into());
     }
 }

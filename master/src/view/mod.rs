@@ -100,8 +100,10 @@ impl Views {
     fn read(&self) -> Result<World, Refusal> {
         let manifest = halite_bundle::manifest::load(&self.bundle)
             .map_err(|error| Refusal::internal(error.to_string()))?;
-        let facts = serde_json::to_string(&manifest)
-            .and_then(|text| BundleFacts::from_manifest(&text, &self.bundle.display().to_string()))
+        // The text itself: its hash is what other hosts know the bundle by.
+        let text = std::fs::read_to_string(self.bundle.join(halite_bundle::manifest::FILE))
+            .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
+        let facts = BundleFacts::from_manifest(&text, &self.bundle.display().to_string())
             .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
         let texts = Texts::from_dir(&self.config_dir).map_err(|problems| refused(&problems))?;
         // What the documents say was checked against host and bundle when they were written; a bundle that was changed
