@@ -126,8 +126,10 @@ fn fill(
     };
     let served: Vec<_> =
         images.iter().map(|(reference, _, image)| (reference.clone(), image.clone())).collect();
-    put(nginx::MAPS.to_owned(), 0o644, nginx::maps(&served).as_bytes())?;
-    put(nginx::SERVER.to_owned(), 0o644, nginx::LOCATIONS.as_bytes())?;
+    for (name, entries) in nginx::maps(&recipe.version, &served) {
+        put(name.to_owned(), 0o644, entries.as_bytes())?;
+    }
+    put(nginx::SERVER.to_owned(), 0o644, nginx::locations().as_bytes())?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
     put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;

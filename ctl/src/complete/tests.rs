@@ -62,7 +62,9 @@ impl Bundle {
             "bin/halite-minion",
             "install",
             "apt/halite.gpg",
-            "nginx/registry-maps.conf",
+            "nginx/manifests.map",
+            "nginx/lists.map",
+            "nginx/links.map",
             "nginx/registry.conf",
             "images/oci-layout",
             "apt/dists/stable/InRelease",
@@ -152,7 +154,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
         ("the image ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1", "initContainers[0].image"),
         ("the package keepalived", "pkg.installed host-packages"),
         ("the file bin/halite-master", "file.managed /usr/local/bin/halite-master, source"),
-        ("the file nginx/registry-maps.conf", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
+        ("the file nginx/manifests.map", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
         ("the file states/orchestrate/add_node.sls", "the state tree reads it"),
     ] {
         let found = needs.artifacts().iter().find(|(found, _)| named(found) == artifact);
