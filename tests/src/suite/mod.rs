@@ -114,6 +114,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(versions::BESIDE)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)
