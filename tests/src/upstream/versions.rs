@@ -109,3 +109,24 @@ pub const HOST_PACKAGES: &[&str] = &[
     "runc",
     "socat",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_found_by_its_minor_version() {
+        for release in RELEASES {
+            assert_eq!(Release::find(release.minor()), Some(release));
+            assert!(release.bundle().starts_with(env!("CARGO_PKG_VERSION")), "{release:?}");
+        }
+        assert_eq!(Release::find("v1.35"), Some(OLDER));
+        assert_eq!(Release::find("1.3"), None);
+    }
+
+    #[test]
+    fn bundles_of_different_releases_have_different_versions() {
+        let versions: std::collections::BTreeSet<String> = RELEASES.iter().map(Release::bundle).collect();
+        assert_eq!(versions.len(), RELEASES.len());
+    }
+}
