@@ -115,6 +115,19 @@ pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     }
 }
 
+/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all that is in it.
+pub fn remove_any(path: &Path) -> Result<(), Error> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(status) if status.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Makes a directory and those above it.
 pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))

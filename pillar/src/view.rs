@@ -151,6 +151,7 @@ pub fn view(
             "url": format!("https://{first}:{BUNDLE_PORT}"),
             "programs": bundle.programs,
         },
+        "bundles": bundle.on_site(),
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
         "nodes": everybody(declaration),
