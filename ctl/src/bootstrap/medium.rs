@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halite_bundle::seal::{self, Signer, Statement, keys::Trust};
-use halite_bundle::{Manifest, manifest};
-use tempfile::TempDir;
+use halite_bundle::{Manifest, Scratch, manifest};
 
 use super::{CONFIG, bundle_problems};
 use crate::cli::Bootstrap;
@@ -31,7 +30,7 @@ pub struct Medium {
     trust: Trust,
     iso: Option<PathBuf>,
     /// Holds what was taken out for a look.
-    _look: Option<TempDir>,
+    _look: Option<Scratch>,
 }
 
 impl Medium {
@@ -84,7 +83,7 @@ impl Medium {
         }
         let iso = Some(file.canonicalize().with_context(|| format!("there is no {}", file.display()))?);
         let site = Path::new(BUNDLES).join(&report.statement.version);
-        let look = tempfile::tempdir().context("there is no room for temporary files")?;
+        let look = Scratch::new("halite-look-")?;
         let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
         halite_bundle::unpack_some(file, look.path(), &small)?;
         let recorded = |dir: &Path| std::fs::read(dir.join(manifest::CHECKSUM)).ok();
