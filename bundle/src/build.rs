@@ -172,6 +172,7 @@ fn fill(
             .map(|image| (image.component.clone(), image.reference.to_string()))
             .collect(),
         options: recipe.options.clone(),
+        not_images: recipe.not_images.clone(),
         packages: repository.note().clone(),
         files: listed,
     };

@@ -125,7 +125,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -138,7 +139,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -146,6 +148,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;

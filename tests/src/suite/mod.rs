@@ -3,6 +3,7 @@
 mod bundle;
 mod cluster;
 mod firewall;
+mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
@@ -73,6 +74,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
+    total.add(run(&options, iso::TESTS, &()));
     if on_cluster(options.full).any(|test| options.wants(test.name)) {
         total.add(with_cluster(&options));
     }
