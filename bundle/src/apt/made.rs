@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::program;
-use crate::{error::Error, files};
+use crate::{error::Error, files, iso::portable};
 
 /// A package to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,7 +221,7 @@ pub(crate) fn make(made: &Made, out: &Path) -> Result<PathBuf, Error> {
         }
     }
     directories_open(&root)?;
-    let archive = out.join(format!("{}_{}_amd64.deb", made.package, made.version));
+    let archive = out.join(portable::fit(&format!("{}_{}_amd64.deb", made.package, made.version)));
     let mut build = Command::new("dpkg-deb");
     build.env("SOURCE_DATE_EPOCH", EPOCH).args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
     program::run(build.arg(&root).arg(&archive), &format!("making the package {}", made.package))?;

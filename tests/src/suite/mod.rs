@@ -3,6 +3,7 @@
 mod bundle;
 mod cluster;
 mod firewall;
+mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
@@ -74,6 +75,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
+    total.add(run(&options, iso::TESTS, &()));
     // One after the other: the machine has room for one cluster.
     for site in [versions::site(), ordinary(&options)] {
         if site.tests.iter().any(|test| options.wants(test.name)) {
