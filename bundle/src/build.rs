@@ -19,7 +19,7 @@ use crate::{
     iso::portable,
     lock::{Item, Lock},
     manifest::{self, Entry, Manifest},
-    nginx, oci,
+    nginx, oci, package,
     part::{self, Part, Parts},
     recipe::{Recipe, Reference},
 };
@@ -302,11 +302,9 @@ fn apt_part(
     for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    for made in &recipe.made {
-        inputs.push(format!("{} {}", made.package, made.version));
-        for (name, file) in &made.programs {
-            inputs.push(format!("{name} {}", files::digest(file)?.0));
-        }
+    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
     }
     parts.get("apt", &inputs.join("\n"), |dir| {
         let pool = dir.join("pool");
@@ -314,9 +312,9 @@ fn apt_part(
         for archive in archives {
             files::copy(archive, &pool.join(apt::Control::read(archive)?.file_name()), 0o644)?;
         }
-        for made in &recipe.made {
-            progress(&format!("making the package {} {}", made.package, made.version));
-            apt::made::make(made, &pool)?;
+        for package in &made {
+            progress(&format!("making the package {} {}", package.name, package.full_version()));
+            package::deb::write(package, &pool)?;
         }
         progress("writing and proving the package repository");
         let versions = apt::write(dir, date, &signer)?;
