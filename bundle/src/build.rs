@@ -159,6 +159,7 @@ fn fill(
             .map(|image| (image.component.clone(), image.reference.to_string()))
             .collect(),
         options: recipe.options.clone(),
+        charts: BTreeMap::new(),
         packages: repository.note().clone(),
         files: listed,
     };

@@ -150,6 +150,7 @@ pub fn view(
             "host": first,
             "url": format!("https://{first}:{BUNDLE_PORT}"),
             "programs": bundle.programs,
+            "charts": bundle.charts,
         },
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
@@ -161,6 +162,8 @@ pub fn view(
             "config": cluster.containerd.config,
         },
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
+        "addons": cluster.addons,
+        "charts": cluster.charts,
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "host": cluster.host,
         "firewall": {

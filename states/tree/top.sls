@@ -33,6 +33,7 @@ base:
     - base.kube_proxy
     - base.coredns
     - base.nodes
+    - addons
 
   # The operator's own states, from /etc/halite/custom.
   '* and not master':

@@ -107,8 +107,7 @@ impl Views {
         // What the documents say was checked against host and bundle when they were written; a bundle that was changed
         // meanwhile must not make a running cluster unmanageable.
         let declaration = load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
-        let tree =
-            DirTree::new().mount("custom", self.config_dir.join("custom")).root(self.bundle.join("states"));
+        let tree = DirTree::new().mount("custom", self.config_dir.join("custom")).bundle(&self.bundle);
         let by_hash = manifest
             .files
             .iter()
