@@ -175,6 +175,7 @@ fn fill(
             .collect(),
         options: recipe.options.clone(),
         not_images: recipe.not_images.clone(),
+        charts: BTreeMap::new(),
         packages: repository.note().clone(),
         files: listed,
     };

@@ -16,7 +16,7 @@ use halite_pillar::view::{self, MASTER, Pki};
 use halite_states::compile::{self, Compiled, Input};
 use halite_states::low::Chunk;
 use halite_states::problem::Problem;
-use halite_states::tree::{DirTree, Tree, sha256};
+use halite_states::tree::{CHARTS, DirTree, Tree, sha256};
 use serde_json::{Value, json};
 
 use crate::compile::facts;
@@ -45,7 +45,7 @@ const SYSTEMS: [(&str, &str); 1] = [("Debian", "Debian")];
 pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
     let facts = facts(manifest, BUNDLE);
     let sets = sets(manifest)?;
-    let tree = Kept::new(&DirTree::new().root(directory.join("states")));
+    let tree = Kept::new(&DirTree::new().bundle(directory));
     let needs = gather(&tree, &facts, &sets)?;
     if needs.compiles() {
         return Ok(needs);
@@ -123,7 +123,7 @@ pub fn without_each(
     let facts = facts(manifest, BUNDLE);
     let sets = sets(manifest)?;
     let set = sets.first().context("there is no set of options")?;
-    let mut tree = Kept::new(&DirTree::new().root(directory.join("states")));
+    let mut tree = Kept::new(&DirTree::new().bundle(directory));
     let mut all = Vec::new();
     for (artifact, missing) in needs.without_each(stock) {
         let mut said: Vec<String> = missing.iter().map(ToString::to_string).collect();
@@ -146,8 +146,13 @@ pub fn without_each(
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    options::sets(&manifest.kubernetes, &manifest.options)
-        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))
+    let mut sets = options::sets(&manifest.kubernetes, &manifest.options)
+        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))?;
+    // None excludes another, so no set needs more than one in which all are installed.
+    for set in &mut sets {
+        set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();
+    }
+    Ok(sets)
 }
 
 /// A state tree in memory: it is read a thousand times.
@@ -248,12 +253,18 @@ impl Site<'_> {
                 rendering.states = states.collect();
                 let read: BTreeSet<&String> =
                     compiled.provenance.iter().flat_map(|provenance| &provenance.files).collect();
-                rendering.files.extend(read.into_iter().map(|path| format!("states/{path}")));
+                rendering.files.extend(read.into_iter().map(|path| in_bundle(path)));
             }
             Err(problems) => rendering.problems = problems.iter().map(Problem::to_string).collect(),
         }
         rendering
     }
+}
+
+/// Where the bundle has a file of the tree.
+fn in_bundle(path: &str) -> String {
+    let is_chart = path.strip_prefix(CHARTS).is_some_and(|rest| rest.starts_with('/'));
+    if is_chart { path.to_owned() } else { format!("states/{path}") }
 }
 
 /// What a host would report of itself, as far as the state tree asks.

@@ -32,6 +32,9 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// Versions by chart.
+    #[serde(default)]
+    pub charts: BTreeMap<String, String>,
     /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default)]
     pub options: Allowed,
