@@ -8,19 +8,20 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
-    apt,
-    busy::Busy,
-    chart,
+    apt, chart,
+    claim::Claim,
     complete::{self, Needs, Stock},
     error::Error,
     files,
     gather::{Contents, Gather, Mode},
+    iso::portable,
     lock::Lock,
     manifest::{self, Entry, Manifest},
-    nginx, oci,
-    part::{Part, Parts},
+    nginx, oci, package,
+    part::{self, Part, Parts},
     recipe::{Recipe, Watcher},
 };
 
@@ -59,21 +60,26 @@ pub fn build(
     render: &Render<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
+    // apt takes a relative path for one below its own directories.
+    let recipe_file = &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
     let recipe = Recipe::load(recipe_file)?;
     let occupied = out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
-    let _recipe = Busy::wait(recipe_file, "recipe", progress)?;
-    restore(out)?;
-    let (work, _work) = workplace(out)?;
+    let _out = Claim::new(out)?;
+    // The lock beside it is read, and written at the end.
+    let _recipe = Claim::wait(recipe_file, progress)?;
+    let work = files::sibling(out, "new");
     let scratch = files::sibling(out, "parts");
+    files::remove_dir(&work)?;
     let built = (|| {
+        files::make_dir(&work)?;
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
-        files::make_dir(&cache)?;
-        let _cache = Busy::wait(&cache, "cache", progress)?;
+        let held = part::claim(&cache, progress)?;
         let gather = Gather::new(recipe_file, &recipe, &cache, options.offline, options.watcher.clone())?;
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
+        drop(held);
         progress("looking for what a cluster could ask for and would not find");
         let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);
         if !missing.is_empty() {
@@ -84,58 +90,24 @@ pub fn build(
         Ok(manifest)
     })();
     if built.is_err() {
-        // The first error is the one that matters.
-        let _ = files::remove_dir(&work);
+        files::remove_dir(&work)?;
     }
-    let removed = files::remove_dir(&scratch);
-    built.and_then(|manifest| removed.map(|()| manifest))
+    files::remove_dir(&scratch)?;
+    built
 }
 
-/// An empty directory beside `out`, held against another build that would write the same.
-fn workplace(out: &Path) -> Result<(PathBuf, Busy), Error> {
-    let work = files::sibling(out, "new");
-    loop {
-        files::make_dir(&work)?;
-        let Some(held) = Busy::take(&work)? else {
-            return Err(Error::content(out, "another build is writing it: wait for that one to end"));
-        };
-        // Whoever had it may have moved or removed what was opened here.
-        if !held.is(&work) {
-            continue;
-        }
-        for entry in fs::read_dir(&work).map_err(Error::file("list", &work))? {
-            let path = entry.map_err(Error::file("list", &work))?.path();
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(Error::file("remove", path))?;
-        }
-        return Ok((work, held));
-    }
-}
-
-/// A build that was killed between two names left the old bundle under another one.
-fn restore(out: &Path) -> Result<(), Error> {
-    let old = files::sibling(out, "old");
-    if old.exists() && !out.exists() {
-        fs::rename(&old, out).map_err(Error::file("restore", out))?;
-    }
-    files::remove_dir(&old)
-}
-
-/// Puts the new bundle, once it is on the disk, in the place of the old one: in one step where the file system can.
+/// Puts the new bundle in the place of the old one in one step, on the disk.
 fn swap(new: &Path, out: &Path) -> Result<(), Error> {
-    let on_disk = fs::File::open(new).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
-    on_disk.map_err(Error::file("write", new))?;
-    if !out.exists() {
-        return fs::rename(new, out).map_err(Error::file("move", new));
-    }
-    let here = rustix::fs::CWD;
-    if rustix::fs::renameat_with(here, new, here, out, rustix::fs::RenameFlags::EXCHANGE).is_ok() {
+    files::settle(new)?;
+    if out.exists() {
+        let exchange = RenameFlags::EXCHANGE;
+        renameat_with(CWD, new, CWD, out, exchange)
+            .map_err(|error| Error::file("replace", out)(error.into()))?;
+        files::sync_parent(out)?;
         return files::remove_dir(new);
     }
-    let old = files::sibling(out, "old");
-    fs::rename(out, &old).map_err(Error::file("move", out))?;
     fs::rename(new, out).map_err(Error::file("move", new))?;
-    files::remove_dir(&old)
+    files::sync_parent(out)
 }
 
 fn fill(
@@ -169,8 +141,10 @@ fn fill(
         Ok(())
     };
     let served = contents.served(&recipe.images);
-    put(nginx::MAPS.to_owned(), 0o644, nginx::maps(&served).as_bytes())?;
-    put(nginx::SERVER.to_owned(), 0o644, nginx::LOCATIONS.as_bytes())?;
+    for (name, entries) in nginx::maps(&recipe.version, &served) {
+        put(name.to_owned(), 0o644, entries.as_bytes())?;
+    }
+    put(nginx::SERVER.to_owned(), 0o644, nginx::locations().as_bytes())?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
     put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
@@ -205,10 +179,15 @@ fn fill(
             .filter_map(|image| Some((image.component.clone()?, image.reference.to_string())))
             .collect(),
         options: recipe.options.clone(),
-        packages: repository.note().clone(),
+        not_images: recipe.not_images.clone(),
         charts: charts.iter().map(|chart| (chart.name.clone(), chart.version.clone())).collect(),
+        packages: repository.note().clone(),
         files: listed,
     };
+    let names = portable::problems(manifest.files.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
     files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;
@@ -238,11 +217,9 @@ fn apt_part(
     for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    for made in &recipe.made {
-        inputs.push(format!("{} {}", made.package, made.version));
-        for (name, file) in &made.programs {
-            inputs.push(format!("{name} {}", files::digest(file)?.0));
-        }
+    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
     }
     parts.get("apt", &inputs.join("\n"), |dir| {
         let pool = dir.join("pool");
@@ -250,9 +227,9 @@ fn apt_part(
         for archive in archives {
             files::copy(archive, &pool.join(apt::Control::read(archive)?.file_name()), 0o644)?;
         }
-        for made in &recipe.made {
-            progress(&format!("making the package {} {}", made.package, made.version));
-            apt::made::make(made, &pool)?;
+        for package in &made {
+            progress(&format!("making the package {} {}", package.name, package.full_version()));
+            package::deb::write(package, &pool)?;
         }
         progress("writing and proving the package repository");
         let versions = apt::write(dir, date, &signer)?;

@@ -21,8 +21,6 @@ use crate::{
     recipe::{Chart, Values},
 };
 
-pub use documents::split;
-
 /// Counts on every change of what is made of Helm's output.
 pub const REVISION: u32 = 1;
 

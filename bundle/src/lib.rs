@@ -8,14 +8,15 @@
 
 pub mod apt;
 mod build;
-mod busy;
 mod chart;
+mod claim;
 pub mod complete;
 mod diff;
 mod error;
 pub mod fetch;
 mod files;
 mod gather;
+mod image;
 mod init;
 pub mod iso;
 mod list;
@@ -24,16 +25,21 @@ pub mod manifest;
 pub mod nginx;
 pub mod oci;
 mod pack;
+pub mod package;
 mod part;
 pub mod recipe;
 mod resolve;
 pub mod seal;
+pub mod site;
+mod stage;
 mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};
+pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
+pub use image::build_image;
 pub use init::{Start, init};
 pub use list::{Listing, list};
 pub use manifest::Manifest;

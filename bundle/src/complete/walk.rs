@@ -29,10 +29,6 @@ pub fn state(state: &State) -> Vec<Found> {
                 walk.documents(document);
             }
         }
-        super::charts::FUNCTION => {
-            walk.documents(state.args.get("documents").unwrap_or(&Value::Null));
-            walk.text(state.args.get("source").and_then(Value::as_str).unwrap_or_default(), "");
-        }
         _ => {
             walk.text(&state.name, "");
             for (name, value) in &state.args {

@@ -80,7 +80,7 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
         let Some(map) = reader.map(&path, Some(item), KEYS) else { continue };
         let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
         let name = reader.text(&format!("{path}.name"), map.get("name"));
-        if !name.is_empty() && !(is_label(&name) && name.len() <= LONGEST) {
+        if !name.is_empty() && !is_label(&name, LONGEST) {
             reader.problem(&format!("{path}.name"), "must be of a-z, 0-9 and -, 53 characters at most");
         }
         if !name.is_empty() && found.iter().any(|chart| chart.name == name) {
@@ -91,7 +91,7 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
             Some((path, value)) => reader.text(&path, Some(value)),
             None => "default".to_owned(),
         };
-        if !namespace.is_empty() && !(is_label(&namespace) && namespace.len() <= 63) {
+        if !namespace.is_empty() && !is_label(&namespace, 63) {
             reader.problem(&format!("{path}.namespace"), "is no name of a namespace");
         }
         let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
@@ -153,7 +153,10 @@ fn values(reader: &mut Reader, path: &str, value: Option<&Value>) -> Vec<Values>
     }
 }
 
-fn is_label(text: &str) -> bool {
+fn is_label(text: &str, longest: usize) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-') && !text.is_empty()
+    (1..=longest).contains(&text.len())
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }

@@ -1,11 +1,14 @@
 //! Charts from a folder, a web server and a registry, rendered by the real Helm.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use halite_bundle::{
     Error, Manifest, Options,
-    complete::{Needs, charts},
-    manifest, verify,
+    complete::{Needs, Rendering, State},
+    verify,
 };
 use serde_json::{Value, json};
 
@@ -66,11 +69,22 @@ fn with_chart(site: &mut Site, source: &str) {
         json!([{"name": "web", "source": source, "version": "1.2.3", "namespace": "web"}]);
 }
 
-/// Looks for what the charts name, as `ctl bundle build` does.
+/// Looks for what the charts name: the shipped state tree applies them like any other objects.
 fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
-    let render = |dir: &std::path::Path, manifest: &Manifest| {
+    let render = |dir: &Path, manifest: &Manifest| {
         let mut needs = Needs::default();
-        needs.add(&charts(dir, manifest)?);
+        for name in manifest.charts.keys() {
+            let text = fs::read_to_string(dir.join(format!("charts/{name}.yaml"))).unwrap();
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+            let state = State {
+                file: "addons/charts/init.sls".into(),
+                line: 1,
+                function: "kubernetes.manifest".into(),
+                name: name.clone(),
+                args: json!({"documents": documents}).as_object().cloned().unwrap(),
+            };
+            needs.add(&Rendering { options: "a site".into(), states: vec![state], ..Rendering::default() });
+        }
         Ok(needs)
     };
     site.build_for("bundle", options, &render)
@@ -95,8 +109,8 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     assert!(matches!(&error, Error::Missing(missing) if missing.len() == 2), "{error}");
     let text = error.to_string();
     for wanted in [
-        "the image quay.io/team/web:1: images/index.json does not name it\n    needed by \
-         web/templates/deployment.yaml: chart web, Deployment web/web, spec.template.spec.containers[0].image",
+        "the image quay.io/team/web:1: images/index.json does not name it\n    needed by addons/charts/init.sls:1: \
+         kubernetes.manifest web, Deployment web/web, spec.template.spec.containers[0].image",
         "the image quay.io/team/init:2",
         "spec.template.spec.initContainers[0].image",
     ] {
@@ -111,16 +125,6 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     let kinds: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     assert_eq!(kinds, ["Namespace", "CustomResourceDefinition", "Deployment"], "{text}");
     assert!(text.contains("  namespace: web\n  name: web\n"), "{text}");
-
-    // A file that is taken away is missed.
-    fs::remove_file(site.path("bundle/charts/web.yaml")).unwrap();
-    let mut manifest = manifest::load(&site.path("bundle")).unwrap();
-    manifest.files.remove("charts/web.yaml");
-    let stock = halite_bundle::complete::Stock::read(&site.path("bundle"), &manifest).unwrap();
-    let mut needs = Needs::default();
-    needs.add(&charts(&site.path("bundle"), &manifest).unwrap());
-    let missing: Vec<String> = needs.missing(&stock).iter().map(ToString::to_string).collect();
-    assert!(missing.iter().any(|text| text.starts_with("the file charts/web.yaml")), "{missing:?}");
 }
 
 #[test]
