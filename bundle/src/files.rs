@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
@@ -175,6 +176,29 @@ pub fn settle(dir: &Path) -> Result<(), Error> {
 pub fn sync_parent(path: &Path) -> Result<(), Error> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
+}
+
+/// Puts what is beside a place there, and removes what was there.
+pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
+    if fs::symlink_metadata(place).is_err() {
+        fs::rename(new, place).map_err(Error::file("move", new))?;
+        return sync_parent(place);
+    }
+    match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
+        // Not every file system can do it in one step; whoever is cut off between these two does it again.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            let aside = sibling(place, "replaced");
+            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
+            fs::rename(new, place).map_err(Error::file("replace", place))?;
+            sync_parent(place)?;
+            remove_any(&aside)
+        }
+        done => {
+            done.map_err(|error| Error::file("replace", place)(error.into()))?;
+            sync_parent(place)?;
+            remove_any(new)
+        }
+    }
 }
 
 /// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
