@@ -9,6 +9,7 @@
 pub mod apt;
 mod build;
 pub mod complete;
+pub mod delta;
 mod diff;
 mod error;
 pub mod fetch;
@@ -26,12 +27,12 @@ pub mod seal;
 pub mod site;
 mod stage;
 mod tenths;
-mod verify;
+pub(crate) mod verify;
 
 pub use build::{Options, Render, build};
 pub use diff::{Change, Diff};
 pub use error::Error;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
-pub use pack::{pack, unpack, unpack_some};
+pub use pack::{pack, unpack_some};
 pub use verify::{Problem, Report, verify};

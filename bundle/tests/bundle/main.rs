@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod delta;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod recipe;
