@@ -211,7 +211,8 @@ fn make_parent(path: &Path) -> Result<(), Error> {
     path.parent().map_or(Ok(()), make_dir)
 }
 
-fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
+/// Copies what there is to read; its SHA-256 and size.
+pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;

@@ -7,10 +7,16 @@ use std::{
 };
 
 use super::{
-    Bundles,
+    Bundles, Held,
     room::{Need, Room},
 };
-use crate::{error::Error, files, iso::read::Image, manifest, verify};
+use crate::{
+    delta::{self, Delta},
+    error::Error,
+    files,
+    iso::read::Image,
+    manifest, verify,
+};
 
 /// What became of a bundle that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,35 +34,54 @@ pub enum Added {
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
 
 impl Bundles {
-    /// Takes a whole bundle out of an image that was [checked](crate::seal::check()) before. What stands there as a link,
-    /// or damaged, is replaced in one step when it is the same bundle.
+    /// Puts the bundle of an image, which was [checked](crate::seal::check()) before, in its place: a whole one is taken
+    /// out, of a delta and the bundle that it is for a whole one is made. What stands there as a link, or damaged, is
+    /// replaced in one step when it is the same bundle.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, there is no room, somebody else changes the bundles, or the
-    /// system refuses. Then everything is as it was.
+    /// When another bundle of the same version is there, a delta's old bundle is not, there is no room, somebody else
+    /// changes the bundles, or the system refuses. Then everything is as it was.
     pub fn add_image(&self, iso: &Path, progress: &mut dyn FnMut(&str)) -> Result<Added, Error> {
         let image = Image::open(iso)?;
-        let version = manifest::look(iso)?.version;
-        let place = self.path(&version)?;
+        let delta = delta::look(iso)?;
+        let manifest = manifest::look(iso)?;
+        let place = self.path(&manifest.version)?;
         let _lock = self.lock()?;
         self.clear()?;
-        let checksum = image.small(manifest::CHECKSUM)?;
         let there = fs::symlink_metadata(&place).is_ok();
         if there {
-            self.refuse_other(&version, &checksum)?;
+            let above = if delta.is_some() { delta::NEW } else { "" };
+            let checksum = image.small(&format!("{above}{}", manifest::CHECKSUM))?;
+            self.refuse_other(&manifest.version, &checksum)?;
             if !place.is_symlink() && verify(&place, progress)?.is_sound() {
                 return Ok(Added::There);
             }
         }
-        Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
+        let to = if there { files::sibling(&place, "whole") } else { place.clone() };
+        match delta {
+            Some(delta) => delta::combine(iso, &image, &delta, &self.old(iso, &delta)?, &to, progress)?,
+            None => {
+                Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
+                image.extract(&to, progress)?;
+            }
+        }
         if !there {
-            image.extract(&place, progress)?;
             return Ok(Added::New);
         }
-        let beside = files::sibling(&place, "whole");
-        image.extract(&beside, progress)?;
-        files::put_in_place(&beside, &place)?;
+        files::put_in_place(&to, &place)?;
         Ok(Added::Replaced)
+    }
+
+    /// The bundle that a delta is for.
+    fn old(&self, iso: &Path, delta: &Delta) -> Result<Held, Error> {
+        self.get(&delta.old.version).map_err(|error| {
+            let why = format!(
+                "this is a delta from {} to {} and needs the bundle {0} (built {}) on this site: {error}; add that one \
+                 first, or bring the whole bundle {1}",
+                delta.old.version, delta.new.version, delta.old.built
+            );
+            Error::content(iso, why)
+        })
     }
 
     /// Adds the bundle in a directory, whose manifest was [vouched for](manifest::vouched()) before, without copying it.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_bundle::{pack, unpack, verify};
+use halite_bundle::{Error, iso::read::Image, pack, verify};
 
 use crate::site::{Site, files, put};
 
@@ -19,9 +19,13 @@ const WORK: &str = "HALITE_TEST_UNPACK";
 fn unpacks() {
     let work = env::var(WORK).unwrap();
     let (iso, dir) = work.split_once(':').unwrap();
-    if let Err(error) = unpack(Path::new(iso), Path::new(dir), &mut |_| ()) {
+    if let Err(error) = extract(Path::new(iso), Path::new(dir)) {
         panic!("{error}");
     }
+}
+
+fn extract(iso: &Path, dir: &Path) -> Result<(), Error> {
+    Image::open(iso)?.extract(dir, &mut |_| ())
 }
 
 /// The arguments with which this program runs [`unpacks`] alone.
@@ -65,7 +69,7 @@ fn one_that_is_killed_is_no_bundle_and_the_next_one_is_whole() {
         child.wait().unwrap();
         assert_eq!(names(&site.path("bundles")), [".0.1.0.new"], "it was not killed in the middle");
     }
-    unpack(&site.path("X.iso"), &out, &mut |_| ()).unwrap();
+    extract(&site.path("X.iso"), &out).unwrap();
     assert_eq!(names(&site.path("bundles")), ["0.1.0"]);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
 }

@@ -60,6 +60,9 @@ pub enum Bundle {
     Remove {
         /// Its version.
         version: String,
+        /// Also when hosts still have what it gave them, or nobody knows.
+        #[arg(long)]
+        force: bool,
     },
     /// What is in a bundle.
     Show {
@@ -79,6 +82,21 @@ pub enum Bundle {
         old: PathBuf,
         /// The ISO or directory of the new one.
         new: PathBuf,
+    },
+    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta, for `ctl bundle add`.
+    Export {
+        /// The ISO or directory of the bundle that the site has; only its manifest is read.
+        #[arg(long)]
+        since: PathBuf,
+        /// The ISO or directory of the new bundle. An ISO is checked, and must be signed by somebody that is trusted here.
+        new: PathBuf,
+        /// The delta.
+        #[arg(long)]
+        out: PathBuf,
+        #[command(flatten)]
+        signing: Signing,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
     Key {
