@@ -10,7 +10,9 @@ mod files;
 mod follow;
 mod minion;
 mod output;
+mod paper;
 mod preflight;
+mod site;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,9 @@ base:
   'I@node:roles:bootstrap':
     - match: compound
     - halite.master
+
+  'I@node:roles:bootstrap or I@node:roles:registry':
+    - match: compound
     - halite.bundle_server
 
   '{{ kubernetes_node }}':

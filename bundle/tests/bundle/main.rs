@@ -3,11 +3,17 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]
 mod serve;
+#[cfg(test)]
+mod several;
 #[cfg(test)]
 mod site;
 #[cfg(test)]

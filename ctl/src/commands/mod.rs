@@ -1,6 +1,7 @@
 //! The commands.
 
 mod bundle;
+mod bundles;
 mod config;
 mod keys;
 mod local;
@@ -9,7 +10,7 @@ mod seal;
 mod shows;
 mod targets;
 
-pub use bundle::{directory_of, of_site};
+pub use bundle::directory_of;
 pub use nodes::{ADD_NODE, finish};
 pub use seal::trust;
 
@@ -41,5 +42,6 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
+        Command::Paper { directory } => crate::paper::write(&directory).map(|()| 0),
     }
 }

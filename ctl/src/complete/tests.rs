@@ -73,7 +73,9 @@ impl Bundle {
             "bin/halite-minion",
             "install",
             "apt/halite.gpg",
-            "nginx/registry-maps.conf",
+            "nginx/manifests.map",
+            "nginx/lists.map",
+            "nginx/links.map",
             "nginx/registry.conf",
             "images/oci-layout",
             "apt/dists/stable/InRelease",
@@ -167,7 +169,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
         ("the file charts/demo.yaml", "the state tree reads it"),
         ("the package keepalived", "pkg.installed host-packages"),
         ("the file bin/halite-master", "file.managed /usr/local/bin/halite-master, source"),
-        ("the file nginx/registry-maps.conf", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
+        ("the file nginx/manifests.map", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
         ("the file states/orchestrate/add_node.sls", "the state tree reads it"),
     ] {
         let found = needs.artifacts().iter().find(|(found, _)| named(found) == artifact);
@@ -179,9 +181,47 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
 #[test]
 fn whatever_is_taken_away_is_missed() {
     let (site, needs) = &*NEEDS;
-    let spare = spare(site.dir.path(), &site.manifest(), needs, &site.stock()).unwrap();
-    let spare: Vec<String> = spare.iter().map(named).collect();
+    let without = without_each(site.dir.path(), &site.manifest(), needs, &site.stock()).unwrap();
+    let spare = without.iter().filter(|(_, said)| said.is_empty());
+    let spare: Vec<String> = spare.map(|(artifact, _)| named(artifact)).collect();
     assert_eq!(spare, ["the file states/custom/README.md"]);
+}
+
+/// A component that is not there hides nothing else that is missing.
+#[test]
+fn what_is_missing_beside_a_component_is_in_the_same_report() {
+    let mut site = Bundle::new();
+    for (kind, name) in
+        [("images", "flannel"), ("files", "bin/halite-minion"), ("files", "nginx/registry.conf")]
+    {
+        site.manifest[kind].as_object_mut().unwrap().remove(name).unwrap();
+    }
+    let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
+    site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
+    let (sets, facts) =
+        (options::sets("v1.36.3", &BTreeMap::new()).unwrap(), facts(&site.manifest(), BUNDLE));
+    let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
+    // With the defaults only: all of them take this unoptimised program a minute.
+    let gathered = |facts: &BundleFacts| gather(&tree, facts, &sets[..1]).unwrap();
+    assert!(!gathered(&facts).compiles());
+    let needs = gathered(&with_stand_ins(&facts, &tree));
+    let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+    for wanted in [
+        "the image of the component flannel: the recipe has no image of a component \"flannel\"",
+        flannel_cni,
+        "the file bin/halite-minion",
+        "the file nginx/registry.conf",
+    ] {
+        assert!(report.iter().any(|missing| missing.contains(wanted)), "{wanted}: {report:#?}");
+    }
+    assert!(needs.compiles() && report.len() == 4, "{report:#?}");
+}
+
+#[test]
+fn components_are_found_in_templates() {
+    let text = "{{ pillar.images.etcd }} {{ pillar.images['kube-proxy'] }} {{ pillar.images[\"a\"] }} \
+                {{ pillar.images.get('b') }} {% for c in pillar.images %}{{ pillar.images[c] }}";
+    assert_eq!(components(text).collect::<Vec<_>>(), ["etcd", "kube-proxy", "a", "b"]);
 }
 
 #[test]

@@ -36,6 +36,7 @@ const FREE: &[&str] = &[
     "secrets",
     "custom",
     "resolved.kubernetes",
+    "resolved.bundle",
 ];
 
 #[test]
