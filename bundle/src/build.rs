@@ -16,7 +16,7 @@ use crate::{
     files,
     lock::{Item, Lock},
     manifest::{self, Entry, Manifest},
-    nginx, oci, package,
+    nginx, oci, package, paper,
     part::{Part, Parts},
     recipe::{Recipe, Reference},
 };
@@ -146,7 +146,7 @@ fn fill(
         copied(format!("states/{name}"), &from, if executable { 0o755 } else { 0o644 })?;
     }
 
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         format: manifest::FORMAT,
         name: "halite".to_owned(),
         version: recipe.version.clone(),
@@ -162,6 +162,7 @@ fn fill(
         packages: repository.note().clone(),
         files: listed,
     };
+    paper::add(recipe, work, &parts, &mut manifest, progress)?;
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
     files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;

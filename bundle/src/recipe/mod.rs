@@ -17,6 +17,9 @@
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
+//! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
+//! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
 //! ```
 
 mod reader;
@@ -78,6 +81,12 @@ pub struct Recipe {
     pub options: BTreeMap<String, Vec<String>>,
     /// Where parts that did not change are kept between builds.
     pub cache: Option<PathBuf>,
+    /// The folder of the documentation.
+    pub docs: Option<PathBuf>,
+    /// The folder with the texts of licences that the packages and images do not bring themselves.
+    pub licences: Option<PathBuf>,
+    /// What our own programs were built from.
+    pub sbom_inputs: Option<PathBuf>,
 }
 
 /// An image that goes into a bundle.
@@ -129,7 +138,12 @@ impl Recipe {
             );
         }
         wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
+        wanted.extend(self.sbom_inputs.clone().map(|path| ("sbom-inputs".into(), path)));
         let mut missing: Vec<_> = wanted.into_iter().filter(|(_, path)| !path.is_file()).collect();
+        for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
+            let absent = folder.as_ref().filter(|folder| !folder.is_dir());
+            missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
+        }
         for made in &self.made {
             let given = made.files.iter().filter(|(_, from)| !from.exists());
             missing.extend(
@@ -169,6 +183,9 @@ const KEYS: &[&str] = &[
     "signing-key",
     "options",
     "cache",
+    "docs",
+    "licences",
+    "sbom-inputs",
 ];
 
 fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
@@ -194,10 +211,21 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
-        cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+        cache: optional(reader, top, "cache"),
+        docs: optional(reader, top, "docs"),
+        licences: optional(reader, top, "licences"),
+        sbom_inputs: optional(reader, top, "sbom-inputs"),
     };
     check(reader, &recipe, &components);
     recipe
+}
+
+fn optional(
+    reader: &mut Reader,
+    top: &serde_json::Map<String, serde_json::Value>,
+    key: &str,
+) -> Option<PathBuf> {
+    top.get(key).map(|value| reader.path(key, Some(value)))
 }
 
 /// The images, and the components at all places of the list, those with another problem included.

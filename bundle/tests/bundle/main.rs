@@ -5,6 +5,8 @@ mod build;
 #[cfg(test)]
 mod pack;
 #[cfg(test)]
+mod paper;
+#[cfg(test)]
 mod recipe;
 #[cfg(test)]
 mod serve;
