@@ -8,12 +8,14 @@
 
 pub mod apt;
 mod build;
+mod claim;
 pub mod complete;
 mod diff;
 mod docs;
 mod error;
 pub mod fetch;
 mod files;
+mod image;
 pub mod iso;
 mod licences;
 mod list;
@@ -28,12 +30,16 @@ mod part;
 pub mod recipe;
 mod sbom;
 pub mod seal;
+pub mod site;
+mod stage;
 mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};
+pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
+pub use image::build_image;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack, unpack_some};

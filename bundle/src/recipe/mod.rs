@@ -16,12 +16,15 @@
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
+//! not-images:                            # optional: what a build would take for the name of an image that is missing
+//!   - {text: "example.com/a:1", why: an example in a comment}
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
 //! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
 //! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
 //! ```
 
+mod not_images;
 mod reader;
 mod reference;
 
@@ -79,6 +82,8 @@ pub struct Recipe {
     /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
     /// have any value. The bundle has to hold what any of them needs.
     pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    pub not_images: BTreeMap<String, String>,
     /// Where parts that did not change are kept between builds.
     pub cache: Option<PathBuf>,
     /// The folder of the documentation.
@@ -182,6 +187,7 @@ const KEYS: &[&str] = &[
     "states",
     "signing-key",
     "options",
+    not_images::KEY,
     "cache",
     "docs",
     "licences",
@@ -211,6 +217,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
+        not_images: not_images::read(reader, top.get(not_images::KEY)),
         cache: optional(reader, top, "cache"),
         docs: optional(reader, top, "docs"),
         licences: optional(reader, top, "licences"),

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod paper;
@@ -10,6 +14,8 @@ mod paper;
 mod recipe;
 #[cfg(test)]
 mod serve;
+#[cfg(test)]
+mod several;
 #[cfg(test)]
 mod site;
 #[cfg(test)]

@@ -7,11 +7,12 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::seal;
+use super::{bundles, seal};
 use crate::FAILED;
 use crate::cli::{Bundle, Signing};
 use crate::complete;
 use crate::output::{Screen, count, table};
+use crate::site::Site;
 
 /// `ctl bundle`.
 ///
@@ -19,8 +20,12 @@ use crate::output::{Screen, count, table};
 /// The bundle cannot be read or built.
 pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Bundle::List { directory } => {
-            let listing = serde_json::to_value(halite_bundle::list(&directory_of(directory)?)?)?;
+        Bundle::Add { bundle, trust } => bundles::add(&Site::here(), &bundle, &trust, screen),
+        Bundle::List => bundles::list(&Site::here(), screen),
+        Bundle::Use(args) => bundles::switch(&Site::here(), &args, screen),
+        Bundle::Remove { version } => bundles::remove(&Site::here(), &version, screen),
+        Bundle::Show { bundle } => {
+            let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
@@ -73,21 +78,17 @@ fn build(
     let iso = out.extension().is_some_and(|suffix| suffix == "iso");
     // A key that cannot be read, or a wrong password, is told before the long work.
     let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
     let people = screen.is_for_people();
     let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
     let render = |directory: &Path, manifest: &Manifest| {
         complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
     };
-    let manifest = halite_bundle::build(recipe, &directory, &Options { update }, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
+    let options = Options { update };
+    let manifest = if iso {
+        halite_bundle::build_image(recipe, out, &keys, &options, &render, &mut told)?
+    } else {
+        halite_bundle::build(recipe, out, &options, &render, &mut told)?
+    };
     let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
@@ -100,26 +101,28 @@ fn build(
 fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let diff = Diff::new(&manifest::look(old)?, &manifest::look(new)?);
     let document = serde_json::to_value(&diff)?;
-    screen.answer(&document, |_| {
-        let lists = [
-            ("versions", &diff.versions),
-            ("components", &diff.components),
-            ("images", &diff.images),
-            ("packages", &diff.packages),
-            ("states", &diff.states),
-        ];
-        let short = |text: &Option<String>| {
-            text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned()
-        };
-        let mut text = String::new();
-        for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-            let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-            text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
-        }
-        let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
-        text + &format!("{old} before, {new} now, {added} of it new\n")
-    })?;
+    screen.answer(&document, |_| changes(&diff))?;
     Ok(0)
+}
+
+/// What changes, as tables.
+pub fn changes(diff: &Diff) -> String {
+    let lists = [
+        ("versions", &diff.versions),
+        ("components", &diff.components),
+        ("images", &diff.images),
+        ("packages", &diff.packages),
+        ("states", &diff.states),
+    ];
+    let short =
+        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
+    let mut text = String::new();
+    for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
+        let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+        text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+    }
+    let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
+    text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
 /// `ctl bundle needs`.
@@ -129,7 +132,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -142,7 +146,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -150,6 +155,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;
@@ -161,7 +168,7 @@ fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>
     Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
 }
 
-/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site was made from.
+/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site's cluster uses.
 ///
 /// # Errors
 /// There is none of these.
@@ -176,8 +183,8 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         .context("this program's place is unknown")?;
     match program.parent().and_then(std::path::Path::parent) {
         Some(directory) if directory.join(manifest::FILE).exists() => Ok(directory.to_owned()),
-        _ => match of_site() {
-            Some(directory) => Ok(directory),
+        _ => match Site::here().in_use()? {
+            Some(in_use) => Ok(in_use.path),
             None => {
                 bail!("{} is not part of a bundle, and none is installed here: name one", program.display())
             }
@@ -185,15 +192,17 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The bundle that this host's master uses, as its configuration says.
-pub fn of_site() -> Option<PathBuf> {
-    let text = std::fs::read_to_string("/etc/halite/master.yaml").ok()?;
-    let configuration: Value = serde_saphyr::from_str(&text).ok()?;
-    let directory = PathBuf::from(configuration["bundle"].as_str()?);
-    directory.join(manifest::FILE).exists().then_some(directory)
+/// The same for a bundle that may also be named by its version on this site.
+fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    match given.as_deref().and_then(Path::to_str) {
+        Some(version) if !Path::new(version).exists() && !version.contains('/') => {
+            Ok(Site::here().bundles.get(version)?.path)
+        }
+        _ => directory_of(given),
+    }
 }
 
-fn megabytes(bytes: u64) -> String {
+pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
