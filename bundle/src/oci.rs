@@ -92,6 +92,13 @@ impl Image {
         self.manifest.size + self.parts.iter().map(|part| part.size).sum::<u64>()
     }
 
+    /// The layers, the lowest first.
+    #[must_use]
+    pub fn layers(&self) -> &[Descriptor] {
+        // The configuration is the first part.
+        self.parts.get(1..).unwrap_or_default()
+    }
+
     /// Manifest, configuration and layers.
     pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
         std::iter::once(&self.manifest).chain(&self.parts)

@@ -41,7 +41,8 @@ impl Here {
     fn build(&mut self, version: &str, built: &str) {
         self.made.recipe["version"] = version.into();
         let lock = self.made.path("recipe.lock.yaml");
-        self.made.build_with(version, &Options { update: true }).unwrap();
+        self.made.update(true).unwrap();
+        self.made.build(version).unwrap();
         // When it was built is what the lock says.
         let text = fs::read_to_string(&lock).unwrap();
         let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
