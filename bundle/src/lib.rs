@@ -38,5 +38,5 @@ pub use error::Error;
 pub use image::build_image;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
-pub use pack::{pack, unpack, unpack_some};
+pub use pack::{pack, unpack_some};
 pub use verify::{Problem, Report, verify};

@@ -126,27 +126,6 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
     Ok(found)
 }
 
-/// Takes a whole bundle out of an image that was [checked](seal::check()) before: the directory is there whole or not at
-/// all. One that holds the same bundle already is left as it is.
-///
-/// # Errors
-/// When another bundle or something else is at `dir`, or a file cannot be read or written.
-pub fn unpack(iso: &Path, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
-    let image = Image::open(iso)?;
-    if dir.exists() {
-        let there = dir.join(manifest::CHECKSUM);
-        let there = fs::read(&there).map_err(Error::file("read", &there))?;
-        if there == image.small(manifest::CHECKSUM)? {
-            return Ok(());
-        }
-        return Err(Error::content(dir, "another bundle of the same version is there: remove it first"));
-    }
-    if let Some(parent) = dir.parent() {
-        files::make_dir(parent)?;
-    }
-    image.extract(dir, progress)
-}
-
 /// Takes the files of an image that are wanted into a directory of the caller's, for a look that leaves nothing behind.
 ///
 /// # Errors
