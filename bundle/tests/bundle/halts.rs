@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_bundle::{Error, iso::read::Image, pack, verify};
+use halite_bundle::{iso::read::Image, pack, site::Bundles, verify};
 
 use crate::site::{Site, files, put};
 
@@ -19,13 +19,11 @@ const WORK: &str = "HALITE_TEST_UNPACK";
 fn unpacks() {
     let work = env::var(WORK).unwrap();
     let (iso, dir) = work.split_once(':').unwrap();
-    if let Err(error) = extract(Path::new(iso), Path::new(dir)) {
+    if let Err(error) =
+        Image::open(Path::new(iso)).and_then(|image| image.extract(Path::new(dir), &mut |_| ()))
+    {
         panic!("{error}");
     }
-}
-
-fn extract(iso: &Path, dir: &Path) -> Result<(), Error> {
-    Image::open(iso)?.extract(dir, &mut |_| ())
 }
 
 /// The arguments with which this program runs [`unpacks`] alone.
@@ -69,7 +67,7 @@ fn one_that_is_killed_is_no_bundle_and_the_next_one_is_whole() {
         child.wait().unwrap();
         assert_eq!(names(&site.path("bundles")), [".0.1.0.new"], "it was not killed in the middle");
     }
-    extract(&site.path("X.iso"), &out).unwrap();
+    Bundles::new(site.path("bundles")).add_image(&site.path("X.iso"), &mut |_| ()).unwrap();
     assert_eq!(names(&site.path("bundles")), ["0.1.0"]);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
 }

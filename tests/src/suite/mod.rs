@@ -14,6 +14,8 @@ mod source;
 mod versions;
 mod vip;
 
+pub(crate) use iso::recipe_of;
+
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
