@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::complete::Missing;
+use crate::{complete::Missing, fetch};
 
 /// Why a bundle could not be built or read.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum Error {
         /// Each difference.
         differences: Vec<String>,
     },
+    /// Something could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] fetch::Error),
     /// A program that the build needs failed or is not there.
     #[error("{what}: {message}")]
     Program {

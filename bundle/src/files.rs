@@ -29,6 +29,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
+/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
 /// SHA-256 and size of a file, which is streamed.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     let mut from = File::open(path).map_err(Error::file("read", path))?;
@@ -111,6 +116,19 @@ pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
 pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all that is in it.
+pub fn remove_any(path: &Path) -> Result<(), Error> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(status) if status.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
         _ => Ok(()),
     }
 }

@@ -23,6 +23,8 @@ mod pack;
 mod part;
 pub mod recipe;
 pub mod seal;
+pub mod site;
+mod stage;
 mod tenths;
 mod verify;
 

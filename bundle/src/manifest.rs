@@ -125,6 +125,19 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
+/// The SHA-256 of the manifest of the bundle in a directory, as its checksum file says; [`load`] compares the two.
+///
+/// # Errors
+/// When that file is missing or holds none.
+pub fn fingerprint(dir: &Path) -> Result<String, Error> {
+    let path = dir.join(CHECKSUM);
+    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    match text.split_once(' ') {
+        Some((hash, _)) if files::is_sha256(hash) => Ok(hash.to_owned()),
+        _ => Err(Error::content(path, "it holds no SHA-256")),
+    }
+}
+
 /// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it.
 ///
 /// # Errors
@@ -135,6 +148,11 @@ pub fn look(bundle: &Path) -> Result<Manifest, Error> {
     }
     let image = Image::open(bundle)?;
     parse(bundle.to_owned(), &image.small(FILE)?, &image.small(CHECKSUM)?)
+}
+
+/// The manifest from its text, which somebody vouched for; `path` is named in errors.
+pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
+    parse(path.to_owned(), bytes, Manifest::checksum(bytes).as_bytes())
 }
 
 fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {

@@ -95,6 +95,7 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
         packages: manifest.packages.clone(),
         options: manifest.options.clone(),
         programs: programs.filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone()))).collect(),
+        site: Vec::new(),
     }
 }
 

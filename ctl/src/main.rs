@@ -11,6 +11,7 @@ mod follow;
 mod minion;
 mod output;
 mod preflight;
+mod site;
 
 use std::process::ExitCode;
 

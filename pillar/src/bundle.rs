@@ -38,6 +38,24 @@ pub struct BundleFacts {
     /// SHA-256 of its programs (`bin/`), by name; in the manifest they stand among all files.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,
+    /// Every whole bundle that stands on the site, this one among them; not in the manifest. Empty: nothing is known of
+    /// others.
+    #[serde(default)]
+    pub site: Vec<SiteBundle>,
+}
+
+/// A bundle among those of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteBundle {
+    /// Its version.
+    pub version: String,
+    /// Its Kubernetes, for example `v1.36.3`.
+    pub kubernetes: String,
+    /// Its directory on the bootstrap host.
+    pub path: String,
+    /// SHA-256 of its `manifest.json`: by it other hosts know the bundle, wherever they get it from.
+    #[serde(default)]
+    pub manifest: String,
 }
 
 fn default_path() -> String {
@@ -63,6 +81,22 @@ impl BundleFacts {
         Ok(facts)
     }
 
+    /// All bundles of the site, in the order of their versions' texts; this one is always among them.
+    #[must_use]
+    pub fn on_site(&self) -> Vec<SiteBundle> {
+        let own = SiteBundle {
+            version: self.version.clone(),
+            kubernetes: self.kubernetes.clone(),
+            path: self.path.clone(),
+            manifest: self.manifest.clone(),
+        };
+        let mut all: Vec<SiteBundle> =
+            self.site.iter().filter(|bundle| bundle.version != own.version).cloned().collect();
+        all.push(own);
+        all.sort_by(|a, b| a.version.cmp(&b.version));
+        all
+    }
+
     /// Whether the bundle's Kubernetes is the wanted one: `1.36` and `v1.36.3` both match `v1.36.3`.
     #[must_use]
     pub fn satisfies(&self, wanted: &str) -> bool {
@@ -85,6 +119,26 @@ mod tests {
         for wanted in ["1.3", "1.35", "1.36.4", "1.36.30", ""] {
             assert!(!facts.satisfies(wanted), "{wanted}");
         }
+    }
+
+    #[test]
+    fn a_bundle_is_among_those_of_its_site_once() {
+        let bundle = |version: &str, kubernetes: &str| SiteBundle {
+            version: version.into(),
+            kubernetes: kubernetes.into(),
+            path: format!("/b/{version}"),
+            manifest: String::new(),
+        };
+        let mut facts = BundleFacts {
+            version: "0.2.0".into(),
+            kubernetes: "v1.36.3".into(),
+            path: "/b/0.2.0".into(),
+            ..BundleFacts::default()
+        };
+        assert_eq!(facts.on_site(), [bundle("0.2.0", "v1.36.3")]);
+        facts.site = vec![bundle("0.3.0", "v1.36.4"), bundle("0.2.0", "v1.36.3"), bundle("0.1.0", "v1.35.4")];
+        let versions: Vec<String> = facts.on_site().into_iter().map(|bundle| bundle.version).collect();
+        assert_eq!(versions, ["0.1.0", "0.2.0", "0.3.0"]);
     }
 
     #[test]

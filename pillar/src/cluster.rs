@@ -356,6 +356,9 @@ pub struct ResolvedCluster {
     /// The Kubernetes version, for example `v1.36.3`.
     #[schemars(schema_with = "formats::version")]
     pub kubernetes: String,
+    /// The version of the bundle in use, one of those that stand on the site. `ctl bundle use` changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
 }
 
 impl Cluster {

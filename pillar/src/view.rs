@@ -153,7 +153,7 @@ pub fn view(
             "servers": servers(declaration, first, &bundle.version),
             "programs": bundle.programs,
         },
-        "bundles": [on_site(bundle)],
+        "bundles": bundle.on_site(),
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
         "nodes": everybody(declaration),
@@ -187,16 +187,6 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
     let serving = declaration.nodes.values().filter(|node| node.has(Role::Registry));
     let others = serving.filter_map(|node| node.control_plane()).filter(|address| *address != first);
     std::iter::once(first).chain(others).map(|host| bundle_url(host, version)).collect()
-}
-
-/// A bundle of the site: its path is that on the first host, `manifest` is the SHA-256 by which other hosts know it.
-fn on_site(bundle: &BundleFacts) -> Value {
-    json!({
-        "version": bundle.version,
-        "kubernetes": bundle.kubernetes,
-        "path": bundle.path,
-        "manifest": bundle.manifest,
-    })
 }
 
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {

@@ -9,6 +9,8 @@ mod recipe;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod site;
 #[cfg(test)]
 mod verify;

@@ -20,6 +20,8 @@ mod registry;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod site;
+#[cfg(test)]
 mod tls;
 #[cfg(test)]
 mod yum;

@@ -7,11 +7,12 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::seal;
+use super::{bundles, copy, seal};
 use crate::FAILED;
 use crate::cli::{Bundle, Signing};
 use crate::complete;
 use crate::output::{Screen, count, table};
+use crate::site::Site;
 
 /// `ctl bundle`.
 ///
@@ -19,8 +20,13 @@ use crate::output::{Screen, count, table};
 /// The bundle cannot be read or built.
 pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Bundle::List { directory } => {
-            let listing = serde_json::to_value(halite_bundle::list(&directory_of(directory)?)?)?;
+        Bundle::Add { bundle, trust } => bundles::add(&Site::here(), &bundle, &trust, screen),
+        Bundle::List => bundles::list(&Site::here(), screen),
+        Bundle::Use(args) => bundles::switch(&Site::here(), &args, screen),
+        Bundle::Remove { version } => bundles::remove(&Site::here(), &version, screen),
+        Bundle::Copy(args) => copy::run(&args, screen),
+        Bundle::Show { bundle } => {
+            let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
@@ -100,26 +106,28 @@ fn build(
 fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let diff = Diff::new(&manifest::look(old)?, &manifest::look(new)?);
     let document = serde_json::to_value(&diff)?;
-    screen.answer(&document, |_| {
-        let lists = [
-            ("versions", &diff.versions),
-            ("components", &diff.components),
-            ("images", &diff.images),
-            ("packages", &diff.packages),
-            ("states", &diff.states),
-        ];
-        let short = |text: &Option<String>| {
-            text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned()
-        };
-        let mut text = String::new();
-        for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-            let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-            text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
-        }
-        let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
-        text + &format!("{old} before, {new} now, {added} of it new\n")
-    })?;
+    screen.answer(&document, |_| changes(&diff))?;
     Ok(0)
+}
+
+/// What changes, as tables.
+pub fn changes(diff: &Diff) -> String {
+    let lists = [
+        ("versions", &diff.versions),
+        ("components", &diff.components),
+        ("images", &diff.images),
+        ("packages", &diff.packages),
+        ("states", &diff.states),
+    ];
+    let short =
+        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
+    let mut text = String::new();
+    for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
+        let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+        text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+    }
+    let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
+    text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
 /// `ctl bundle needs`.
@@ -161,7 +169,7 @@ fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>
     Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
 }
 
-/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site was made from.
+/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site's cluster uses.
 ///
 /// # Errors
 /// There is none of these.
@@ -176,8 +184,8 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         .context("this program's place is unknown")?;
     match program.parent().and_then(std::path::Path::parent) {
         Some(directory) if directory.join(manifest::FILE).exists() => Ok(directory.to_owned()),
-        _ => match of_site() {
-            Some(directory) => Ok(directory),
+        _ => match Site::here().in_use()? {
+            Some(in_use) => Ok(in_use.path),
             None => {
                 bail!("{} is not part of a bundle, and none is installed here: name one", program.display())
             }
@@ -185,15 +193,17 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The bundle that this host's master uses, as its configuration says.
-pub fn of_site() -> Option<PathBuf> {
-    let text = std::fs::read_to_string("/etc/halite/master.yaml").ok()?;
-    let configuration: Value = serde_saphyr::from_str(&text).ok()?;
-    let directory = PathBuf::from(configuration["bundle"].as_str()?);
-    directory.join(manifest::FILE).exists().then_some(directory)
+/// The same for a bundle that may also be named by its version on this site.
+fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    match given.as_deref().and_then(Path::to_str) {
+        Some(version) if !Path::new(version).exists() && !version.contains('/') => {
+            Ok(Site::here().bundles.get(version)?.path)
+        }
+        _ => directory_of(given),
+    }
 }
 
-fn megabytes(bytes: u64) -> String {
+pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 

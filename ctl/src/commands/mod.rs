@@ -1,7 +1,9 @@
 //! The commands.
 
 mod bundle;
+mod bundles;
 mod config;
+mod copy;
 mod keys;
 mod local;
 mod nodes;
@@ -9,7 +11,7 @@ mod seal;
 mod shows;
 mod targets;
 
-pub use bundle::{directory_of, of_site};
+pub use bundle::directory_of;
 pub use nodes::{ADD_NODE, finish};
 pub use seal::trust;
 

@@ -34,6 +34,7 @@ const FREE: &[&str] = &[
     "secrets",
     "custom",
     "resolved.kubernetes",
+    "resolved.bundle",
 ];
 
 #[test]
