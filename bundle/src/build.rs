@@ -8,16 +8,19 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
     apt,
+    claim::Claim,
     complete::{self, Needs, Stock},
     error::Error,
     files,
+    iso::portable,
     lock::{Item, Lock},
     manifest::{self, Entry, Manifest},
-    nginx, oci,
-    part::{Part, Parts},
+    nginx, oci, package,
+    part::{self, Part, Parts},
     recipe::{Recipe, Reference},
 };
 
@@ -54,18 +57,25 @@ pub fn build(
     render: &Render<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
+    // apt takes a relative path for one below its own directories.
+    let recipe_file = &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
     let recipe = Recipe::load(recipe_file)?;
     let occupied = out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
+    let _out = Claim::new(out)?;
+    // The lock beside it is read, and written at the end.
+    let _recipe = Claim::wait(recipe_file, progress)?;
     let work = files::sibling(out, "new");
     let scratch = files::sibling(out, "parts");
     files::remove_dir(&work)?;
     let built = (|| {
         files::make_dir(&work)?;
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
+        let held = part::claim(&cache, progress)?;
         let (manifest, lock) = fill(recipe_file, &recipe, &work, &cache, options, progress)?;
+        drop(held);
         progress("looking for what a cluster could ask for and would not find");
         let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);
         if !missing.is_empty() {
@@ -82,15 +92,18 @@ pub fn build(
     built
 }
 
-/// Puts the new bundle in the place of the old one.
+/// Puts the new bundle in the place of the old one in one step, on the disk.
 fn swap(new: &Path, out: &Path) -> Result<(), Error> {
-    let old = files::sibling(out, "old");
-    files::remove_dir(&old)?;
+    files::settle(new)?;
     if out.exists() {
-        fs::rename(out, &old).map_err(Error::file("move", out))?;
+        let exchange = RenameFlags::EXCHANGE;
+        renameat_with(CWD, new, CWD, out, exchange)
+            .map_err(|error| Error::file("replace", out)(error.into()))?;
+        files::sync_parent(out)?;
+        return files::remove_dir(new);
     }
     fs::rename(new, out).map_err(Error::file("move", new))?;
-    files::remove_dir(&old)
+    files::sync_parent(out)
 }
 
 fn fill(
@@ -161,9 +174,15 @@ fn fill(
             .map(|image| (image.component.clone(), image.reference.to_string()))
             .collect(),
         options: recipe.options.clone(),
+        not_images: recipe.not_images.clone(),
+        charts: BTreeMap::new(),
         packages: repository.note().clone(),
         files: listed,
     };
+    let names = portable::problems(manifest.files.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
     files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;
@@ -284,11 +303,9 @@ fn apt_part(
     for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    for made in &recipe.made {
-        inputs.push(format!("{} {}", made.package, made.version));
-        for (name, file) in &made.programs {
-            inputs.push(format!("{name} {}", files::digest(file)?.0));
-        }
+    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
     }
     parts.get("apt", &inputs.join("\n"), |dir| {
         let pool = dir.join("pool");
@@ -296,9 +313,9 @@ fn apt_part(
         for archive in archives {
             files::copy(archive, &pool.join(apt::Control::read(archive)?.file_name()), 0o644)?;
         }
-        for made in &recipe.made {
-            progress(&format!("making the package {} {}", made.package, made.version));
-            apt::made::make(made, &pool)?;
+        for package in &made {
+            progress(&format!("making the package {} {}", package.name, package.full_version()));
+            package::deb::write(package, &pool)?;
         }
         progress("writing and proving the package repository");
         let versions = apt::write(dir, date, &signer)?;

@@ -8,11 +8,13 @@
 
 pub mod apt;
 mod build;
+mod claim;
 pub mod complete;
 mod diff;
 mod error;
 pub mod fetch;
 mod files;
+mod image;
 pub mod iso;
 mod list;
 pub mod lock;
@@ -20,6 +22,7 @@ pub mod manifest;
 pub mod nginx;
 pub mod oci;
 mod pack;
+pub mod package;
 mod part;
 pub mod recipe;
 pub mod seal;
@@ -29,8 +32,10 @@ mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};
+pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
+pub use image::build_image;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack, unpack_some};

@@ -76,6 +76,12 @@ pub struct Manifest {
     /// The choices that the bundle was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    #[serde(default, rename = "not-images", skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_images: BTreeMap<String, String>,
+    /// Chart to its version; `charts/NAME.yaml` holds its objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charts: BTreeMap<String, String>,
     /// Package of the apt repository to its version.
     pub packages: BTreeMap<String, String>,
     /// Every file but the manifest and its checksum, by its path in the bundle.
@@ -123,19 +129,6 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
         fs::read(&path).map_err(Error::file("read", path))
     };
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
-}
-
-/// The SHA-256 of the manifest of the bundle in a directory, as its checksum file says; [`load`] compares the two.
-///
-/// # Errors
-/// When that file is missing or holds none.
-pub fn fingerprint(dir: &Path) -> Result<String, Error> {
-    let path = dir.join(CHECKSUM);
-    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    match text.split_once(' ') {
-        Some((hash, _)) if files::is_sha256(hash) => Ok(hash.to_owned()),
-        _ => Err(Error::content(path, "it holds no SHA-256")),
-    }
 }
 
 /// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it.

@@ -32,6 +32,9 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// Versions by chart.
+    #[serde(default)]
+    pub charts: BTreeMap<String, String>,
     /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default)]
     pub options: Allowed,
@@ -53,7 +56,7 @@ pub struct SiteBundle {
     pub kubernetes: String,
     /// Its directory on the bootstrap host.
     pub path: String,
-    /// SHA-256 of its `manifest.json`: by it other hosts know the bundle, wherever they get it from.
+    /// SHA-256 of its `manifest.json`, by which other hosts know it.
     #[serde(default)]
     pub manifest: String,
 }

@@ -152,6 +152,7 @@ pub fn view(
             "url": bundle_url(first, &bundle.version),
             "servers": servers(declaration, first, &bundle.version),
             "programs": bundle.programs,
+            "charts": bundle.charts,
         },
         "bundles": bundle.on_site(),
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
@@ -164,6 +165,8 @@ pub fn view(
             "config": cluster.containerd.config,
         },
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
+        "addons": cluster.addons,
+        "charts": cluster.charts,
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "host": cluster.host,
         "firewall": {

@@ -90,6 +90,8 @@ fn the_view_has_the_agreed_shape() {
         ("/pki/site", json!({"cert": UNKNOWN})),
         ("/pki/sa", json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")})),
         ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
+        ("/addons", json!({"metricsServer": false, "localPath": false})),
+        ("/charts", json!([])),
         ("/cni", json!({"plugin": "flannel", "mtu": null})),
         ("/host/manageSwap", json!(true)),
         ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),

@@ -313,7 +313,10 @@ fn every_step_compiles_alone() {
                 "base.kubelet",
             ],
         ),
-        ("master", &["base.nodes", "base.network", "base.kube_proxy", "base.coredns"]),
+        (
+            "master",
+            &["base.nodes", "base.network", "base.kube_proxy", "base.coredns", "addons", "addons.owned"],
+        ),
     ];
     for (name, slss) in steps {
         let (pillar, grains) = fixture(name);
@@ -473,6 +476,94 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
     }
 }
 
+#[test]
+fn addons_are_sets_and_what_is_off_is_none() {
+    let (mut pillar, grains) = fixture("master");
+    let owned = |pillar: &Value| {
+        chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
+    };
+    assert_eq!(owned(&pillar), json!([]));
+    pillar["addons"] = json!({"metricsServer": true, "localPath": true});
+    pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
+    pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
+    pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
+    assert_eq!(owned(&pillar), json!(["metrics-server", "local-path"]));
+    let compiled = highstate(&pillar, &grains);
+    for (set, kinds, images) in [
+        ("metrics-server", ["APIService", "Deployment"], &["r.example/metrics-server:1"][..]),
+        ("local-path", ["StorageClass", "Namespace"], &["r.example/provisioner:1", "r.example/shell:1"]),
+    ] {
+        let args = &chunk(&compiled, "kubernetes.manifest", set).args;
+        assert_eq!(args["set"], set);
+        let documents = args["documents"].as_array().unwrap();
+        for kind in kinds {
+            assert!(documents.iter().any(|document| document["kind"] == kind), "{set}: {kind}");
+        }
+        let text = args["documents"].to_string();
+        for image in images {
+            assert!(text.contains(image), "{set}: {image}");
+        }
+    }
+    let place = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
+    assert!(place("addons-owned") < place("metrics-server"), "what goes, goes first");
+
+    pillar["images"].as_object_mut().unwrap().remove("local-path-helper");
+    let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+    assert!(problems[0].to_string().contains("no image `local-path-helper`"), "{}", problems[0]);
+}
+
+#[test]
+fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
+    pillar["charts"] = json!(["demo"]);
+    let bundle_dir = std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
+    fs::create_dir_all(bundle_dir.join("charts")).unwrap();
+    let text = "kind: Service\napiVersion: v1\nmetadata: {name: demo}\n---\nkind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: demo}\n";
+    fs::write(bundle_dir.join("charts/demo.yaml"), text).unwrap();
+    let tree = DirTree::new().bundle(&bundle_dir).root(here().join("tree"));
+    let compile = |pillar: &Value| {
+        compile::highstate(&Input { tree: &tree, minion: "master", pillar, grains: &grains, bundle: &bundle })
+    };
+    let compiled = sure(compile(&pillar));
+    let args = &chunk(&compiled, "kubernetes.manifest", "chart-demo").args;
+    assert_eq!((args["set"].as_str(), args["documents"].as_array().unwrap().len()), (Some("chart-demo"), 2));
+    assert_eq!(chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"], json!(["chart-demo"]));
+    pillar["charts"] = json!(["dmeo"]);
+    let problems = compile(&pillar).unwrap_err();
+    assert!(problems[0].to_string().contains("no chart `dmeo`; it has demo, logs"), "{}", problems[0]);
+    fs::remove_dir_all(bundle_dir).unwrap();
+}
+
+/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without the addon.
+#[test]
+fn metrics_server_reaches_every_kubelet() {
+    let rule = |text: &str| {
+        format!("rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept")
+    };
+    for (name, other, own) in
+        [("bootstrap", "10.10.1.12", "10.10.0.11"), ("worker", "10.10.0.11", "10.10.1.12")]
+    {
+        let (mut pillar, grains) = fixture(name);
+        let is_open = |compiled: &Compiled, source: &str| {
+            let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
+            rules.as_array().unwrap().contains(&json!(rule(source)))
+        };
+        let crt = "/var/lib/kubelet/pki/kubelet.crt";
+        let off = highstate(&pillar, &grains);
+        assert!(!is_open(&off, "10.233.0.0/16"));
+        assert!(!off.low.chunks.iter().any(|chunk| chunk.name == crt));
+        pillar["addons"]["metricsServer"] = json!(true);
+        let on = highstate(&pillar, &grains);
+        for source in ["10.233.0.0/16", other] {
+            assert!(is_open(&on, source), "{name}: {source}");
+        }
+        let certificate = &chunk(&on, "x509.certificate", crt).args;
+        assert_eq!((&certificate["sans_ip"], &certificate["server_auth"]), (&json!([own]), &json!(true)));
+        assert!(!certificate.contains_key("client_auth"));
+    }
+}
+
 /// What only the test machines need must come through pillar keys that any operator can set.
 #[test]
 fn the_tree_knows_nothing_of_the_lab() {
@@ -497,4 +588,46 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
     assert_eq!(hash(&pillar), "sha256:26488e9fc7c5cb5fdda9996cda2e6651a9af5febce07ea02de11bd3ef3f49e9c");
     pillar["kubelet"]["config"] = json!({"maxPods": 60});
     assert_eq!(hash(&pillar), Value::Null);
+}
+
+/// kubeadm's differences between the minor versions of Kubernetes that the tree knows; the lab's suite `versions: …` holds
+/// them against the real ones.
+#[test]
+fn each_release_gets_what_its_kubeadm_makes() {
+    let (bootstrap, grains) = fixture("bootstrap");
+    let (master, of_master) = fixture("master");
+    for (version, older) in [("v1.35.4", true), ("1.35", true), ("v1.36.3", false)] {
+        let (mut bootstrap, mut master) = (bootstrap.clone(), master.clone());
+        for pillar in [&mut bootstrap, &mut master] {
+            pillar["kubernetes"]["version"] = json!(version);
+        }
+        let host = highstate(&bootstrap, &grains);
+        let client =
+            chunk(&host, "x509.certificate", "/etc/kubernetes/pki/apiserver-kubelet-client.crt").args.clone();
+        let groups = if older { json!(["kubeadm:cluster-admins"]) } else { Value::Null };
+        assert_eq!(client.get("organization").unwrap_or(&Value::Null), &groups, "{version}");
+        let controllers = contents(&host, "/etc/kubernetes/manifests/kube-controller-manager.yaml");
+        assert_eq!(controllers.matches("flexvolume-dir").count(), if older { 2 } else { 0 }, "{version}");
+        let objects = highstate(&master, &of_master);
+        let rights = &chunk(&objects, "kubernetes.manifest", "kubeadm-rbac").args["documents"];
+        let names: Vec<&str> = rights
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|object| object["metadata"]["name"].as_str())
+            .collect();
+        assert_eq!(names.contains(&"kubeadm:apiserver-kubelet-client"), !older, "{version}: {names:?}");
+        assert_eq!(names.len(), if older { 12 } else { 13 }, "{version}: {names:?}");
+    }
+}
+
+#[test]
+fn a_kubernetes_that_the_tree_does_not_know_is_refused() {
+    for name in ["bootstrap", "worker", "master"] {
+        let (mut pillar, grains) = fixture(name);
+        pillar["kubernetes"]["version"] = json!("v1.34.4");
+        let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+        let told = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(told.contains("the state tree knows Kubernetes 1.35, 1.36, not v1.34.4"), "{name}: {told}");
+    }
 }

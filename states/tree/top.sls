@@ -40,6 +40,7 @@ base:
     - base.kube_proxy
     - base.coredns
     - base.nodes
+    - addons
 
   # The operator's own states, from /etc/halite/custom.
   '* and not master':

@@ -2,9 +2,8 @@
 //! lacks for them, packages that the build makes, the indexes, and the signature.
 
 mod closure;
-pub mod made;
 mod package;
-mod program;
+pub(crate) mod program;
 mod proof;
 mod repository;
 mod sign;

@@ -64,6 +64,20 @@ impl fmt::Display for Place {
     }
 }
 
+/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC 6761).
+const STAND_IN: &str = "component.invalid/";
+
+/// What stands for the image of a component that the bundle does not have, so that the state tree compiles and everything
+/// else that is missing is found too.
+#[must_use]
+pub fn stand_in(component: &str) -> String {
+    format!("{STAND_IN}{component}:missing")
+}
+
+fn component_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
+}
+
 /// Something that a bundle can hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -90,7 +104,10 @@ pub enum Artifact {
 impl fmt::Display for Artifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Image { reference } => write!(f, "the image {reference}"),
+            Self::Image { reference } => match component_of(reference) {
+                Some(component) => write!(f, "the image of the component {component}"),
+                None => write!(f, "the image {reference}"),
+            },
             Self::Package { name, version: None } => write!(f, "the package {name}"),
             Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
             Self::File { path } => write!(f, "the file {path}"),

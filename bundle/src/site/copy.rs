@@ -52,14 +52,14 @@ impl Bundles {
     /// # Errors
     /// What is wrong or missing.
     pub fn holds(&self, version: &str, fingerprint: &str) -> Result<(), Error> {
-        let place = self.path(version)?;
-        let manifest = manifest::load(&place)?;
-        let found = manifest::fingerprint(&place)?;
+        let held = self.get(version)?;
+        let found = held.digest().unwrap_or_default();
+        let manifest = held.manifest.map_err(|why| Error::content(&held.path, why))?;
         if found != fingerprint {
-            return Err(Error::content(place, format!("its manifest is {found}, not {fingerprint}")));
+            return Err(Error::content(held.path, format!("its manifest is {found}, not {fingerprint}")));
         }
-        let wrong = verify::sizes(&place, &manifest)?;
-        if wrong.is_empty() { Ok(()) } else { Err(Error::content(place, wrong.join("\n  "))) }
+        let wrong = verify::sizes(&held.path, &manifest)?;
+        if wrong.is_empty() { Ok(()) } else { Err(Error::content(held.path, wrong.join("\n  "))) }
     }
 
     /// Copies the bundle whose manifest has that SHA-256. Each file is compared with the manifest, so whoever sends it

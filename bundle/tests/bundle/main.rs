@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod recipe;

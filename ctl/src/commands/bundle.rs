@@ -79,21 +79,17 @@ fn build(
     let iso = out.extension().is_some_and(|suffix| suffix == "iso");
     // A key that cannot be read, or a wrong password, is told before the long work.
     let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
     let people = screen.is_for_people();
     let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
     let render = |directory: &Path, manifest: &Manifest| {
         complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
     };
-    let manifest = halite_bundle::build(recipe, &directory, &Options { update }, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
+    let options = Options { update };
+    let manifest = if iso {
+        halite_bundle::build_image(recipe, out, &keys, &options, &render, &mut told)?
+    } else {
+        halite_bundle::build(recipe, out, &options, &render, &mut told)?
+    };
     let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
@@ -137,7 +133,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -150,7 +147,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -158,6 +156,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;

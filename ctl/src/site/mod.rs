@@ -71,8 +71,7 @@ impl Site {
         let known = |held: &Held| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
-            let manifest = manifest::fingerprint(&held.path).ok()?;
-            Some(SiteBundle { version: held.version.clone(), kubernetes, path, manifest })
+            Some(SiteBundle { version: held.version.clone(), kubernetes, path, manifest: held.digest()? })
         };
         self.bundles.list().unwrap_or_default().iter().filter_map(known).collect()
     }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use halite_bundle::Manifest;
 use halite_bundle::site::{Bundles, Held};
-use halite_bundle::{Manifest, manifest};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 
@@ -49,9 +49,9 @@ pub fn place(cluster: &Cluster, bundles: &Bundles, configured: Option<&Path>) ->
 /// It is not there (any more), or is not what it should be: where it should be, and what to do.
 pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
     let all = bundles.list().map_err(|error| Refusal::internal(error.to_string()))?;
-    let found = match all.iter().find(|held| held.path == place) {
+    let manifest = match all.iter().find(|held| held.path == place) {
         Some(held) => held.manifest.clone().map_err(|_| held.trouble().unwrap_or_default()),
-        None => manifest::load(place).map_err(|error| {
+        None => halite_bundle::manifest::load(place).map_err(|error| {
             format!(
                 "the bundle that this cluster uses is not at {}: {error}; put it there again with `ctl bundle add`, or \
                  record another with `ctl bundle use`",
@@ -60,11 +60,11 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
         }),
     };
     // What runs goes on running; only what needs the bundle has to wait.
-    let manifest = found.map_err(|why| Refusal::new(RefusalKind::Unavailable, why))?;
+    let manifest = manifest.map_err(|why| Refusal::new(RefusalKind::Unavailable, why))?;
     let path = place.display().to_string();
-    // The text itself, for its hash: written anew it could be another one.
-    let text = std::fs::read_to_string(place.join(manifest::FILE))
-        .map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("the bundle's manifest: {error}")))?;
+    // The text itself: its hash is what other hosts know the bundle by.
+    let text = std::fs::read_to_string(place.join(halite_bundle::manifest::FILE));
+    let text = text.map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
     let mut facts = BundleFacts::from_manifest(&text, &path)
         .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
     facts.site = all.iter().filter_map(on_site).collect();
@@ -74,11 +74,11 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
 }
 
 fn on_site(held: &Held) -> Option<SiteBundle> {
-    let known = held.manifest.as_ref().ok()?;
+    let manifest = held.manifest.as_ref().ok()?;
     Some(SiteBundle {
         version: held.version.clone(),
-        kubernetes: known.kubernetes.clone(),
+        kubernetes: manifest.kubernetes.clone(),
         path: held.path.display().to_string(),
-        manifest: manifest::fingerprint(&held.path).ok()?,
+        manifest: held.digest()?,
     })
 }
