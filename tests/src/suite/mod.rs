@@ -9,6 +9,7 @@ mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod registry;
 mod repair;
 mod source;
 mod versions;
@@ -119,6 +120,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(registry::TESTS)
         .chain(versions::BESIDE)
         .chain(addons::TESTS)
         .chain(repair::TESTS)
