@@ -8,7 +8,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
     apt, chart,
@@ -20,7 +19,7 @@ use crate::{
     iso::portable,
     lock::Lock,
     manifest::{self, Entry, Manifest},
-    nginx, oci, package,
+    nginx, oci, package, paper,
     part::{self, Part, Parts},
     recipe::{Recipe, Watcher},
 };
@@ -86,7 +85,8 @@ pub fn build(
             return Err(Error::Missing(missing));
         }
         lock.save(recipe_file)?;
-        swap(&work, out)?;
+        files::settle(&work)?;
+        files::put_in_place(&work, out)?;
         Ok(manifest)
     })();
     if built.is_err() {
@@ -94,20 +94,6 @@ pub fn build(
     }
     files::remove_dir(&scratch)?;
     built
-}
-
-/// Puts the new bundle in the place of the old one in one step, on the disk.
-fn swap(new: &Path, out: &Path) -> Result<(), Error> {
-    files::settle(new)?;
-    if out.exists() {
-        let exchange = RenameFlags::EXCHANGE;
-        renameat_with(CWD, new, CWD, out, exchange)
-            .map_err(|error| Error::file("replace", out)(error.into()))?;
-        files::sync_parent(out)?;
-        return files::remove_dir(new);
-    }
-    fs::rename(new, out).map_err(Error::file("move", new))?;
-    files::sync_parent(out)
 }
 
 fn fill(
@@ -166,7 +152,7 @@ fn fill(
         copied(format!("states/{name}"), &from, if executable { 0o755 } else { 0o644 })?;
     }
 
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         format: manifest::FORMAT,
         name: "halite".to_owned(),
         version: recipe.version.clone(),
@@ -184,6 +170,7 @@ fn fill(
         packages: repository.note().clone(),
         files: listed,
     };
+    paper::add(recipe, work, &parts, &mut manifest, progress)?;
     let names = portable::problems(manifest.files.keys().map(String::as_str));
     if !names.is_empty() {
         return Err(Error::Names(names));

@@ -8,7 +8,8 @@ use halite_bundle::{
         self,
         keys::{SecretKey, Trust, generate},
     },
-    unpack, unpack_some, verify,
+    site::{Added, Bundles},
+    unpack_some, verify,
 };
 
 use crate::site::{Site, files, put};
@@ -34,7 +35,9 @@ fn what_comes_out_is_what_went_in() {
     assert_eq!(report.signers.len(), 1);
 
     let out = site.path("bundles/0.1.0");
-    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    let bundles = Bundles::new(site.path("bundles"));
+    let add = || bundles.add_image(&site.path("site.iso"), &mut |_| ());
+    assert_eq!(add().unwrap(), Added::New);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let signature = format!("manifest.json.{}.minisig", key.public().id());
     let mut expected = files(&site.path("bundle"));
@@ -55,9 +58,9 @@ fn what_comes_out_is_what_went_in() {
     assert!(error.contains("does not fit"), "{error}");
     put(&out.join(manifest::FILE), &good);
     // Again is nothing new; another bundle of the same name is not overwritten.
-    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    assert_eq!(add().unwrap(), Added::There);
     put(&out.join(manifest::CHECKSUM), b"another\n");
-    let error = unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap_err().to_string();
+    let error = add().unwrap_err().to_string();
     assert!(error.contains("another bundle of the same version"), "{error}");
 }
 

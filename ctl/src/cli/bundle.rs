@@ -60,7 +60,12 @@ pub enum Bundle {
     Remove {
         /// Its version.
         version: String,
+        /// Also when hosts still have what it gave them, or nobody knows.
+        #[arg(long)]
+        force: bool,
     },
+    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every highstate.
+    Copy(Copy),
     /// What is in a bundle.
     Show {
         /// Its directory, or its version on this site; default: the directory above this program, or the bundle in use.
@@ -79,6 +84,21 @@ pub enum Bundle {
         old: PathBuf,
         /// The ISO or directory of the new one.
         new: PathBuf,
+    },
+    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta, for `ctl bundle add`.
+    Export {
+        /// The ISO or directory of the bundle that the site has; only its manifest is read.
+        #[arg(long)]
+        since: PathBuf,
+        /// The ISO or directory of the new bundle. An ISO is checked, and must be signed by somebody that is trusted here.
+        new: PathBuf,
+        /// The delta.
+        #[arg(long)]
+        out: PathBuf,
+        #[command(flatten)]
+        signing: Signing,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
     Key {
@@ -153,4 +173,24 @@ pub enum Bundle {
         #[arg(long)]
         offline: bool,
     },
+}
+
+/// `ctl bundle copy`.
+#[derive(Debug, Args)]
+pub struct Copy {
+    /// Its directory on another host, as an address; may be repeated, and the next one is asked where one fails.
+    #[arg(long, required_unless_present = "check")]
+    pub from: Vec<String>,
+    /// The authority that signed the servers' certificates (PEM); default: those that this host trusts.
+    #[arg(long)]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 of its manifest.json, which knows that of every other file.
+    #[arg(long)]
+    pub manifest_sha256: String,
+    /// Its directory here; the last part of the path is its version.
+    #[arg(long)]
+    pub to: PathBuf,
+    /// Only say whether it is there: its manifest, and each file with its size.
+    #[arg(long)]
+    pub check: bool,
 }

@@ -9,9 +9,9 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::{bundles, seal};
+use super::{bundles, copy, seal};
 use crate::FAILED;
-use crate::cli::Bundle;
+use crate::cli::{Bundle, Global};
 use crate::complete;
 use crate::output::{Screen, count, table};
 use crate::site::Site;
@@ -20,12 +20,15 @@ use crate::site::Site;
 ///
 /// # Errors
 /// The bundle cannot be read or built.
-pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Bundle::Add { bundle, trust } => bundles::add(&Site::here(), &bundle, &trust, screen),
-        Bundle::List => bundles::list(&Site::here(), screen),
+        Bundle::List => bundles::list(&Site::here(), global, screen).await,
         Bundle::Use(args) => bundles::switch(&Site::here(), &args, screen),
-        Bundle::Remove { version } => bundles::remove(&Site::here(), &version, screen),
+        Bundle::Remove { version, force } => {
+            bundles::remove(&Site::here(), global, &version, force, screen).await
+        }
+        Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => {
             let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
@@ -60,6 +63,9 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
             Ok(if report.is_sound() { 0 } else { FAILED })
         }
         Bundle::Diff { old, new } => diff(&old, &new, screen),
+        Bundle::Export { since, new, out, signing, trust } => {
+            seal::export([&since, &new, &out], &signing, &trust, screen)
+        }
         Bundle::Key { file, password_file, unencrypted, not_after } => {
             seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
         }
@@ -102,7 +108,7 @@ pub fn changes(diff: &Diff) -> String {
     text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
-/// What changes, as one table.
+/// What changes, as a table.
 fn changed(heading: &str, changes: &[Change]) -> String {
     let short =
         |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
