@@ -6,8 +6,6 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-
 use super::{
     Bundles, Held,
     room::{Need, Room},
@@ -70,7 +68,7 @@ impl Bundles {
         if !there {
             return Ok(Added::New);
         }
-        exchange(&to, &place)?;
+        files::put_in_place(&to, &place)?;
         Ok(Added::Replaced)
     }
 
@@ -136,26 +134,6 @@ impl Bundles {
                  remove that one first (`ctl bundle remove`)",
             )),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Puts what is beside a place there, and removes what was there.
-pub(super) fn exchange(beside: &Path, place: &Path) -> Result<(), Error> {
-    let failed = |error: rustix::io::Errno| Error::file("replace", place)(error.into());
-    match renameat_with(CWD, beside, CWD, place, RenameFlags::EXCHANGE) {
-        // Not every file system can do it in one step; whoever is cut off between these two does it again.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            let aside = files::sibling(place, "replaced");
-            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
-            fs::rename(beside, place).map_err(Error::file("replace", place))?;
-            files::sync_parent(place)?;
-            files::remove_any(&aside)
-        }
-        done => {
-            done.map_err(failed)?;
-            files::sync_parent(place)?;
-            files::remove_any(beside)
         }
     }
 }

@@ -218,6 +218,12 @@ impl Bundles {
 }
 
 impl Held {
+    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read.
+    #[must_use]
+    pub fn digest(&self) -> Option<String> {
+        fs::read(self.path.join(manifest::FILE)).ok().map(|text| files::sha256(&text))
+    }
+
     /// Why it cannot be used now, and what to do; nothing for one that can.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {

@@ -117,7 +117,8 @@ fn an_old_bundle_that_is_missing_another_or_damaged_is_named() {
     bundles.remove("0.2.0").unwrap();
     put(&site.path("states/more.sls"), b"{}\n");
     site.recipe["version"] = "0.1.0".into();
-    site.build_with("other", &halite_bundle::Options { update: true }).unwrap();
+    site.update(true).unwrap();
+    site.build("other").unwrap();
     iso(&site, "other");
     let two = Two { site, bundles };
     two.add("other.iso").unwrap();
@@ -152,7 +153,8 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
     let program = fs::read(site.path("bin/ctl")).unwrap();
     put(&site.path("states/host/ctl"), &program);
     site.recipe["version"] = "0.3.0".into();
-    site.build_with("0.3.0", &halite_bundle::Options { update: true }).unwrap();
+    site.update(true).unwrap();
+    site.build("0.3.0").unwrap();
     iso(&site, "0.3.0");
     export(&site, "0.1.0.iso", "0.3.0.iso", "delta.iso").unwrap();
     assert!(

@@ -5,6 +5,10 @@ mod build;
 #[cfg(test)]
 mod delta;
 #[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod recipe;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_bundle::{
-    Options, manifest, pack,
+    manifest, pack,
     seal::keys::{SecretKey, generate},
     site::{Added, Bundles},
     verify,
@@ -27,7 +27,8 @@ pub fn two() -> Two {
     for version in ["0.1.0", "0.2.0"] {
         site.recipe["version"] = version.into();
         put(&site.path("states/host/init.sls"), format!("# {version}\n{{}}\n").as_bytes());
-        site.build_with(version, &Options { update: true }).unwrap();
+        site.update(true).unwrap();
+        site.build(version).unwrap();
         iso(&site, version);
     }
     let bundles = Bundles::new(site.path("bundles"));
@@ -102,7 +103,8 @@ fn another_one_of_the_same_version_is_refused() {
     put(&two.site.path("states/host/init.sls"), b"# another\n{}\n");
     let mut site = two.site;
     site.recipe["version"] = "0.1.0".into();
-    site.build_with("other", &Options { update: true }).unwrap();
+    site.update(true).unwrap();
+    site.build("other").unwrap();
     iso(&site, "other");
     let two = Two { site, bundles: two.bundles };
     for refused in [two.add("other.iso"), two.link("other")] {

@@ -1,15 +1,17 @@
 //! `ctl bundle`.
 
+mod recipe;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halite_bundle::complete::{Missing, Stock};
-use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
+use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
 use super::{bundles, seal};
 use crate::FAILED;
-use crate::cli::{Bundle, Global, Signing};
+use crate::cli::{Bundle, Global};
 use crate::complete;
 use crate::output::{Screen, count, table};
 use crate::site::Site;
@@ -68,42 +70,12 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         }
         Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
-        Bundle::Build { recipe, out, update, signing } => build(&recipe, &out, update, &signing, screen),
+        Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
+        Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
+        Bundle::Build { recipe, out, offline, signing } => {
+            recipe::build(&recipe, &out, offline, &signing, screen)
+        }
     }
-}
-
-/// `ctl bundle build`.
-fn build(
-    recipe: &Path,
-    out: &Path,
-    update: bool,
-    signing: &Signing,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let iso = out.extension().is_some_and(|suffix| suffix == "iso");
-    // A key that cannot be read, or a wrong password, is told before the long work.
-    let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
-    let people = screen.is_for_people();
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
-    let render = |directory: &Path, manifest: &Manifest| {
-        complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
-    };
-    let manifest = halite_bundle::build(recipe, &directory, &Options { update }, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
-    let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
-    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
-    let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
-        "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
-    screen.document(&document)?;
-    Ok(0)
 }
 
 /// `ctl bundle diff`.
@@ -123,15 +95,20 @@ pub fn changes(diff: &Diff) -> String {
         ("packages", &diff.packages),
         ("states", &diff.states),
     ];
-    let short =
-        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
     let mut text = String::new();
     for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-        let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-        text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+        text.push_str(&format!("{}\n", changed(heading, changes)));
     }
     let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
     text + &format!("{old} before, {new} now, {added} of it new\n")
+}
+
+/// What changes, as a table.
+fn changed(heading: &str, changes: &[Change]) -> String {
+    let short =
+        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
+    let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+    table::rows(&[heading, "old", "new"], rows)
 }
 
 /// `ctl bundle needs`.
@@ -141,7 +118,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -154,7 +132,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -162,6 +141,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;
