@@ -19,7 +19,7 @@ use crate::{
     iso::portable,
     lock::Lock,
     manifest::{self, Entry, Manifest},
-    nginx, oci, package,
+    nginx, oci, package, paper,
     part::{self, Part, Parts},
     recipe::{Recipe, Watcher},
 };
@@ -150,7 +150,7 @@ fn fill(
         copied(format!("states/{name}"), &from, if executable { 0o755 } else { 0o644 })?;
     }
 
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         format: manifest::FORMAT,
         name: "halite".to_owned(),
         version: recipe.version.clone(),
@@ -168,6 +168,7 @@ fn fill(
         packages: repository.note().clone(),
         files: listed,
     };
+    paper::add(recipe, work, &parts, &mut manifest, progress)?;
     let names = portable::problems(manifest.files.keys().map(String::as_str));
     if !names.is_empty() {
         return Err(Error::Names(names));

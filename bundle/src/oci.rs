@@ -56,8 +56,7 @@ impl Descriptor {
     #[must_use]
     pub fn hex(&self) -> Option<&str> {
         let hex = self.digest.strip_prefix("sha256:")?;
-        (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
-            .then_some(hex)
+        files::is_sha256(hex).then_some(hex)
     }
 }
 
@@ -90,6 +89,13 @@ impl Image {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.manifest.size + self.parts.iter().map(|part| part.size).sum::<u64>()
+    }
+
+    /// The layers, the lowest first.
+    #[must_use]
+    pub fn layers(&self) -> &[Descriptor] {
+        // The configuration is the first part.
+        self.parts.get(1..).unwrap_or_default()
     }
 
     /// Manifest, configuration and layers.

@@ -84,8 +84,8 @@ pub fn sign(manifest: &Manifest, bytes: &[u8], keys: &[SecretKey]) -> Result<Vec
     Ok(keys.iter().map(one).collect())
 }
 
-/// Writes an image at a place that the caller has claimed, and seals it with each of the keys. Nothing is at `out` before
-/// all of it is, on the disk. `kind` goes into the name of the volume.
+/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the keys. Nothing is at `out`
+/// before all of it is, on the disk. `kind` goes into the name of the volume.
 pub fn write_sealed(
     out: &Path,
     manifest: &Manifest,

@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     files,
     manifest::{self, Manifest},
-    oci,
+    oci, sbom,
     tenths::Tenths,
 };
 
@@ -109,6 +109,7 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Erro
     if problems.is_empty() {
         problems.extend(images(dir, &manifest));
         problems.extend(packages(dir, &manifest));
+        problems.extend(paper(dir, &manifest));
     }
     problems.sort_unstable();
     let size = manifest.files.values().map(|entry| entry.size).sum();
@@ -196,6 +197,12 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Problem> {
         }
         Ok(_) => None,
     }
+}
+
+/// What the bundle is made of must be in the document that says so.
+fn paper(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
+    let found = sbom::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
+    found.into_iter().map(|message| Problem::Incomplete { message }).collect()
 }
 
 /// Every image of the manifest must be in the layout, with its configuration and layers.

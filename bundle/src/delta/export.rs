@@ -16,7 +16,7 @@ use crate::{
         write::{Content, Source},
     },
     manifest::{self, Manifest},
-    pack::{self, sign, write_sealed},
+    pack::{claim, sign, write_sealed},
     seal::keys::SecretKey,
 };
 
@@ -101,7 +101,7 @@ pub fn export(
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Delta, Error> {
-    let _claim = pack::claim(out)?;
+    let _claim = claim(out)?;
     let (old_manifest, old_sha256) = Medium::open(old)?.manifest()?;
     let medium = Medium::open(new)?;
     let (manifest, sha256) = medium.manifest()?;

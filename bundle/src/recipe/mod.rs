@@ -24,6 +24,9 @@
 //! not-images:                            # optional: what a build would take for the name of an image that is missing
 //!   - {text: "example.com/a:1", why: an example in a comment}
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
+//! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
+//! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
 //! ```
 
 mod download;
@@ -100,6 +103,12 @@ pub struct Recipe {
     pub downloads: Vec<Download>,
     /// How to reach the machines that things come from.
     pub network: Network,
+    /// The folder of the documentation.
+    pub docs: Option<PathBuf>,
+    /// The folder with the texts of licences that the packages and images do not bring themselves.
+    pub licences: Option<PathBuf>,
+    /// What our own programs were built from.
+    pub sbom_inputs: Option<PathBuf>,
 }
 
 /// An image that goes into a bundle.
@@ -161,9 +170,14 @@ impl Recipe {
         wanted.extend(self.repositories.iter().enumerate().map(|(index, repository)| {
             (format!("packages.repositories[{index}].key"), repository.key.clone())
         }));
+        wanted.extend(self.sbom_inputs.clone().map(|path| ("sbom-inputs".into(), path)));
         let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
         let mut missing: Vec<_> =
             wanted.into_iter().filter(|(_, path)| !path.is_file() && !fetched(path)).collect();
+        for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
+            let absent = folder.as_ref().filter(|folder| !folder.is_dir());
+            missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
+        }
         for made in &self.made {
             let given = made.files.iter().filter(|(_, from)| !from.exists());
             missing.extend(
@@ -215,6 +229,9 @@ const KEYS: &[&str] = &[
     "registries",
     "proxy",
     "no-proxy",
+    "docs",
+    "licences",
+    "sbom-inputs",
 ];
 
 fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
@@ -251,10 +268,21 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         cache,
         downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
+        docs: optional(reader, top, "docs"),
+        licences: optional(reader, top, "licences"),
+        sbom_inputs: optional(reader, top, "sbom-inputs"),
     };
     recipe.downloads = std::mem::take(&mut reader.downloads);
     check(reader, &recipe, &components);
     recipe
+}
+
+fn optional(
+    reader: &mut Reader,
+    top: &serde_json::Map<String, serde_json::Value>,
+    key: &str,
+) -> Option<PathBuf> {
+    top.get(key).map(|value| reader.path(key, Some(value)))
 }
 
 /// The images, and the components at all places of the list, those with another problem included.

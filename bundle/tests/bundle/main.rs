@@ -11,6 +11,8 @@ mod names;
 #[cfg(test)]
 mod pack;
 #[cfg(test)]
+mod paper;
+#[cfg(test)]
 mod recipe;
 #[cfg(test)]
 mod serve;

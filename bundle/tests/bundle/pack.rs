@@ -3,13 +3,12 @@
 use std::fs;
 
 use halite_bundle::{
-    Change, Diff, Manifest,
-    iso::read::Image,
-    manifest, pack,
+    Change, Diff, Manifest, manifest, pack,
     seal::{
         self,
         keys::{SecretKey, Trust, generate},
     },
+    site::{Added, Bundles},
     unpack_some, verify,
 };
 
@@ -36,8 +35,9 @@ fn what_comes_out_is_what_went_in() {
     assert_eq!(report.signers.len(), 1);
 
     let out = site.path("bundles/0.1.0");
-    fs::create_dir(site.path("bundles")).unwrap();
-    Image::open(&site.path("site.iso")).unwrap().extract(&out, &mut |_| ()).unwrap();
+    let bundles = Bundles::new(site.path("bundles"));
+    let add = || bundles.add_image(&site.path("site.iso"), &mut |_| ());
+    assert_eq!(add().unwrap(), Added::New);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let signature = format!("manifest.json.{}.minisig", key.public().id());
     let mut expected = files(&site.path("bundle"));
@@ -56,6 +56,12 @@ fn what_comes_out_is_what_went_in() {
     put(&out.join(manifest::FILE), &[good.as_slice(), b" "].concat());
     let error = manifest::vouched(&out, &trust).unwrap_err().to_string();
     assert!(error.contains("does not fit"), "{error}");
+    put(&out.join(manifest::FILE), &good);
+    // Again is nothing new; another bundle of the same name is not overwritten.
+    assert_eq!(add().unwrap(), Added::There);
+    put(&out.join(manifest::CHECKSUM), b"another\n");
+    let error = add().unwrap_err().to_string();
+    assert!(error.contains("another bundle of the same version"), "{error}");
 }
 
 #[test]

@@ -152,6 +152,18 @@ pub fn layout(dir: &Path, reference: &str, content: &[u8]) {
     put(&dir.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#);
 }
 
+/// Writes a layout with one image whose only layer holds those programs and texts.
+pub fn layout_of(dir: &Path, reference: &str, files: &[(&str, &[u8])]) {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o755);
+        archive.append_data(&mut header, path, *content).unwrap();
+    }
+    layout(dir, reference, &archive.into_inner().unwrap());
+}
+
 /// Writes a file, whatever was there.
 pub fn put(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();

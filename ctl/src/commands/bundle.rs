@@ -9,7 +9,7 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::{bundles, seal};
+use super::{bundles, copy, seal};
 use crate::FAILED;
 use crate::cli::{Bundle, Global};
 use crate::complete;
@@ -28,6 +28,7 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         Bundle::Remove { version, force } => {
             bundles::remove(&Site::here(), global, &version, force, screen).await
         }
+        Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => {
             let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;

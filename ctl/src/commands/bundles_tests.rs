@@ -1,8 +1,8 @@
 use std::fs;
 
-use halite_bundle::pack;
 use halite_bundle::seal::keys::{SecretKey, generate};
 use halite_bundle::site::Bundles;
+use halite_bundle::{Options, pack};
 
 use super::*;
 use crate::output::Format;
@@ -42,11 +42,13 @@ impl Here {
         self.made.recipe["version"] = version.into();
         let lock = self.made.path("recipe.lock.yaml");
         self.made.update(true).unwrap();
+        self.made.build(version).unwrap();
         // When it was built is what the lock says.
         let text = fs::read_to_string(&lock).unwrap();
         let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
         fs::write(&lock, text.replace(line, &format!("resolved: {built}"))).unwrap();
-        self.made.build(version).unwrap();
+        fs::remove_dir_all(self.made.path(version)).unwrap();
+        self.made.build_with(version, &Options::default()).unwrap();
         let key = SecretKey::load(&self.made.path("builder.key"), &mut |_| unreachable!()).unwrap();
         let iso = self.made.path(&format!("{version}.iso"));
         pack(&self.made.path(version), &iso, &[key], &mut |_| ()).unwrap();
