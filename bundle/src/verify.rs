@@ -148,7 +148,7 @@ fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Problem>, Error> {
 }
 
 /// Reads every file of the manifest.
-fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> Vec<Problem> {
+pub(crate) fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> Vec<Problem> {
     let mut work: Vec<_> = manifest.files.iter().collect();
     // The largest first, so that both readers end at the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));

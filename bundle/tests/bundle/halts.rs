@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_bundle::{pack, unpack, verify};
+use halite_bundle::{iso::read::Image, pack, site::Bundles, verify};
 
 use crate::site::{Site, files, put};
 
@@ -19,7 +19,9 @@ const WORK: &str = "HALITE_TEST_UNPACK";
 fn unpacks() {
     let work = env::var(WORK).unwrap();
     let (iso, dir) = work.split_once(':').unwrap();
-    if let Err(error) = unpack(Path::new(iso), Path::new(dir), &mut |_| ()) {
+    if let Err(error) =
+        Image::open(Path::new(iso)).and_then(|image| image.extract(Path::new(dir), &mut |_| ()))
+    {
         panic!("{error}");
     }
 }
@@ -65,7 +67,7 @@ fn one_that_is_killed_is_no_bundle_and_the_next_one_is_whole() {
         child.wait().unwrap();
         assert_eq!(names(&site.path("bundles")), [".0.1.0.new"], "it was not killed in the middle");
     }
-    unpack(&site.path("X.iso"), &out, &mut |_| ()).unwrap();
+    Bundles::new(site.path("bundles")).add_image(&site.path("X.iso"), &mut |_| ()).unwrap();
     assert_eq!(names(&site.path("bundles")), ["0.1.0"]);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
 }

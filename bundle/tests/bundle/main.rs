@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod build;
+mod delta;
 #[cfg(test)]
 mod halts;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use halite_bundle::{Error, pack, verify};
+use halite_bundle::{Error, iso::read::Image, pack, verify};
 
 use crate::site::{Site, files, put};
 
@@ -77,7 +77,7 @@ fn every_program_takes_the_same_names_out() {
         assert_eq!(files(&out), expected, "{name}");
         assert!(verify(&out, &mut |_| ()).unwrap().is_sound(), "{name}");
     }
-    halite_bundle::unpack(Path::new(iso), &site.path("own"), &mut |_| ()).unwrap();
+    Image::open(Path::new(iso)).unwrap().extract(&site.path("own"), &mut |_| ()).unwrap();
     assert_eq!(files(&site.path("own")), expected);
 }
 

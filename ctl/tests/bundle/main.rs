@@ -2,6 +2,8 @@
 //! The modules are marked as tests for the lints that tests are free of.
 
 #[cfg(test)]
+mod added;
+#[cfg(test)]
 mod busy;
 #[cfg(test)]
 mod killed;

@@ -1,5 +1,6 @@
 //! Everything that must be true before a change lands, one named test after the other.
 
+mod addons;
 mod bundle;
 mod cluster;
 mod firewall;
@@ -9,10 +10,13 @@ pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
 mod packages;
+mod registry;
 mod repair;
 mod source;
 mod versions;
 mod vip;
+
+pub(crate) use iso::recipe_of;
 
 use std::{
     process::ExitCode,
@@ -118,7 +122,9 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(registry::TESTS)
         .chain(versions::BESIDE)
+        .chain(addons::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)

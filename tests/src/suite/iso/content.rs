@@ -40,7 +40,7 @@ fn same_bytes(work: &Work) -> Result<()> {
 }
 
 /// The recipe that the bundle was built from: the lock beside it was resolved when the bundle was built.
-fn recipe(bundle: &Path) -> Result<PathBuf> {
+pub(crate) fn recipe(bundle: &Path) -> Result<PathBuf> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     for entry in fs::read_dir(std::path::absolute(lab::cache())?.join("bundle"))? {
         let recipe = entry?.path().join("recipe.yaml");

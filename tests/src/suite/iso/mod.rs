@@ -8,6 +8,8 @@ mod places;
 mod seal;
 mod views;
 
+pub(crate) use content::recipe as recipe_of;
+
 use std::{
     fs::{self, File},
     io::{Seek as _, SeekFrom},
