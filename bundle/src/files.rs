@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
@@ -177,6 +178,29 @@ pub fn sync_parent(path: &Path) -> Result<(), Error> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
 }
 
+/// Puts what is beside a place there, and removes what was there.
+pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
+    if fs::symlink_metadata(place).is_err() {
+        fs::rename(new, place).map_err(Error::file("move", new))?;
+        return sync_parent(place);
+    }
+    match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
+        // Not every file system can do it in one step; whoever is cut off between these two does it again.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            let aside = sibling(place, "replaced");
+            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
+            fs::rename(new, place).map_err(Error::file("replace", place))?;
+            sync_parent(place)?;
+            remove_any(&aside)
+        }
+        done => {
+            done.map_err(|error| Error::file("replace", place)(error.into()))?;
+            sync_parent(place)?;
+            remove_any(new)
+        }
+    }
+}
+
 /// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
 pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -187,7 +211,8 @@ fn make_parent(path: &Path) -> Result<(), Error> {
     path.parent().map_or(Ok(()), make_dir)
 }
 
-fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
+/// Copies what there is to read; its SHA-256 and size.
+pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;

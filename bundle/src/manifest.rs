@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    delta,
     error::Error,
     files,
     iso::read::Image,
@@ -131,7 +132,8 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
-/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it.
+/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta
+/// it is the manifest of what comes of it.
 ///
 /// # Errors
 /// Likewise, and when the ISO cannot be read.
@@ -140,10 +142,13 @@ pub fn look(bundle: &Path) -> Result<Manifest, Error> {
         return load(bundle);
     }
     let image = Image::open(bundle)?;
+    if image.entry(delta::FILE).is_some() {
+        return delta::new_manifest(&image, bundle);
+    }
     parse(bundle.to_owned(), &image.small(FILE)?, &image.small(CHECKSUM)?)
 }
 
-fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
+pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
     if recorded != Manifest::checksum(bytes).as_bytes() {
         let message =
             format!("it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source");

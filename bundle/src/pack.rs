@@ -58,11 +58,48 @@ pub(crate) fn write(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
     let manifest = manifest::load(dir)?;
-    let built: Timestamp = manifest
-        .built
-        .parse()
-        .map_err(|error| Error::content(dir.join(manifest::FILE), format!("`built` is no date: {error}")))?;
-    let volume = Volume { id: volume_id(&manifest), date: built };
+    let mut sources = sources(dir)?;
+    // For whoever mounts or extracts the image: the seal stays behind then.
+    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
+    sources.retain(|name, _| !manifest::is_signature(name));
+    for (name, signature) in sign(&manifest, &bytes, keys)? {
+        sources.insert(name, Source { from: Content::Bytes(signature), mode: 0o644 });
+    }
+    // A seal says that everything is as it was made: damage that is there before would be vouched for.
+    let problems = verify(dir, progress)?.problems;
+    if !problems.is_empty() {
+        return Err(Error::Unsound { dir: dir.to_owned(), problems });
+    }
+    write_sealed(out, &manifest, "", &sources, keys, progress)?;
+    Ok(manifest)
+}
+
+/// A signature file of a manifest by each of the keys.
+pub fn sign(manifest: &Manifest, bytes: &[u8], keys: &[SecretKey]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let comment = format!("timestamp:{}\tfile:{}", built(manifest)?.as_second(), manifest::FILE);
+    let one = |key: &SecretKey| {
+        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
+        (name, seal::detached::sign(key, bytes, &comment).into_bytes())
+    };
+    Ok(keys.iter().map(one).collect())
+}
+
+/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the keys. Nothing is at `out`
+/// before all of it is, on the disk. `kind` goes into the name of the volume.
+pub fn write_sealed(
+    out: &Path,
+    manifest: &Manifest,
+    kind: &str,
+    sources: &BTreeMap<String, Source>,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let names = portable::problems(sources.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
+    let built = built(manifest)?;
+    let volume = Volume { id: volume_id(manifest, kind), date: built };
     let facts = Facts {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
@@ -70,33 +107,9 @@ pub(crate) fn write(
         built,
     };
     let new = files::sibling(out, "new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::file("remove", &new)(error));
-        }
-        _ => {}
-    }
-    let mut sources = sources(dir)?;
-    // For whoever mounts or extracts the image: the seal stays behind then.
-    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
-    let comment = format!("timestamp:{}\tfile:{}", built.as_second(), manifest::FILE);
-    sources.retain(|name, _| !manifest::is_signature(name));
-    for key in keys {
-        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
-        let text = seal::detached::sign(key, &bytes, &comment);
-        sources.insert(name, Source { from: Content::Bytes(text.into_bytes()), mode: 0o644 });
-    }
-    let names = portable::problems(sources.keys().map(String::as_str));
-    if !names.is_empty() {
-        return Err(Error::Names(names));
-    }
-    // A seal says that everything is as it was made: damage that is there before would be vouched for.
-    let problems = verify(dir, progress)?.problems;
-    if !problems.is_empty() {
-        return Err(Error::Unsound { dir: dir.to_owned(), problems });
-    }
+    files::remove_any(&new)?;
     let made = (|| {
-        let placed = crate::iso::write::write(&new, &volume, &sources, progress)?;
+        let placed = crate::iso::write::write(&new, &volume, sources, progress)?;
         progress("sealing the image");
         seal::seal(&new, &placed, &facts, keys, progress)?;
         fs::rename(&new, out).map_err(Error::file("replace", out))?;
@@ -106,12 +119,19 @@ pub(crate) fn write(
         // Best effort: the first error is the one that matters.
         let _ = fs::remove_file(&new);
     }
-    made.map(|()| manifest)
+    made
+}
+
+fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
+    let built = manifest.built.parse();
+    built.map_err(|error| Error::content(manifest::FILE, format!("`built` is no date: {error}")))
 }
 
 /// `HALITE_0_1_0_V1_36_3`: what a mounted image is called.
-fn volume_id(manifest: &Manifest) -> String {
-    let text = format!("{}_{}_{}", manifest.name, manifest.version, manifest.kubernetes).to_uppercase();
+fn volume_id(manifest: &Manifest, kind: &str) -> String {
+    let parts = [&manifest.name, kind, &manifest.version, &manifest.kubernetes];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let text = parts.join("_").to_uppercase();
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(LONGEST_ID).collect()
 }
 

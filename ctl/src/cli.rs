@@ -451,10 +451,11 @@ mod tests {
             "ctl bundle add new.iso --trust builder.pub",
             "ctl bundle add /srv/halite-0.2.0",
             "ctl bundle list -o json",
+            "ctl bundle export --since old.iso new.iso --out delta.iso --key builder.key",
             "ctl bundle show 0.2.0",
             "ctl bundle use 0.2.0 --test",
             "ctl bundle use 0.1.0 --allow-downgrade",
-            "ctl bundle remove 0.1.0",
+            "ctl bundle remove 0.1.0 --force",
             "ctl bundle verify halite.iso --trust builder.pub",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {

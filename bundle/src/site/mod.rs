@@ -11,6 +11,8 @@ use std::{
     fs::{self, File},
     io::ErrorKind,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 pub use add::{Added, visible};
@@ -24,6 +26,9 @@ use crate::{
 
 /// Where the bundles of a site stand, each under its version.
 pub const DIRECTORY: &str = "/var/lib/halite/bundles";
+
+/// How long somebody else's change is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a file system of its own has at its top.
 const OF_THE_DISK: &str = "lost+found";
@@ -187,7 +192,13 @@ impl Bundles {
     fn lock(&self) -> Result<File, Error> {
         files::make_dir(&self.root)?;
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
-        if lock.try_lock().is_err() {
+        let since = Instant::now();
+        while lock.try_lock().is_err() {
+            // A process that is being started by one that just ended its change holds the lock for a moment more.
+            if since.elapsed() < PATIENCE {
+                thread::sleep(PATIENCE / 50);
+                continue;
+            }
             let message = "somebody else adds or removes a bundle here just now: wait until that has ended";
             return Err(Error::content(&self.root, message));
         }

@@ -2,12 +2,15 @@
 
 #[cfg(test)]
 mod build;
+mod delta;
 #[cfg(test)]
 mod halts;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
 mod pack;
+#[cfg(test)]
+mod paper;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]

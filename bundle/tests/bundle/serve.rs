@@ -8,7 +8,6 @@ use std::{
     process::Command,
 };
 
-use halite_bundle::Options;
 use halite_states::{
     compile::{self, Input},
     tree::DirTree,
@@ -164,7 +163,8 @@ fn two(site: &mut Site) -> [(&'static str, PathBuf); 2] {
     let images = site.recipe["images"].as_array_mut().unwrap();
     let etcd = images.iter_mut().find(|image| image["component"] == "etcd").unwrap();
     etcd["reference"] = json!("registry.k8s.io/etcd:3.6.9-0");
-    site.build_with("next", &Options { update: true }).unwrap();
+    site.update(true).unwrap();
+    site.build("next").unwrap();
     [("0.1.0", site.path("bundle")), ("0.2.0", site.path("next"))]
 }
 

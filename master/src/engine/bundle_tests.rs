@@ -93,7 +93,22 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         assert_eq!(world.bundle().unwrap().version, "0.3.0");
         files::fetch(&life.app, &world, "bootstrap-1", &jid, &digest).await.map(|_| ()).unwrap();
     });
+    // Who has which bundle is known from the last highstate that succeeded.
+    let worker_of = |status: Value| {
+        let nodes = status["nodes"].as_array().unwrap().clone();
+        let problems = status["problems"].as_array().unwrap().len();
+        let bundle = nodes.into_iter().find(|node| node["name"] == "worker-1").unwrap()["bundle"].clone();
+        (bundle, problems)
+    };
+    let status = || life.runtime.block_on(life.core.status()).unwrap();
+    let said = status()["problems"][0].as_str().unwrap().to_owned();
+    assert!(said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"), "{said}");
+    worker.journal.lock().unwrap().failing.insert("from-0.3.0".to_owned());
     assert_eq!(applied(&life, &worker)[0].0, "from-0.3.0");
+    assert_eq!(worker_of(status()), (json!("0.2.0"), 1), "that one failed");
+    worker.journal.lock().unwrap().failing.clear();
+    applied(&life, &worker);
+    assert_eq!(worker_of(status()), (json!("0.3.0"), 0));
     life.kill();
 }
 

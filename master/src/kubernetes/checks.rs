@@ -156,8 +156,10 @@ impl Cluster {
                 operation: Operation::Apply(wanted.clone()),
             });
         };
-        if let Some(why) = set.and_then(|set| sets::foreign(&live, set)) {
-            return Err(ApiError::Malformed(why));
+        match set.map(|set| sets::claim(&live, set, |other| self.is_declared(other))) {
+            Some(sets::Claim::Refused(why)) => return Err(ApiError::Malformed(why)),
+            Some(sets::Claim::Theirs) => return Ok(Found::Same),
+            Some(sets::Claim::Ours) | None => {}
         }
         if compare::role_reference_differs(&live, wanted) {
             return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));

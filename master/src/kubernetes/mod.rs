@@ -11,6 +11,7 @@ pub mod client;
 pub mod compare;
 #[cfg(test)]
 pub(crate) mod fake;
+mod losses;
 pub mod modules;
 pub mod node;
 pub mod operation;

@@ -46,6 +46,8 @@ pub struct Cluster {
     defined: Mutex<BTreeSet<(String, String)>>,
     /// What there is of sets, once it was looked for.
     members: Mutex<Option<Arc<Members>>>,
+    /// The sets that are declared, once `kubernetes.owned` has said so.
+    declared: Mutex<Option<BTreeSet<String>>>,
     /// Which state keeps which set, by its id.
     keepers: Mutex<BTreeMap<String, String>>,
     /// The API did not answer within its patience: later states do not wait for it again.
@@ -67,6 +69,7 @@ impl Cluster {
             predicted: Mutex::default(),
             defined: Mutex::default(),
             members: Mutex::default(),
+            declared: Mutex::default(),
             keepers: Mutex::default(),
             silent: AtomicBool::new(false),
             expected: BTreeSet::new(),
@@ -95,6 +98,16 @@ impl Cluster {
 
     pub(super) fn learn_members(&self, members: Option<Arc<Members>>) {
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    pub(super) fn declare(&self, sets: BTreeSet<String>) {
+        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sets);
+    }
+
+    /// Whether a set is declared; one that nobody can judge in this run is.
+    pub(super) fn is_declared(&self, set: &str) -> bool {
+        let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        declared.as_ref().is_none_or(|sets| sets.contains(set))
     }
 
     /// Notes that a state keeps a set. Two would remove each other's objects.

@@ -1,7 +1,6 @@
 //! `kubernetes.owned`, and what a manifest that is a set no longer names: removing what is ours, and only as a whole.
 //!
-//! What would take data with it is refused before anything is removed: volumes, classes that volumes are of, definitions
-//! that others made objects of, namespaces in which others live.
+//! What would take data with it is refused before anything is removed (see [`super::losses`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,20 +15,14 @@ use serde_json::Value;
 use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
-use super::sets::{Member, SET, same};
+use super::sets::{Member, SET};
 use super::{ApiError, Reference, Served, waves};
-
-/// What is in every namespace, or made and remade by controllers: no reason to keep one.
-const ALWAYS_THERE: [(&str, &str); 2] = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
-const PASSING: [&str; 4] = ["Endpoints", "EndpointSlice", "Event", "Lease"];
-/// So many reasons are named at most, of each kind of loss.
-const NAMED: usize = 5;
 
 /// Everything of any set, as it was found.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     found: Vec<Member>,
-    kinds: Vec<Served>,
+    pub kinds: Vec<Served>,
     /// Kinds that could not be listed, with the reason.
     unseen: Vec<String>,
 }
@@ -46,15 +39,10 @@ pub(super) struct Surplus {
 impl Cluster {
     /// `owned`: no object of a set that is not named.
     pub(super) async fn check_owned(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
-        let sets: BTreeSet<&str> = chunk
-            .args
-            .get("sets")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let surplus = match self.surplus(|member| sets.contains(member.set.as_str())).await {
+        let sets = chunk.args.get("sets").and_then(Value::as_array).into_iter().flatten();
+        let sets: BTreeSet<String> = sets.filter_map(Value::as_str).map(str::to_owned).collect();
+        self.declare(sets.clone());
+        let surplus = match self.surplus(|member| sets.contains(&member.set)).await {
             Err(ApiError::Unreachable { .. }) if self.test => {
                 let comment = "The Kubernetes API does not answer yet: known after apply".to_owned();
                 return Ok(Checked { comment, ..Checked::default() });
@@ -79,7 +67,7 @@ impl Cluster {
         let losses = self.losses(&surplus.remove).await.map_err(fail)?;
         if !losses.is_empty() {
             return Err(Failure(format!(
-                "nothing was removed, because this would be lost or cut off with it:\n  {}\nRemove it first, or declare again what it needs",
+                "nothing was removed, because this would be lost or cut off with it:\n  {}\nRemove it first, or declare again what it needs, or take what it needs out of its set: kubectl label KIND NAME {SET}-",
                 losses.join("\n  ")
             )));
         }
@@ -110,12 +98,30 @@ impl Cluster {
                 surplus.remove.push(member.reference.clone());
             }
         }
+        // A namespace goes with the last set that lives in it.
+        let going = std::mem::take(&mut surplus.remove);
+        let lives_on = |place: &Reference| {
+            let inside = |member: &&Member| {
+                place.kind == "Namespace"
+                    && member.reference.namespace == place.name
+                    && !going.contains(&member.reference)
+            };
+            members.found.iter().find(inside)
+        };
+        for reference in &going {
+            match lives_on(reference) {
+                Some(member) => {
+                    surplus.remarks.push(format!("{reference} stays: the set `{}` lives in it", member.set))
+                }
+                None => surplus.remove.push(reference.clone()),
+            }
+        }
         waves::for_removal(&mut surplus.remove);
         Ok(surplus)
     }
 
     /// All members of all sets; looked for once, and again after anything was changed.
-    async fn members(&self) -> Result<Arc<Members>, ApiError> {
+    pub(super) async fn members(&self) -> Result<Arc<Members>, ApiError> {
         if let Some(known) = self.known_members() {
             return Ok(known);
         }
@@ -140,7 +146,7 @@ impl Cluster {
     }
 
     /// The metadata of the objects of some kinds; none of a kind that has gone meanwhile.
-    async fn of_kinds(
+    pub(super) async fn of_kinds(
         &self,
         kinds: &[Served],
         namespace: &str,
@@ -161,96 +167,6 @@ impl Cluster {
             all.extend(join_all(asked).await);
         }
         all
-    }
-
-    /// What would be lost, or cut off, with these objects.
-    async fn losses(&self, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
-        let mut losses = Vec::new();
-        for reference in remove {
-            let used_by = match reference.kind.as_str() {
-                "PersistentVolume" | "PersistentVolumeClaim" => vec!["the data in it".to_owned()],
-                "StorageClass" => self.volumes_of(&reference.name).await?,
-                "CustomResourceDefinition" => self.objects_of(reference, remove).await?,
-                "Namespace" => self.inhabitants(&reference.name, remove).await?,
-                _ => Vec::new(),
-            };
-            if !used_by.is_empty() {
-                losses.push(format!("{reference}: {}", some_of(&used_by)));
-            }
-        }
-        Ok(losses)
-    }
-
-    /// Claims of a storage class, and volumes of it that no such claim stands for.
-    async fn volumes_of(&self, class: &str) -> Result<Vec<String>, ApiError> {
-        let of_class =
-            |object: &Value| object.pointer("/spec/storageClassName").and_then(Value::as_str) == Some(class);
-        let list = |kind: &'static str| self.patiently(move || self.api.list("v1", kind, "", ""));
-        let claims = typed(list("PersistentVolumeClaim").await?, "PersistentVolumeClaim");
-        let volumes = typed(list("PersistentVolume").await?, "PersistentVolume");
-        let text = |object: &Value, pointer: &str| {
-            object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let claimed = |volume: &Value| {
-            let claim = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
-            claims
-                .iter()
-                .any(|c| of_class(c) && (text(c, "/metadata/namespace"), text(c, "/metadata/name")) == claim)
-        };
-        let alone = volumes.iter().filter(|volume| !claimed(volume));
-        let used = claims.iter().chain(alone).filter(|object| of_class(object));
-        used.map(|object| Reference::of(object).map(|reference| reference.to_string())).collect()
-    }
-
-    /// Objects of a definition that do not go with it anyway.
-    async fn objects_of(
-        &self,
-        definition: &Reference,
-        remove: &[Reference],
-    ) -> Result<Vec<String>, ApiError> {
-        let Some(definition) = self.patiently(|| self.api.get(definition)).await? else {
-            return Ok(Vec::new());
-        };
-        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
-        let members = self.members().await?;
-        let is_it =
-            |served: &&Served| served.kind == kind && served.api_version.split('/').next() == Some(group);
-        let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
-        self.others(&kinds, "", remove).await
-    }
-
-    /// What lives in a namespace and does not go anyway.
-    async fn inhabitants(&self, namespace: &str, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
-        let members = self.members().await?;
-        let inside = |kind: &&Served| kind.namespaced && !PASSING.contains(&kind.kind.as_str());
-        let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
-        self.others(&kinds, namespace, remove).await
-    }
-
-    async fn others(
-        &self,
-        kinds: &[Served],
-        namespace: &str,
-        remove: &[Reference],
-    ) -> Result<Vec<String>, ApiError> {
-        let mut others = Vec::new();
-        for found in self.of_kinds(kinds, namespace, "").await {
-            for object in found? {
-                let reference = Reference::of(&object)?;
-                let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
-                let goes = metadata("deletionTimestamp").is_some_and(|time| !time.is_null())
-                    || metadata("ownerReferences")
-                        .and_then(Value::as_array)
-                        .is_some_and(|owners| !owners.is_empty())
-                    || ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str()))
-                    || remove.iter().any(|removed| same(removed, &reference));
-                if !goes {
-                    others.push(reference.to_string());
-                }
-            }
-        }
-        Ok(others)
     }
 
     /// Waits until the API serves the kinds of definitions that were just applied, so that what follows can be of them;
@@ -327,23 +243,6 @@ fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
     let found = conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
     let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     Some((text("status") == "True", text("message")))
-}
-
-/// Members of a list do not say themselves what they are.
-fn typed(mut objects: Vec<Value>, kind: &str) -> Vec<Value> {
-    for object in objects.iter_mut().filter_map(Value::as_object_mut) {
-        object.insert("apiVersion".into(), Value::from("v1"));
-        object.insert("kind".into(), Value::from(kind));
-    }
-    objects
-}
-
-fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 #[cfg(test)]

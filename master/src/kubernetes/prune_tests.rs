@@ -217,6 +217,27 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
 }
 
 #[tokio::test]
+async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
+    let api = Arc::new(FakeApi::default());
+    let chart = |name: &str| set(name, json!([object("Namespace", "", "n"), object("Role", "n", name)]));
+    let both = [owned(&["a", "b"]), chart("a"), chart("b")];
+    let made = ["apply Namespace n", "apply Role n/a", "apply Role n/b"];
+    assert_eq!(applied(&api, &both).await, made);
+    assert_eq!(applied(&api, &both).await, Vec::<String>::new());
+    let checked = run(&api, false).check(&owned(&["b"])).await.unwrap();
+    assert!(checked.comment.contains("Namespace n stays: the set `b` lives in it"), "{}", checked.comment);
+    // The one that stays takes it over.
+    let one = [owned(&["b"]), chart("b")];
+    assert_eq!(applied(&api, &one).await, ["delete Role n/a", "apply Namespace n"]);
+    assert_eq!(applied(&api, &one).await, Vec::<String>::new());
+    assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b", "delete Namespace n"]);
+    // Somebody else's is a guest's room.
+    api.put(object("Namespace", "", "n"));
+    assert_eq!(applied(&api, &one).await, ["apply Role n/b"]);
+    assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b"]);
+}
+
+#[tokio::test]
 async fn what_says_that_it_stays_and_what_cannot_be_looked_at_is_told() {
     let api = Arc::new(FakeApi::default());
     let mut kept = object("CustomResourceDefinition", "", "widgets.x.io");

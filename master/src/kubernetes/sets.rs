@@ -62,20 +62,33 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// Why an object that is there may not be taken into a set: it is somebody else's, and would go when the set goes.
+/// Whether an object that is there becomes one of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// It is one, or becomes one.
+    Ours,
+    /// It is a namespace of others, in which the set lives as a guest: it stays as it is.
+    Theirs,
+    /// It is somebody else's, and would go when the set goes; why.
+    Refused(String),
+}
+
+/// Judges an object that is there. `kept` says whether another set is still declared.
 #[must_use]
-pub fn foreign(live: &Value, set: &str) -> Option<String> {
-    match set_of(live) {
-        Some(own) if own == set => None,
-        Some(own) => Some(format!(
-            "it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out"
-        )),
+pub fn claim(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Claim {
+    let is_namespace = live.get("kind").and_then(Value::as_str) == Some("Namespace");
+    let why = match set_of(live) {
+        Some(own) if own == set || !kept(own) => return Claim::Ours,
+        Some(own) => {
+            format!("it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out")
+        }
         // Who removes the label does not take the object over.
-        None if is_ours(live) => None,
-        None => Some(format!(
+        None if is_ours(live) => return Claim::Ours,
+        None => format!(
             "it is there already, made by somebody else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
-        )),
-    }
+        ),
+    };
+    if is_namespace { Claim::Theirs } else { Claim::Refused(why) }
 }
 
 /// Whether we have applied it before.
@@ -151,13 +164,24 @@ mod tests {
 
     #[test]
     fn what_others_made_is_not_taken_over() {
-        let object = |metadata: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata});
-        let theirs = object(json!({"name": "a", "managedFields": [{"manager": "kubectl"}]}));
-        assert!(foreign(&theirs, "s").unwrap().contains("halite/set=s"));
-        let unlabelled =
-            object(json!({"name": "a", "managedFields": [{"manager": "kubectl"}, {"manager": "halite"}]}));
-        assert_eq!(foreign(&unlabelled, "s"), None);
-        assert_eq!(foreign(&object(json!({"name": "a", "labels": {SET: "s"}})), "s"), None);
-        assert!(foreign(&object(json!({"name": "a", "labels": {SET: "t"}})), "s").unwrap().contains("`t`"));
+        let object =
+            |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
+        let managed = |by: &[&str]| {
+            let entries: Vec<Value> = by.iter().map(|manager| json!({"manager": manager})).collect();
+            json!({"name": "a", "managedFields": entries})
+        };
+        let of = |set: &str| json!({"name": "a", "labels": {SET: set}});
+        let judged = |kind: &str, metadata: Value| claim(&object(kind, metadata), "s", |set| set == "kept");
+        let refused = |claim: Claim, part: &str| matches!(claim, Claim::Refused(why) if why.contains(part));
+        assert!(refused(judged("Service", managed(&["kubectl"])), "halite/set=s"));
+        assert!(refused(judged("Service", of("kept")), "`kept`"));
+        assert_eq!(judged("Service", managed(&["kubectl", "halite"])), Claim::Ours);
+        for kind in ["Service", "Namespace"] {
+            assert_eq!(judged(kind, of("s")), Claim::Ours);
+            assert_eq!(judged(kind, of("gone")), Claim::Ours);
+        }
+        // Several live in one namespace.
+        assert_eq!(judged("Namespace", managed(&["kubectl"])), Claim::Theirs);
+        assert_eq!(judged("Namespace", of("kept")), Claim::Theirs);
     }
 }

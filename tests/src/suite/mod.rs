@@ -1,5 +1,6 @@
 //! Everything that must be true before a change lands, one named test after the other.
 
+mod addons;
 mod bundle;
 mod cluster;
 mod firewall;
@@ -119,6 +120,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(vip::TESTS)
         .chain(operator::TESTS)
         .chain(versions::BESIDE)
+        .chain(addons::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)

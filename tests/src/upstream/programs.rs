@@ -162,6 +162,24 @@ pub const MODULES: &[Module] = &[
         stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
         programs: &[("coredns", "github.com/coredns/coredns")],
     },
+    Module {
+        path: "sigs.k8s.io/metrics-server",
+        version: versions::METRICS_SERVER,
+        source: Source::Required,
+        stamps: &[
+            "k8s.io/component-base/version.gitVersion={version}",
+            "k8s.io/component-base/version.gitCommit={commit}",
+            "k8s.io/component-base/version.buildDate={date}",
+        ],
+        programs: &[("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server")],
+    },
+    Module {
+        path: "github.com/rancher/local-path-provisioner",
+        version: versions::LOCAL_PATH,
+        source: Source::Required,
+        stamps: &["main.VERSION={version}"],
+        programs: &[("local-path-provisioner", "github.com/rancher/local-path-provisioner")],
+    },
 ];
 
 /// What a program of the package `kubernetes-cni` is called while it stands among the others.
