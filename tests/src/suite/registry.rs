@@ -19,7 +19,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test { name: "registry: a second host copies the bundle and serves the same bytes", run: second },
     Test { name: "registry: what would write is refused, what is there is listed", run: read_only },
     Test { name: "registry: a server killed in the middle of a pull is replaced by the other", run: killed },
-    Test { name: "registry: a server that falls silent in the middle of a pull is replaced too", run: silent },
+    Test {
+        name: "registry: a server that falls silent in the middle of a pull is replaced too",
+        run: silent,
+    },
     Test { name: "registry: with the first server dead pods still start", run: first_dead },
     Test { name: "registry: apt installs with either server dead", run: apt },
     Test { name: "registry: a damaged copy is mended, fetching nothing else", run: mended },
@@ -60,7 +63,8 @@ fn curl(from: &Host, options: &str, url: &str) -> Result<String> {
 fn second(cluster: &Cluster) -> Result<Counts> {
     roles(cluster, "roles: [worker, registry]")?;
     repair::quiet(cluster)?;
-    let manifest = fs::read(cluster.bootstrap.root().join(BUNDLE.trim_start_matches('/')).join("manifest.json"))?;
+    let manifest =
+        fs::read(cluster.bootstrap.root().join(BUNDLE.trim_start_matches('/')).join("manifest.json"))?;
     let manifest: Value = serde_json::from_slice(&manifest)?;
     let files = manifest["files"].as_object().context("a manifest without files")?;
     // Every byte, by its own checksums, and then what comes through the servers.
@@ -70,7 +74,9 @@ fn second(cluster: &Cluster) -> Result<Counts> {
         .map(|(path, entry)| format!("{}  {path}\n", entry["sha256"].as_str().unwrap_or_default()))
         .collect();
     fs::write(cluster.worker.root().join("root/bundle.sha256"), list)?;
-    cluster.worker.sh(&format!("cd {BUNDLE} && sha256sum --quiet -c /root/bundle.sha256 && rm /root/bundle.sha256"))?;
+    cluster
+        .worker
+        .sh(&format!("cd {BUNDLE} && sha256sum --quiet -c /root/bundle.sha256 && rm /root/bundle.sha256"))?;
     for path in ["manifest.json", "bin/halite-minion", "apt/dists/stable/InRelease", "images/index.json"] {
         let sums = [&cluster.bootstrap, &cluster.worker].map(|server| {
             // Each is asked by the other host.
@@ -97,9 +103,7 @@ fn second(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn read_only(cluster: &Cluster) -> Result<Counts> {
-    for (server, from) in
-        [(&cluster.bootstrap, &cluster.worker), (&cluster.worker, &cluster.bootstrap)]
-    {
+    for (server, from) in [(&cluster.bootstrap, &cluster.worker), (&cluster.worker, &cluster.bootstrap)] {
         let own = server.control_plane_address();
         for root in [url(server), format!("https://{own}:4551")] {
             for (method, path) in [
@@ -108,7 +112,11 @@ fn read_only(cluster: &Cluster) -> Result<Counts> {
                 ("DELETE", "v2/pause/manifests/3.10"),
                 ("PATCH", "v2/_catalog"),
             ] {
-                let code = curl(from, &format!("-o /dev/null -w '%{{http_code}}' -X {method}"), &format!("{root}/{path}"))?;
+                let code = curl(
+                    from,
+                    &format!("-o /dev/null -w '%{{http_code}}' -X {method}"),
+                    &format!("{root}/{path}"),
+                )?;
                 ensure!(code == "405", "{method} {root}/{path}: {code}");
             }
             let catalog: Value = serde_json::from_str(&curl(from, "-f", &format!("{root}/v2/_catalog"))?)?;
@@ -116,7 +124,8 @@ fn read_only(cluster: &Cluster) -> Result<Counts> {
             ensure!(names.iter().any(|name| name == "registry.k8s.io/etcd"), "{names:?}");
             for name in names {
                 let name = name.as_str().unwrap_or_default();
-                let tags: Value = serde_json::from_str(&curl(from, "-f", &format!("{root}/v2/{name}/tags/list"))?)?;
+                let tags: Value =
+                    serde_json::from_str(&curl(from, "-f", &format!("{root}/v2/{name}/tags/list"))?)?;
                 for tag in tags["tags"].as_array().context("no list of tags")? {
                     let tag = tag.as_str().unwrap_or_default();
                     curl(from, "-f -o /dev/null -I", &format!("{root}/v2/{name}/manifests/{tag}"))?;
@@ -129,7 +138,8 @@ fn read_only(cluster: &Cluster) -> Result<Counts> {
 
 /// An image of the bundle, by its component.
 fn image(cluster: &Cluster, component: &str) -> Result<String> {
-    let manifest = fs::read(cluster.bootstrap.root().join(BUNDLE.trim_start_matches('/')).join("manifest.json"))?;
+    let manifest =
+        fs::read(cluster.bootstrap.root().join(BUNDLE.trim_start_matches('/')).join("manifest.json"))?;
     let manifest: Value = serde_json::from_slice(&manifest)?;
     Ok(manifest["images"][component].as_str().context("no such image")?.to_owned())
 }
@@ -273,7 +283,12 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     let _dead = Dead::new(&cluster.worker)?;
     pod.wait_until_done(Duration::from_secs(60))?;
     // It was one pull that went on, not one that failed and was tried again.
-    let events = cluster.kubectl(&["get", "events", "--field-selector", &format!("involvedObject.name={}", pod.name())])?;
+    let events = cluster.kubectl(&[
+        "get",
+        "events",
+        "--field-selector",
+        &format!("involvedObject.name={}", pod.name()),
+    ])?;
     ensure!(!events.contains("Failed") && !events.contains("BackOff"), "the pull broke off: {events}");
     Ok(Counts::ONE)
 }
