@@ -90,10 +90,11 @@ pub fn build(
         Ok(manifest)
     })();
     if built.is_err() {
-        files::remove_dir(&work)?;
+        // The first error is the one that matters.
+        let _ = files::remove_dir(&work);
     }
-    files::remove_dir(&scratch)?;
-    built
+    let removed = files::remove_dir(&scratch);
+    built.and_then(|manifest| removed.map(|()| manifest))
 }
 
 fn fill(

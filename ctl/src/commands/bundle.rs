@@ -108,7 +108,7 @@ pub fn changes(diff: &Diff) -> String {
     text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
-/// What changes, as a table.
+/// What changes, as one table.
 fn changed(heading: &str, changes: &[Change]) -> String {
     let short =
         |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();

@@ -7,6 +7,7 @@ mod command;
 mod golang;
 mod image;
 mod images;
+mod licences;
 mod medium;
 mod packages;
 mod pause;
