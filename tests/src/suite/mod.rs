@@ -9,6 +9,7 @@ mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod packages;
 mod registry;
 mod repair;
 mod source;
@@ -80,6 +81,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
     total.add(run(&options, iso::TESTS, &()));
+    total.add(run(&options, packages::TESTS, &()));
     // One after the other: the machine has room for one cluster.
     for site in [versions::site(), ordinary(&options)] {
         if site.tests.iter().any(|test| options.wants(test.name)) {
