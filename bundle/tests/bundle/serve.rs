@@ -213,6 +213,26 @@ fn each_bundle_has_its_own_images_and_files() {
 }
 
 #[test]
+fn a_bundle_that_is_taken_out_holds_up_no_other() {
+    let mut site = Site::new();
+    let bundles = two(&mut site);
+    for (gone, left, tag) in [(0, 1, "3.6.9-0"), (1, 0, "3.6.8-0")] {
+        let [taken, away] = [bundles[gone].1.clone(), site.path("away")];
+        fs::rename(&taken, &away).unwrap();
+        // As after a restart of the host.
+        let server = Server::start(&site, &bundles);
+        let root = |of: usize| format!("/bundles/{}/v2", bundles[of].0);
+        if left == 0 {
+            assert!(!pull(&server, &root(left), "etcd", tag, "?ns=registry.k8s.io").is_empty());
+        }
+        let answer = server.get(&format!("{}/etcd/manifests/{tag}?ns=registry.k8s.io", root(gone)));
+        assert_eq!(answer.status(), "404", "{}", answer.head);
+        drop(server);
+        fs::rename(&away, &taken).unwrap();
+    }
+}
+
+#[test]
 fn names_and_tags_are_listed_in_pages() {
     let mut site = Site::new();
     let bundles = two(&mut site);
