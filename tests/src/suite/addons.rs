@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Counts, Test,
-    repair::{highstate, quiet},
+    repair::{highstate, pods, quiet, settled},
 };
 use crate::{
     cluster::{BOOTSTRAP, Cluster, WORKER},
@@ -148,6 +148,7 @@ fn versions(cluster: &Cluster) -> Result<BTreeSet<String>> {
 }
 
 fn kept(cluster: &Cluster) -> Result<Counts> {
+    let running = pods(cluster)?;
     for (namespace, object) in [
         ("kube-system", "deployment/metrics-server"),
         ("local-path-storage", "deployment/local-path-provisioner"),
@@ -170,6 +171,7 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
         "{:#?}",
         mended.changed
     );
+    settled(cluster, running)?;
     let before = versions(cluster)?;
     quiet(cluster)?;
     let after = versions(cluster)?;
