@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod build;
+#[cfg(test)]
 mod delta;
 #[cfg(test)]
 mod halts;

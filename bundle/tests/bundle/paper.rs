@@ -42,10 +42,10 @@ fn against(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
         }
     }
     let items = value.as_array();
-    if let Some((least, items)) = schema["minItems"].as_u64().zip(items) {
-        if (items.len() as u64) < least {
-            wrong.push(format!("{path}: is too short"));
-        }
+    if let Some((least, items)) = schema["minItems"].as_u64().zip(items)
+        && (items.len() as u64) < least
+    {
+        wrong.push(format!("{path}: is too short"));
     }
     for (index, item) in items.into_iter().flatten().enumerate() {
         against(&schema["items"], item, &format!("{path}[{index}]"), wrong);

@@ -129,6 +129,21 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
+    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
+    Init {
+        /// Where to write recipe.yaml.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+        /// Kubernetes' version.
+        #[arg(long, default_value = "v1.36.3")]
+        kubernetes: String,
+        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
+        #[arg(long)]
+        programs: Option<PathBuf>,
+        /// The state tree; default: the one that belongs to this program.
+        #[arg(long)]
+        states: Option<PathBuf>,
+    },
     /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences. What is recorded stays.
     Lock {
         /// The recipe.
@@ -150,7 +165,7 @@ pub enum Bundle {
         #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
         /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long, short)]
+        #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
         signing: Signing,

@@ -30,7 +30,7 @@ const KINDS: &[&str] = &[
     "states/*.sls",
     "states/*.j2",
     "nginx/registry.conf",
-    "nginx/registry-maps.conf",
+    "nginx/manifests.map",
     "base/dpkg-status",
     "install",
     "manifest.json",
