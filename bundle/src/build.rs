@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    apt,
+    apt, chart,
     claim::Claim,
     complete::{self, Needs, Stock},
     error::Error,
@@ -109,7 +109,7 @@ fn fill(
     let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
     let lock = settled.lock.clone();
     let contents = gather.fetch(settled, progress)?;
-    let Contents { images, archives } = &contents;
+    let Contents { images, archives, charts } = &contents;
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
         Error::content(crate::lock::path_of(recipe_file), format!("`resolved` is no date: {error}"))
     })?;
@@ -143,6 +143,9 @@ fn fill(
     for (name, from) in &recipe.binaries {
         copied(format!("bin/{name}"), from, 0o755)?;
     }
+    for rendered in charts {
+        copied(chart::place(&rendered.name), &rendered.path, 0o644)?;
+    }
     for name in files::walk(&recipe.states)? {
         let from = recipe.states.join(&name);
         let status = fs::metadata(&from).map_err(Error::file("read", &from))?;
@@ -164,7 +167,7 @@ fn fill(
             .collect(),
         options: recipe.options.clone(),
         not_images: recipe.not_images.clone(),
-        charts: BTreeMap::new(),
+        charts: charts.iter().map(|chart| (chart.name.clone(), chart.version.clone())).collect(),
         packages: repository.note().clone(),
         files: listed,
     };

@@ -114,9 +114,15 @@ impl Scratch {
     pub(crate) fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
         sweep(parent, kind);
         let failed = || Error::file("make a directory in", parent);
-        let dir = tempfile::Builder::new().prefix(kind).tempdir_in(parent).map_err(failed())?;
-        let owner = open(&dir.path().join(OWNER)).and_then(|file| file.lock().map(|()| file));
-        Ok(Self { dir, _owner: owner.map_err(failed())? })
+        loop {
+            let dir = tempfile::Builder::new().prefix(kind).tempdir_in(parent).map_err(failed())?;
+            let path = dir.path().join(OWNER);
+            let owner = open(&path).and_then(|file| file.lock().map(|()| file)).map_err(failed())?;
+            // Who swept in the moment between the two took it for left over.
+            if same(&owner, &path) {
+                return Ok(Self { dir, _owner: owner });
+            }
+        }
     }
 
     /// Where it is.
@@ -129,10 +135,13 @@ impl Scratch {
 /// Removes what killed processes have left. What cannot be looked at or removed is somebody else's.
 fn sweep(parent: &Path, kind: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let left = entry.file_name().to_string_lossy().starts_with(kind)
-            // Not made: one that has no owner yet is being made now.
-            && File::open(entry.path().join(OWNER)).is_ok_and(|owner| owner.try_lock().is_ok());
-        if left {
+        if !entry.file_name().to_string_lossy().starts_with(kind) {
+            continue;
+        }
+        // Not made: one that has no owner yet is being made now.
+        let Ok(owner) = File::open(entry.path().join(OWNER)) else { continue };
+        // Held until all of it is gone: its maker may wait for the same lock, and looks again then.
+        if owner.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -141,6 +150,22 @@ fn sweep(parent: &Path, kind: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_sweeps_what_another_is_making() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let scratch = Scratch::within(dir.path(), "kind-").unwrap();
+                        assert!(scratch.path().join(OWNER).exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_place_is_claimed_once_and_nothing_stays() {

@@ -34,6 +34,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
+/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
 /// SHA-256 and size of a file, which is streamed.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     let mut from = File::open(path).map_err(Error::file("read", path))?;

@@ -8,6 +8,7 @@
 
 pub mod apt;
 mod build;
+mod chart;
 mod claim;
 pub mod complete;
 pub mod delta;
@@ -18,6 +19,7 @@ pub mod fetch;
 mod files;
 mod gather;
 mod image;
+mod init;
 pub mod iso;
 mod licences;
 mod list;
@@ -43,6 +45,7 @@ pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
 pub use image::build_image;
+pub use init::{Start, init};
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack_some};

@@ -33,6 +33,32 @@ pub struct Lock {
     /// Files by address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, Item>,
+    /// Charts by the name of their release.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charts: BTreeMap<String, ChartItem>,
+}
+
+/// A chart that was resolved and rendered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChartItem {
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its archive, of its manifest in a registry, or of all files of its folder.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where it came from: an address, `oci://…`, or the path that the recipe gives.
+    pub source: String,
+    /// SHA-256 of what was asked of it: source, version, namespace, values and Kubernetes' version.
+    pub request: String,
+    /// SHA-256 of the objects that it rendered to.
+    pub rendered: String,
+    /// Its licence, as it says itself or the recipe says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
+    /// Who needs it.
+    pub why: String,
 }
 
 /// One thing that was resolved.
@@ -92,6 +118,15 @@ impl Lock {
     /// says what belongs in.
     pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
         let mut found = compare(&self.images, &new.images);
+        let charts =
+            self.charts.iter().filter_map(|(name, chart)| Some((name, chart, new.charts.get(name)?)));
+        found.extend(
+            charts.filter(|(_, chart, now)| chart.request == now.request && chart.sha256 != now.sha256).map(
+                |(name, chart, now)| {
+                    format!("chart {name}: recorded sha256 {}, found {}", chart.sha256, now.sha256)
+                },
+            ),
+        );
         if self.request == new.request {
             found.extend(compare(&self.packages, &new.packages));
             let gone = self.packages.keys().filter(|name| !new.packages.contains_key(*name));
@@ -110,42 +145,47 @@ impl Lock {
         diff::changes(&self.shown(), &new.shown())
     }
 
-    /// Each thing with what identifies it: a package by its version, the others by their digest.
+    /// Each thing with what identifies it: a package and a chart by its version too.
     fn shown(&self) -> BTreeMap<String, String> {
         let items = |list: &BTreeMap<String, Item>| -> Vec<(String, String)> {
-            list.iter().map(|(name, item)| (name.clone(), item.shown())).collect()
+            list.iter().map(|(name, item)| (name.clone(), short(&item.sha256))).collect()
         };
-        let package = |(name, item): (&String, &Item)| match name.split('_').collect::<Vec<_>>()[..] {
-            [package, version, _] => (format!("package {package}"), format!("{version} {}", item.shown())),
-            _ => (name.clone(), item.shown()),
+        let package = |(name, item): (&String, &Item)| match name
+            .trim_end_matches(".deb")
+            .split('_')
+            .collect::<Vec<_>>()[..]
+        {
+            [package, version, _] => {
+                (format!("package {package}"), format!("{version} {}", short(&item.sha256)))
+            }
+            _ => (name.clone(), short(&item.sha256)),
+        };
+        let chart = |(name, item): (&String, &ChartItem)| {
+            (format!("chart {name}"), format!("{} {}", item.version, short(&item.rendered)))
         };
         let rest = items(&self.images).into_iter().chain(items(&self.files));
-        rest.chain(self.packages.iter().map(package)).collect()
+        rest.chain(self.packages.iter().map(package)).chain(self.charts.iter().map(chart)).collect()
     }
 
     /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
     #[must_use]
     pub fn unlicensed(&self) -> Vec<&str> {
         let items = self.images.iter().chain(&self.files);
-        items.filter(|(_, item)| item.licence.is_none()).map(|(name, _)| name.as_str()).collect()
+        let items = items.map(|(name, item)| (name, &item.licence));
+        let charts = self.charts.iter().map(|(name, chart)| (name, &chart.licence));
+        items.chain(charts).filter(|(_, licence)| licence.is_none()).map(|(name, _)| name.as_str()).collect()
     }
 
     /// The size in bytes of all that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.images
-            .values()
-            .chain(self.packages.values())
-            .chain(self.files.values())
-            .map(|item| item.size)
-            .sum()
+        let items = self.images.values().chain(self.packages.values()).chain(self.files.values());
+        items.map(|item| item.size).chain(self.charts.values().map(|chart| chart.size)).sum()
     }
 }
 
-impl Item {
-    fn shown(&self) -> String {
-        format!("sha256:{}", self.sha256.get(..12).unwrap_or(&self.sha256))
-    }
+fn short(sha256: &str) -> String {
+    format!("sha256:{}", sha256.get(..12).unwrap_or(sha256))
 }
 
 fn compare(old: &BTreeMap<String, Item>, new: &BTreeMap<String, Item>) -> Vec<String> {

@@ -56,8 +56,7 @@ impl Descriptor {
     #[must_use]
     pub fn hex(&self) -> Option<&str> {
         let hex = self.digest.strip_prefix("sha256:")?;
-        (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
-            .then_some(hex)
+        files::is_sha256(hex).then_some(hex)
     }
 }
 

@@ -51,6 +51,8 @@ fn resolve(
     write: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Resolved, Error> {
+    // apt takes a relative path for one below its own directories.
+    let file = &std::path::absolute(file).map_err(Error::file("read", file))?;
     let recipe = Recipe::load(file)?;
     let _recipe = Claim::wait(file, progress)?;
     let scratch = files::sibling(file, "parts");

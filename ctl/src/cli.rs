@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use self::bundle::{Bundle, Signing, Switch, TrustArgs};
+pub use self::bundle::{Bundle, Copy, Signing, Switch, TrustArgs};
 use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.

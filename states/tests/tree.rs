@@ -257,6 +257,29 @@ fn orchestrations_compile() {
         ["enrolled", "peers", "host", "containerd", "kubelet", "node", "ready", "custom"]
     );
     assert_eq!(add.low.chunks[2].args["tgt"], "worker-1");
+    for (roles, wanted) in [
+        (
+            json!(["worker", "registry"]),
+            &[
+                "enrolled",
+                "peers",
+                "host",
+                "registry",
+                "containerd",
+                "kubelet",
+                "node",
+                "ready",
+                "custom",
+                "clients",
+            ][..],
+        ),
+        (json!(["registry"]), &["enrolled", "peers", "host", "registry", "custom", "clients"]),
+        (json!(["frontend"]), &["enrolled", "peers", "host", "custom"]),
+    ] {
+        pillar["nodes"]["worker-1"]["roles"] = roles;
+        let add = sure(with(&pillar, &grains, |i| compile::sls(i, &["orchestrate.add_node".to_owned()])));
+        assert_eq!(steps(&add), wanted);
+    }
 }
 
 /// Every SLS that a step names can be applied alone.
@@ -277,7 +300,19 @@ fn every_step_compiles_alone() {
                 "base.control_plane",
             ],
         ),
-        ("worker", &["host", "host.hosts", "host.firewall", "base.containerd", "images", "base.kubelet"]),
+        (
+            "worker",
+            &[
+                "host",
+                "host.hosts",
+                "host.firewall",
+                "host.repository",
+                "base.containerd",
+                "base.containerd.servers",
+                "images",
+                "base.kubelet",
+            ],
+        ),
         (
             "master",
             &["base.nodes", "base.network", "base.kube_proxy", "base.coredns", "addons", "addons.owned"],

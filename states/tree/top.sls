@@ -16,6 +16,10 @@ base:
     - match: compound
     - halite.bundle_server
 
+  'I@node:roles:* and not I@node:roles:bootstrap and not I@node:roles:registry':
+    - match: compound
+    - halite.bundle_server.gone
+
   '{{ kubernetes_node }}':
     - match: compound
     - base.containerd

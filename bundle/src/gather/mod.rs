@@ -1,12 +1,14 @@
 //! Gathering what a recipe names: first what each name comes to, which the lock records, then the contents, which are
 //! what the lock says.
 
+mod charts;
 mod files;
 mod images;
 mod packages;
 
 use std::path::{Path, PathBuf};
 
+use charts::Rendered;
 use jiff::Timestamp;
 
 use crate::{
@@ -59,6 +61,8 @@ pub struct Contents {
     pub images: Vec<Found>,
     /// The archives of packages.
     pub archives: Vec<PathBuf>,
+    /// The charts.
+    pub charts: Vec<Rendered>,
 }
 
 impl<'a> Gather<'a> {
@@ -90,6 +94,7 @@ impl<'a> Gather<'a> {
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
         let (images, found) = self.settle_images(before, mode, &mut unrecorded, &mut errors);
         let files = self.settle_files(before, mode, &mut unrecorded, &mut errors);
+        let charts = self.settle_charts(before, mode, &mut unrecorded, &mut errors);
         let packages =
             self.settle_packages(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
         if !unrecorded.is_empty() {
@@ -97,7 +102,7 @@ impl<'a> Gather<'a> {
         }
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
-        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, files };
+        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, files, charts };
         if let Some(before) = before {
             let differences = before.differences(&lock);
             if !differences.is_empty() {
@@ -124,9 +129,14 @@ impl<'a> Gather<'a> {
         let mut errors = Vec::new();
         let images = self.fetch_images(&settled).map_err(|error| errors.push(error));
         errors.extend(self.fetch_files(&settled).err());
+        let charts = self.fetch_charts(&settled).map_err(|error| errors.push(error));
         let archives = self.fetch_packages(settled).map_err(|error| errors.push(error));
         Error::all(errors)?;
-        Ok(Contents { images: images.unwrap_or_default(), archives: archives.unwrap_or_default() })
+        Ok(Contents {
+            images: images.unwrap_or_default(),
+            archives: archives.unwrap_or_default(),
+            charts: charts.unwrap_or_default(),
+        })
     }
 
     fn lock_file(&self) -> String {

@@ -18,6 +18,10 @@
 //!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
 //!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
+//! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
+//!   - {name: web, source: charts/web, namespace: web, values: {replicas: 2}}
+//!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
+//! helm: bin/helm                          # optional: default is the one on the PATH
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
@@ -29,6 +33,7 @@
 //! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
 //! ```
 
+mod chart;
 mod download;
 mod network;
 mod not_images;
@@ -42,6 +47,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use chart::{Chart, ChartSource, Values};
 pub use download::Download;
 pub use network::{Host, Network, Watcher};
 use reader::Reader;
@@ -70,7 +76,7 @@ pub const COMPONENTS: &[&str] = &[
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
 /// What goes into a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
     pub version: String,
@@ -99,6 +105,10 @@ pub struct Recipe {
     pub not_images: BTreeMap<String, String>,
     /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// Charts that are rendered into it.
+    pub charts: Vec<Chart>,
+    /// Helm, which renders them; without one, that on the `PATH`.
+    pub helm: Option<PathBuf>,
     /// What of the programs comes from an address.
     pub downloads: Vec<Download>,
     /// How to reach the machines that things come from.
@@ -160,6 +170,8 @@ impl Recipe {
             );
         }
         wanted.extend(self.network.files());
+        wanted.extend(self.charts.iter().flat_map(Chart::files));
+        wanted.extend(self.helm.iter().map(|helm| ("helm".to_owned(), helm.clone())));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -195,6 +207,7 @@ impl Recipe {
         self.images.iter().any(|image| image.layout.is_none())
             || !self.downloads.is_empty()
             || !self.repositories.is_empty()
+            || self.charts.iter().any(Chart::is_remote)
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
@@ -226,6 +239,8 @@ const KEYS: &[&str] = &[
     "options",
     not_images::KEY,
     "cache",
+    "charts",
+    "helm",
     "registries",
     "proxy",
     "no-proxy",
@@ -266,6 +281,8 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         options: options(reader, top.get("options")),
         not_images: not_images::read(reader, top.get(not_images::KEY)),
         cache,
+        charts: chart::read(reader, top.get("charts")),
+        helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
         downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
         docs: optional(reader, top, "docs"),

@@ -24,6 +24,7 @@ use crate::{
 };
 
 const CONTAINS: &str = "CONTAINS";
+const DESCRIBES: &str = "DESCRIBES";
 const DEPENDS_ON: &str = "DEPENDS_ON";
 
 const DEBIAN: &str = "Debian package";
@@ -109,7 +110,7 @@ impl Writer<'_> {
         let bundle = Package::new("Bundle", &manifest.version, "halite-bundle", &manifest.version);
         let bundle = bundle.purl(purl::generic("halite-bundle", &manifest.version));
         self.document.packages.push(bundle);
-        self.document.relate(DOCUMENT, "DESCRIBES", &self.bundle.clone());
+        self.document.relate(DOCUMENT, DESCRIBES, &self.bundle.clone());
         for (name, sha256) in crates::digests(self.material.dir)? {
             self.own(&name, &sha256);
         }
@@ -338,7 +339,6 @@ fn deb_key(name: &str, version: &str, architecture: &str) -> String {
 impl Document {
     /// Adds the files that no package is, and gives the document a name that follows from all of it.
     fn finish(mut self, dir: &Path, manifest: &Manifest, licences: &Licences) -> Result<Vec<u8>, Error> {
-        let bundle = id("Bundle", &manifest.version);
         let packaged: BTreeSet<String> =
             self.packages.iter().map(|package| package.package_file_name.clone()).collect();
         let open = manifest.files.iter().filter(|(path, _)| covers(path) && !packaged.contains(*path));
@@ -353,7 +353,8 @@ impl Document {
         }
         for (path, (sha1, sha256)) in digests {
             let file = File::new(&path, &sha1, &sha256);
-            self.relate(&bundle, CONTAINS, &file.id.clone());
+            // A package whose files are not analysed may contain none.
+            self.relate(DOCUMENT, DESCRIBES, &file.id.clone());
             self.files.push(file);
         }
         let unnamed = self.to_bytes()?;

@@ -5,6 +5,7 @@
 //! with a dot are work in progress, and of no meaning to anybody else; the next change removes what was left of them.
 
 mod add;
+mod copy;
 mod room;
 
 use std::{
@@ -16,6 +17,7 @@ use std::{
 };
 
 pub use add::{Added, visible};
+pub use copy::{Copied, Origin};
 pub use room::{Need, Room};
 
 use crate::{

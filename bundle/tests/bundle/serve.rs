@@ -163,8 +163,7 @@ fn two(site: &mut Site) -> [(&'static str, PathBuf); 2] {
     let images = site.recipe["images"].as_array_mut().unwrap();
     let etcd = images.iter_mut().find(|image| image["component"] == "etcd").unwrap();
     etcd["reference"] = json!("registry.k8s.io/etcd:3.6.9-0");
-    site.update(true).unwrap();
-    site.build("next").unwrap();
+    site.renew("next");
     [("0.1.0", site.path("bundle")), ("0.2.0", site.path("next"))]
 }
 

@@ -27,8 +27,7 @@ pub fn two() -> Two {
     for version in ["0.1.0", "0.2.0"] {
         site.recipe["version"] = version.into();
         put(&site.path("states/host/init.sls"), format!("# {version}\n{{}}\n").as_bytes());
-        site.update(true).unwrap();
-        site.build(version).unwrap();
+        site.renew(version);
         iso(&site, version);
     }
     let bundles = Bundles::new(site.path("bundles"));
@@ -103,8 +102,7 @@ fn another_one_of_the_same_version_is_refused() {
     put(&two.site.path("states/host/init.sls"), b"# another\n{}\n");
     let mut site = two.site;
     site.recipe["version"] = "0.1.0".into();
-    site.update(true).unwrap();
-    site.build("other").unwrap();
+    site.renew("other");
     iso(&site, "other");
     let two = Two { site, bundles: two.bundles };
     for refused in [two.add("other.iso"), two.link("other")] {

@@ -120,6 +120,12 @@ impl Site {
         halite_bundle::update(&self.written(), &Options::default(), write, &mut |_| ())
     }
 
+    /// Builds with whatever is there now.
+    pub fn renew(&self, out: &str) -> Manifest {
+        self.update(true).unwrap();
+        self.build(out).unwrap()
+    }
+
     /// The recipe as a file.
     fn written(&self) -> PathBuf {
         let (path, text) = (self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap());

@@ -22,6 +22,8 @@ mod registry;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod site;
+#[cfg(test)]
 mod tls;
 #[cfg(test)]
 mod yum;

@@ -5,6 +5,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -21,7 +22,7 @@ const PROGRAM: &str = "HALITE_REGISTRY";
 
 /// It runs until it is dropped. Its login is `me` and `secret`.
 pub struct Registry {
-    child: Child,
+    child: Mutex<Child>,
     port: u16,
     agent: ureq::Agent,
 }
@@ -78,7 +79,7 @@ http:
         let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
         let tls = tls.unversioned_rustls_crypto_provider(provider).build();
         let agent = ureq::Agent::config_builder().tls_config(tls).proxy(None).build().into();
-        Self { child, port, agent }
+        Self { child: Mutex::new(child), port, agent }
     }
 
     /// `localhost:PORT`.
@@ -112,10 +113,18 @@ http:
     }
 }
 
+impl Registry {
+    /// Ends it.
+    pub fn stop(&self) {
+        let mut child = self.child.lock().unwrap();
+        // It may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
 }

@@ -44,6 +44,17 @@ impl Medium {
             Ok(vouched) => vouched,
             Err(problems) => return Ok(Err(problems)),
         };
+        if let Source::Image(iso) = &vouched.source
+            && let Some(delta) = halite_bundle::delta::look(iso)?
+        {
+            bail!(
+                "{} is a delta from the bundle {} to {}, for a site that has the old one (`ctl bundle add`): a bootstrap \
+                 needs a whole bundle. {REFUSED}",
+                iso.display(),
+                delta.old.version,
+                delta.new.version
+            );
+        }
         if let Some(reason) = here.downgrade(&vouched.version, vouched.built)?
             && !args.allow_downgrade
         {
@@ -58,15 +69,6 @@ impl Medium {
                 (dir.clone(), None)
             }
             Source::Image(iso) => {
-                if let Some(delta) = halite_bundle::delta::look(iso)? {
-                    bail!(
-                        "{} is a delta from the bundle {} to {}, for a site that has the old one (`ctl bundle add`): a \
-                         bootstrap needs a whole bundle. {REFUSED}",
-                        iso.display(),
-                        delta.old.version,
-                        delta.new.version
-                    );
-                }
                 let look = Scratch::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
                 halite_bundle::unpack_some(iso, look.path(), &small)?;

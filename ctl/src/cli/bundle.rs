@@ -64,6 +64,8 @@ pub enum Bundle {
         #[arg(long)]
         force: bool,
     },
+    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every highstate.
+    Copy(Copy),
     /// What is in a bundle.
     Show {
         /// Its directory, or its version on this site; default: the directory above this program, or the bundle in use.
@@ -127,6 +129,21 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
+    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
+    Init {
+        /// Where to write recipe.yaml.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+        /// Kubernetes' version.
+        #[arg(long, default_value = "v1.36.3")]
+        kubernetes: String,
+        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
+        #[arg(long)]
+        programs: Option<PathBuf>,
+        /// The state tree; default: the one that belongs to this program.
+        #[arg(long)]
+        states: Option<PathBuf>,
+    },
     /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences. What is recorded stays.
     Lock {
         /// The recipe.
@@ -148,7 +165,7 @@ pub enum Bundle {
         #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
         /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long, short)]
+        #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
         signing: Signing,
@@ -156,4 +173,24 @@ pub enum Bundle {
         #[arg(long)]
         offline: bool,
     },
+}
+
+/// `ctl bundle copy`.
+#[derive(Debug, Args)]
+pub struct Copy {
+    /// Its directory on another host, as an address; may be repeated, and the next one is asked where one fails.
+    #[arg(long, required_unless_present = "check")]
+    pub from: Vec<String>,
+    /// The authority that signed the servers' certificates (PEM); default: those that this host trusts.
+    #[arg(long)]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 of its manifest.json, which knows that of every other file.
+    #[arg(long)]
+    pub manifest_sha256: String,
+    /// Its directory here; the last part of the path is its version.
+    #[arg(long)]
+    pub to: PathBuf,
+    /// Only say whether it is there: its manifest, and each file with its size.
+    #[arg(long)]
+    pub check: bool,
 }

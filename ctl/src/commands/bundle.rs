@@ -9,7 +9,7 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::{bundles, seal};
+use super::{bundles, copy, seal};
 use crate::FAILED;
 use crate::cli::{Bundle, Global};
 use crate::complete;
@@ -28,6 +28,7 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         Bundle::Remove { version, force } => {
             bundles::remove(&Site::here(), global, &version, force, screen).await
         }
+        Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => {
             let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
@@ -70,6 +71,9 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         }
         Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
+        Bundle::Init { directory, kubernetes, programs, states } => {
+            recipe::init(&directory, kubernetes, programs, states, screen)
+        }
         Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
         Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
         Bundle::Build { recipe, out, offline, signing } => {
@@ -93,6 +97,7 @@ pub fn changes(diff: &Diff) -> String {
         ("components", &diff.components),
         ("images", &diff.images),
         ("packages", &diff.packages),
+        ("charts", &diff.charts),
         ("states", &diff.states),
     ];
     let mut text = String::new();
@@ -103,7 +108,7 @@ pub fn changes(diff: &Diff) -> String {
     text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
-/// What changes, as a table.
+/// What changes, as one table.
 fn changed(heading: &str, changes: &[Change]) -> String {
     let short =
         |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();

@@ -3,6 +3,7 @@
 mod bundle;
 mod bundles;
 mod config;
+mod copy;
 mod keys;
 mod local;
 mod nodes;

@@ -10,6 +10,8 @@ mod killed;
 #[cfg(test)]
 mod room;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 #[path = "../../../bundle/tests/bundle/site.rs"]
 #[allow(dead_code, reason = "the tests of the library use more of it")]
 mod site;

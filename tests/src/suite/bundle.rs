@@ -22,9 +22,11 @@ const FOR_PEOPLE: &[&str] = &["states/custom/README.md", "docs/", "licences/", "
 /// Images that only tests of the lab run.
 const OF_THE_LAB: &[&str] = &["agnhost"];
 
-/// Packages that no state names: the lab's recipe asks for them itself (`ipset` brings its library), and `perl-base` comes
-/// because a newer one than the base's is on offer to those that do not bear the older.
-const PACKAGES_BESIDES: &[&str] = &["ipset", "kmod", "libipset13", "perl-base"];
+/// Packages that no state names: the lab's recipe asks for them itself (`ipset` brings its library), `perl-base` comes
+/// because a newer one than the base's is on offer to those that do not bear the older, and our own are for operators:
+/// states bring the programs themselves.
+const PACKAGES_BESIDES: &[&str] =
+    &["halite-ctl", "halite-master", "halite-minion", "ipset", "kmod", "libipset13", "perl-base"];
 
 fn taken_away((): &()) -> Result<Counts> {
     let bundle = demo::bundle(&mut |_| ())?;

@@ -9,6 +9,8 @@ mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod packages;
+mod registry;
 mod repair;
 mod source;
 mod versions;
@@ -79,6 +81,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
     total.add(run(&options, iso::TESTS, &()));
+    total.add(run(&options, packages::TESTS, &()));
     // One after the other: the machine has room for one cluster.
     for site in [versions::site(), ordinary(&options)] {
         if site.tests.iter().any(|test| options.wants(test.name)) {
@@ -119,6 +122,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(registry::TESTS)
         .chain(versions::BESIDE)
         .chain(addons::TESTS)
         .chain(repair::TESTS)

@@ -45,6 +45,15 @@ pub const REGISTRY: Module = Module {
     programs: &[("registry", "github.com/distribution/distribution/v3/cmd/registry")],
 };
 
+/// Helm, for the tests of what renders charts; it is part of no bundle.
+pub const HELM: Module = Module {
+    path: "helm.sh/helm/v3",
+    version: versions::HELM,
+    source: Source::Required,
+    stamps: &["helm.sh/helm/v3/internal/version.version={version}"],
+    programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
+};
+
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its default versions, and a
 /// kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[

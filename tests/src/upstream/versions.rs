@@ -69,6 +69,9 @@ pub const KUBERNETES: &str = "v1.36.3";
 /// The registry of the tests (`distribution`).
 pub const REGISTRY: &str = "v3.0.0";
 
+/// Helm, which renders charts in tests.
+pub const HELM: &str = "v3.19.0";
+
 /// etcd's module version.
 pub const ETCD: &str = "v3.6.8";
 

@@ -1,10 +1,11 @@
 //! `ctl bundle lock`, `update` and `build`: from a recipe to a bundle.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use halite_bundle::fetch::progress::Status;
-use halite_bundle::{Error, Manifest, Options, Resolved};
+use halite_bundle::{Error, Manifest, Options, Resolved, Start};
 use serde_json::json;
 
 use super::super::seal;
@@ -12,6 +13,49 @@ use super::{changed, megabytes};
 use crate::cli::Signing;
 use crate::complete;
 use crate::output::{Screen, count, seconds};
+
+/// Where the state tree is when Halite is installed as a package.
+const INSTALLED: &str = "/usr/share/halite/states";
+
+/// `ctl bundle init`.
+///
+/// # Errors
+/// There is a recipe already, or the version is not known.
+pub fn init(
+    directory: &Path,
+    kubernetes: String,
+    programs: Option<PathBuf>,
+    states: Option<PathBuf>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = own.context("this program's place is unknown")?;
+    let programs = programs.or_else(|| own.parent().map(Path::to_owned)).unwrap_or_default();
+    // In a bundle the tree stands beside `bin`.
+    let beside = programs.parent().map(|above| above.join("states"));
+    let states = states.unwrap_or_else(|| {
+        let known = [beside, Some(PathBuf::from(INSTALLED))].into_iter().flatten();
+        known.into_iter().find(|tree| tree.join("top.sls").is_file()).unwrap_or_else(|| "states".into())
+    });
+    let start = Start { kubernetes, programs: absolute(programs)?, states: absolute(states)? };
+    let recipe = halite_bundle::init(directory, &start)?;
+    screen.answer(&json!({"recipe": recipe}), |_| {
+        let next = if recipe == Path::new("./recipe.yaml") {
+            "ctl bundle lock".to_owned()
+        } else {
+            format!("ctl bundle lock --recipe {}", recipe.display())
+        };
+        format!(
+            "{} names everything that a cluster needs; edit it, put the `base` beside it that it speaks of, then: {next}\n",
+            recipe.display()
+        )
+    })?;
+    Ok(0)
+}
+
+fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
+    std::path::absolute(&path).with_context(|| format!("{} is no path", path.display()))
+}
 
 /// `ctl bundle lock`.
 ///

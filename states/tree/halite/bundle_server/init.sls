@@ -36,6 +36,10 @@ include:
     - user: root
     - group: root
     - mode: '0755'
+{%- set ns = namespace(kept=[]) %}
+{%- for bundle in bundles %}
+{%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}
+{%- endfor %}
 
 # Each file is compared with the manifest, and the manifest with the hash that the master knows: whoever serves it is not
 # believed. A copy is there as a whole or not at all, and what is there already is not fetched again.
@@ -84,6 +88,16 @@ nginx:
 {%-   for bundle in bundles %}
         - cmd: bundle-{{ bundle.version }}
 {%-   endfor %}
+{%- endif %}
+{%- if not is_bundle_host %}
+
+# What the site has no longer; a copy that is under way is kept.
+{{ bundles_directory }}:
+  file.directory:
+    - clean: True
+    - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
+    - require:
+        - service: nginx
 {%- endif %}
 
 bundle-server-answers:
