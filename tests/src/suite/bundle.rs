@@ -155,8 +155,6 @@ fn really(bundle: &Path) -> Result<Vec<String>> {
         "states/host/init.sls",
         "states/base/network/flannel.yaml.j2",
         "nginx/registry.conf",
-        "install",
-        "apt/dists/stable/InRelease",
     ];
     let files = [blob, format!("apt/pool/{package}")];
     Ok(files.into_iter().chain(rest.into_iter().map(str::to_owned)).collect())

@@ -200,7 +200,8 @@ fn ends(work: &Work, parts: &[Part]) -> Result<usize> {
 /// An older bundle, which the same key signed: its seal does not fit the newer image, and it says that it is older.
 fn older(work: &Work) -> Result<usize> {
     let directory = work.dir.join("older");
-    let (from, to) = (work.bundle.to_string_lossy(), directory.to_string_lossy());
+    // What is in the directory, also where a link leads to it.
+    let (from, to) = (format!("{}/.", work.bundle.display()), directory.to_string_lossy().into_owned());
     run("cp", &["-al", &from, &to])?;
     let file = directory.join("manifest.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&file)?)?;
