@@ -17,6 +17,8 @@ pub struct Diff {
     pub images: Vec<Change>,
     /// Packages by name, with their versions.
     pub packages: Vec<Change>,
+    /// Charts by name, with their versions.
+    pub charts: Vec<Change>,
     /// States by their path; `old` and `new` are digests.
     pub states: Vec<Change>,
     /// Size of the old bundle's files in bytes.
@@ -65,6 +67,7 @@ impl Diff {
             components: changes(&old.components, &new.components),
             images: changes(&old.images, &new.images),
             packages: changes(&old.packages, &new.packages),
+            charts: changes(&old.charts, &new.charts),
             states: changes(&states(old), &states(new)),
             old_size: size(old),
             new_size: size(new),
@@ -75,12 +78,14 @@ impl Diff {
     /// Whether both hold the same contents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let lists = [&self.versions, &self.components, &self.images, &self.packages, &self.states];
+        let lists =
+            [&self.versions, &self.components, &self.images, &self.packages, &self.charts, &self.states];
         self.added_size == 0 && self.old_size == self.new_size && lists.iter().all(|list| list.is_empty())
     }
 }
 
-fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
+/// What is not the same in both.
+pub(crate) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let change = |name: &String| {
         let (old, new) = (old.get(name).cloned(), new.get(name).cloned());

@@ -2,17 +2,22 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
+
+/// How often the removal of a directory is tried.
+const ATTEMPTS: u32 = 20;
 
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
@@ -27,6 +32,11 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The SHA-256 of bytes in memory.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// SHA-256 and size of a file, which is streamed.
@@ -109,10 +119,19 @@ pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
 
 /// Removes a directory with all that is in it; one that is not there is fine.
 pub fn remove_dir(dir: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", dir)(error)),
-        _ => Ok(()),
+    for attempt in 1.. {
+        match fs::remove_dir_all(dir) {
+            // A program that a killed build had started may be writing there for a moment yet.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && attempt < ATTEMPTS => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::file("remove", dir)(error));
+            }
+            _ => break,
+        }
     }
+    Ok(())
 }
 
 /// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all that is in it.
@@ -133,20 +152,58 @@ pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
-/// Replaces a file in one step: it holds the old content or the new one, never a part.
+/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the disk then.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
     let _ = fs::remove_file(&new);
-    write(&new, mode, content)?;
-    fs::rename(&new, path).map_err(Error::file("replace", path))
+    let written = create(&new, mode)
+        .and_then(|mut file| {
+            file.write_all(content).and_then(|()| file.sync_all()).map_err(Error::file("write", path))
+        })
+        .and_then(|()| fs::rename(&new, path).map_err(Error::file("replace", path)));
+    if written.is_err() {
+        // Best effort: the first error is the one that matters.
+        let _ = fs::remove_file(&new);
+    }
+    written.and_then(|()| sync_parent(path))
+}
+
+/// Waits until everything in a directory is on the disk, with all else in its file system: one call instead of one for
+/// each file.
+pub fn settle(dir: &Path) -> Result<(), Error> {
+    let opened = File::open(dir).map_err(Error::file("open", dir))?;
+    rustix::fs::syncfs(&opened).map_err(|error| Error::file("write", dir)(error.into()))
 }
 
 /// Waits until the name of a file or directory is on the disk.
 pub fn sync_parent(path: &Path) -> Result<(), Error> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
+}
+
+/// Puts what is beside a place there, and removes what was there.
+pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
+    if fs::symlink_metadata(place).is_err() {
+        fs::rename(new, place).map_err(Error::file("move", new))?;
+        return sync_parent(place);
+    }
+    match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
+        // Not every file system can do it in one step; whoever is cut off between these two does it again.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            let aside = sibling(place, "replaced");
+            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
+            fs::rename(new, place).map_err(Error::file("replace", place))?;
+            sync_parent(place)?;
+            remove_any(&aside)
+        }
+        done => {
+            done.map_err(|error| Error::file("replace", place)(error.into()))?;
+            sync_parent(place)?;
+            remove_any(new)
+        }
+    }
 }
 
 /// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
@@ -159,7 +216,8 @@ fn make_parent(path: &Path) -> Result<(), Error> {
     path.parent().map_or(Ok(()), make_dir)
 }
 
-fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
+/// Copies what there is to read; its SHA-256 and size.
+pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;

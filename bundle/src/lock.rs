@@ -1,5 +1,5 @@
 //! The lock beside a recipe: what each name came to when it was first resolved, so that a bundle built next year from
-//! the same recipe holds the same. Halite's own programs and its state tree are not locked: they come from the tree
+//! the same recipe holds the same. Programs from this machine and the state tree are not locked: they come from the tree
 //! that the recipe belongs to.
 
 use std::{
@@ -10,22 +10,55 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files};
+use crate::{
+    diff::{self, Change},
+    error::Error,
+    files,
+};
 
 /// Everything that a recipe came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     /// 1.
     pub format: u32,
     /// When it was first resolved, RFC 3339 in UTC. The date of whatever a bundle made from it dates.
     pub resolved: String,
-    /// SHA-256 of what was asked of apt: the package names and the status of the base.
+    /// SHA-256 of what was asked of apt: the package names, the status of the base, and the repositories.
     pub request: String,
     /// Images by reference.
     pub images: BTreeMap<String, Item>,
     /// Packages from apt by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
+    /// Files by address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, Item>,
+    /// Charts by the name of their release.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charts: BTreeMap<String, ChartItem>,
+}
+
+/// A chart that was resolved and rendered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChartItem {
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its archive, of its manifest in a registry, or of all files of its folder.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where it came from: an address, `oci://…`, or the path that the recipe gives.
+    pub source: String,
+    /// SHA-256 of what was asked of it: source, version, namespace, values and Kubernetes' version.
+    pub request: String,
+    /// SHA-256 of the objects that it rendered to.
+    pub rendered: String,
+    /// Its licence, as it says itself or the recipe says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
+    /// Who needs it.
+    pub why: String,
 }
 
 /// One thing that was resolved.
@@ -36,8 +69,12 @@ pub struct Item {
     pub sha256: String,
     /// Its size in bytes (for an image: of all its blobs).
     pub size: u64,
-    /// Where it came from: `apt`, or the path that the recipe gives.
+    /// Where it came from: an address, `registry` (that of its name), `apt` (this machine's own sources), or the path
+    /// that the recipe gives.
     pub source: String,
+    /// Its licence, as it says itself or the recipe says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
     /// Who needs it.
     pub why: String,
 }
@@ -72,15 +109,24 @@ impl Lock {
     pub(crate) fn save(&self, recipe: &Path) -> Result<(), Error> {
         let path = path_of(recipe);
         let text = serde_saphyr::to_string(self).map_err(|error| Error::content(&path, error.to_string()))?;
-        let head =
-            "# Made by `ctl bundle build`: what the recipe beside it came to. Keep the two together.\n";
-        files::replace(&path, 0o644, format!("{head}{text}").as_bytes())
+        let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
+        files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
+        files::sync_parent(&path)
     }
 
     /// What is recorded here and is something else in `new`. What only one of the two has is no difference: the recipe
     /// says what belongs in.
     pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
         let mut found = compare(&self.images, &new.images);
+        let charts =
+            self.charts.iter().filter_map(|(name, chart)| Some((name, chart, new.charts.get(name)?)));
+        found.extend(
+            charts.filter(|(_, chart, now)| chart.request == now.request && chart.sha256 != now.sha256).map(
+                |(name, chart, now)| {
+                    format!("chart {name}: recorded sha256 {}, found {}", chart.sha256, now.sha256)
+                },
+            ),
+        );
         if self.request == new.request {
             found.extend(compare(&self.packages, &new.packages));
             let gone = self.packages.keys().filter(|name| !new.packages.contains_key(*name));
@@ -92,6 +138,54 @@ impl Lock {
         }
         found
     }
+
+    /// What is not the same in a later lock, for people.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        diff::changes(&self.shown(), &new.shown())
+    }
+
+    /// Each thing with what identifies it: a package and a chart by its version too.
+    fn shown(&self) -> BTreeMap<String, String> {
+        let items = |list: &BTreeMap<String, Item>| -> Vec<(String, String)> {
+            list.iter().map(|(name, item)| (name.clone(), short(&item.sha256))).collect()
+        };
+        let package = |(name, item): (&String, &Item)| match name
+            .trim_end_matches(".deb")
+            .split('_')
+            .collect::<Vec<_>>()[..]
+        {
+            [package, version, _] => {
+                (format!("package {package}"), format!("{version} {}", short(&item.sha256)))
+            }
+            _ => (name.clone(), short(&item.sha256)),
+        };
+        let chart = |(name, item): (&String, &ChartItem)| {
+            (format!("chart {name}"), format!("{} {}", item.version, short(&item.rendered)))
+        };
+        let rest = items(&self.images).into_iter().chain(items(&self.files));
+        rest.chain(self.packages.iter().map(package)).chain(self.charts.iter().map(chart)).collect()
+    }
+
+    /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
+    #[must_use]
+    pub fn unlicensed(&self) -> Vec<&str> {
+        let items = self.images.iter().chain(&self.files);
+        let items = items.map(|(name, item)| (name, &item.licence));
+        let charts = self.charts.iter().map(|(name, chart)| (name, &chart.licence));
+        items.chain(charts).filter(|(_, licence)| licence.is_none()).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The size in bytes of all that it records.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let items = self.images.values().chain(self.packages.values()).chain(self.files.values());
+        items.map(|item| item.size).chain(self.charts.values().map(|chart| chart.size)).sum()
+    }
+}
+
+fn short(sha256: &str) -> String {
+    format!("sha256:{}", sha256.get(..12).unwrap_or(sha256))
 }
 
 fn compare(old: &BTreeMap<String, Item>, new: &BTreeMap<String, Item>) -> Vec<String> {

@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    delta,
     error::Error,
     files,
     iso::read::Image,
@@ -76,6 +77,12 @@ pub struct Manifest {
     /// The choices that the bundle was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    #[serde(default, rename = "not-images", skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_images: BTreeMap<String, String>,
+    /// Chart to its version; `charts/NAME.yaml` holds its objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charts: BTreeMap<String, String>,
     /// Package of the apt repository to its version.
     pub packages: BTreeMap<String, String>,
     /// Every file but the manifest and its checksum, by its path in the bundle.
@@ -125,7 +132,8 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
-/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it.
+/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta
+/// it is the manifest of what comes of it.
 ///
 /// # Errors
 /// Likewise, and when the ISO cannot be read.
@@ -134,10 +142,18 @@ pub fn look(bundle: &Path) -> Result<Manifest, Error> {
         return load(bundle);
     }
     let image = Image::open(bundle)?;
+    if image.entry(delta::FILE).is_some() {
+        return delta::new_manifest(&image, bundle);
+    }
     parse(bundle.to_owned(), &image.small(FILE)?, &image.small(CHECKSUM)?)
 }
 
-fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
+/// The manifest from its text, which somebody vouched for; `path` is named in errors.
+pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
+    parse(path.to_owned(), bytes, Manifest::checksum(bytes).as_bytes())
+}
+
+pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
     if recorded != Manifest::checksum(bytes).as_bytes() {
         let message =
             format!("it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source");

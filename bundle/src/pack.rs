@@ -10,14 +10,17 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    claim::Claim,
     error::Error,
     files,
     iso::{
+        portable,
         read::Image,
         write::{Content, Source, Volume},
     },
     manifest::{self, Manifest},
     seal::{self, Facts, keys::SecretKey},
+    verify::verify,
 };
 
 /// The longest volume identifier of ISO 9660.
@@ -27,22 +30,76 @@ const LONGEST_ID: usize = 32;
 /// The same bundle and keys give the same bytes. Nothing is at `out` before all of it is, on the disk.
 ///
 /// # Errors
-/// When the directory holds no sound manifest or something that no image can hold, or a file cannot be read or written.
+/// When the directory is not what its manifest says or holds something that not every reader of an image would find, or a
+/// file cannot be read or written.
 pub fn pack(
     dir: &Path,
     out: &Path,
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
+    let _claim = claim(out)?;
+    write(dir, out, keys, progress)
+}
+
+/// Claims the place of an image, which has to be that of a file.
+pub(crate) fn claim(out: &Path) -> Result<Claim, Error> {
     if out.is_dir() || out.file_name().is_none() {
-        return Err(Error::Occupied(out.to_owned()));
+        return Err(Error::Directory(out.to_owned()));
     }
+    Claim::new(out)
+}
+
+/// Writes the image at a place that the caller has claimed.
+pub(crate) fn write(
+    dir: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
     let manifest = manifest::load(dir)?;
-    let built: Timestamp = manifest
-        .built
-        .parse()
-        .map_err(|error| Error::content(dir.join(manifest::FILE), format!("`built` is no date: {error}")))?;
-    let volume = Volume { id: volume_id(&manifest), date: built };
+    let mut sources = sources(dir)?;
+    // For whoever mounts or extracts the image: the seal stays behind then.
+    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
+    sources.retain(|name, _| !manifest::is_signature(name));
+    for (name, signature) in sign(&manifest, &bytes, keys)? {
+        sources.insert(name, Source { from: Content::Bytes(signature), mode: 0o644 });
+    }
+    // A seal says that everything is as it was made: damage that is there before would be vouched for.
+    let problems = verify(dir, progress)?.problems;
+    if !problems.is_empty() {
+        return Err(Error::Unsound { dir: dir.to_owned(), problems });
+    }
+    write_sealed(out, &manifest, "", &sources, keys, progress)?;
+    Ok(manifest)
+}
+
+/// A signature file of a manifest by each of the keys.
+pub fn sign(manifest: &Manifest, bytes: &[u8], keys: &[SecretKey]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let comment = format!("timestamp:{}\tfile:{}", built(manifest)?.as_second(), manifest::FILE);
+    let one = |key: &SecretKey| {
+        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
+        (name, seal::detached::sign(key, bytes, &comment).into_bytes())
+    };
+    Ok(keys.iter().map(one).collect())
+}
+
+/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the keys. Nothing is at `out`
+/// before all of it is, on the disk. `kind` goes into the name of the volume.
+pub fn write_sealed(
+    out: &Path,
+    manifest: &Manifest,
+    kind: &str,
+    sources: &BTreeMap<String, Source>,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let names = portable::problems(sources.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
+    let built = built(manifest)?;
+    let volume = Volume { id: volume_id(manifest, kind), date: built };
     let facts = Facts {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
@@ -50,24 +107,9 @@ pub fn pack(
         built,
     };
     let new = files::sibling(out, "new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::file("remove", &new)(error));
-        }
-        _ => {}
-    }
-    let mut sources = sources(dir)?;
-    // For whoever mounts or extracts the image: the seal stays behind then.
-    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
-    let comment = format!("timestamp:{}\tfile:{}", built.as_second(), manifest::FILE);
-    sources.retain(|name, _| !manifest::is_signature(name));
-    for key in keys {
-        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
-        let text = seal::detached::sign(key, &bytes, &comment);
-        sources.insert(name, Source { from: Content::Bytes(text.into_bytes()), mode: 0o644 });
-    }
+    files::remove_any(&new)?;
     let made = (|| {
-        let placed = crate::iso::write::write(&new, &volume, &sources, progress)?;
+        let placed = crate::iso::write::write(&new, &volume, sources, progress)?;
         progress("sealing the image");
         seal::seal(&new, &placed, &facts, keys, progress)?;
         fs::rename(&new, out).map_err(Error::file("replace", out))?;
@@ -77,12 +119,19 @@ pub fn pack(
         // Best effort: the first error is the one that matters.
         let _ = fs::remove_file(&new);
     }
-    made.map(|()| manifest)
+    made
+}
+
+fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
+    let built = manifest.built.parse();
+    built.map_err(|error| Error::content(manifest::FILE, format!("`built` is no date: {error}")))
 }
 
 /// `HALITE_0_1_0_V1_36_3`: what a mounted image is called.
-fn volume_id(manifest: &Manifest) -> String {
-    let text = format!("{}_{}_{}", manifest.name, manifest.version, manifest.kubernetes).to_uppercase();
+fn volume_id(manifest: &Manifest, kind: &str) -> String {
+    let parts = [&manifest.name, kind, &manifest.version, &manifest.kubernetes];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let text = parts.join("_").to_uppercase();
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(LONGEST_ID).collect()
 }
 
@@ -95,27 +144,6 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
         found.insert(name, Source { from: Content::File(path), mode });
     }
     Ok(found)
-}
-
-/// Takes a whole bundle out of an image that was [checked](seal::check()) before: the directory is there whole or not at
-/// all. One that holds the same bundle already is left as it is.
-///
-/// # Errors
-/// When another bundle or something else is at `dir`, or a file cannot be read or written.
-pub fn unpack(iso: &Path, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
-    let image = Image::open(iso)?;
-    if dir.exists() {
-        let there = dir.join(manifest::CHECKSUM);
-        let there = fs::read(&there).map_err(Error::file("read", &there))?;
-        if there == image.small(manifest::CHECKSUM)? {
-            return Ok(());
-        }
-        return Err(Error::content(dir, "another bundle of the same version is there: remove it first"));
-    }
-    if let Some(parent) = dir.parent() {
-        files::make_dir(parent)?;
-    }
-    image.extract(dir, progress)
 }
 
 /// Takes the files of an image that are wanted into a directory of the caller's, for a look that leaves nothing behind.

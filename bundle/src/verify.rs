@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     files,
     manifest::{self, Manifest},
-    oci,
+    oci, sbom,
     tenths::Tenths,
 };
 
@@ -109,6 +109,7 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Erro
     if problems.is_empty() {
         problems.extend(images(dir, &manifest));
         problems.extend(packages(dir, &manifest));
+        problems.extend(paper(dir, &manifest));
     }
     problems.sort_unstable();
     let size = manifest.files.values().map(|entry| entry.size).sum();
@@ -147,7 +148,7 @@ fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Problem>, Error> {
 }
 
 /// Reads every file of the manifest.
-fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> Vec<Problem> {
+pub(crate) fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> Vec<Problem> {
     let mut work: Vec<_> = manifest.files.iter().collect();
     // The largest first, so that both readers end at the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
@@ -196,6 +197,12 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Problem> {
         }
         Ok(_) => None,
     }
+}
+
+/// What the bundle is made of must be in the document that says so.
+fn paper(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
+    let found = sbom::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
+    found.into_iter().map(|message| Problem::Incomplete { message }).collect()
 }
 
 /// Every image of the manifest must be in the layout, with its configuration and layers.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use self::bundle::{Bundle, Signing, Switch, TrustArgs};
+pub use self::bundle::{Bundle, Copy, Signing, Switch, TrustArgs};
 use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.
@@ -79,6 +79,12 @@ pub enum Command {
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
+    /// Write the manual pages of all programs and the completions of this one, as packages hold them.
+    #[command(hide = true)]
+    Paper {
+        /// A new directory; in it one for each package, whose content belongs below /usr/share.
+        directory: PathBuf,
+    },
 }
 
 /// `ctl bootstrap`.
@@ -445,10 +451,11 @@ mod tests {
             "ctl bundle add new.iso --trust builder.pub",
             "ctl bundle add /srv/halite-0.2.0",
             "ctl bundle list -o json",
+            "ctl bundle export --since old.iso new.iso --out delta.iso --key builder.key",
             "ctl bundle show 0.2.0",
             "ctl bundle use 0.2.0 --test",
             "ctl bundle use 0.1.0 --allow-downgrade",
-            "ctl bundle remove 0.1.0",
+            "ctl bundle remove 0.1.0 --force",
             "ctl bundle verify halite.iso --trust builder.pub",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {

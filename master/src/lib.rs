@@ -2,12 +2,14 @@
 
 pub mod app;
 pub mod ca;
+pub mod cli;
 pub mod clock;
 pub mod compile;
 pub mod config;
 pub mod daemon;
 pub mod engine;
 pub mod files;
+pub mod follow;
 pub mod hub;
 pub mod init;
 pub mod jobs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_states::tree::sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Allowed;
@@ -15,6 +16,9 @@ pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
     pub path: String,
+    /// SHA-256 of `manifest.json`, which knows that of every other file; not in the manifest.
+    #[serde(default)]
+    pub manifest: String,
     /// The bundle's own version.
     pub version: String,
     /// Its Kubernetes, for example `v1.36.3`.
@@ -28,6 +32,9 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// Versions by chart.
+    #[serde(default)]
+    pub charts: BTreeMap<String, String>,
     /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default)]
     pub options: Allowed,
@@ -49,6 +56,9 @@ pub struct SiteBundle {
     pub kubernetes: String,
     /// Its directory on the bootstrap host.
     pub path: String,
+    /// SHA-256 of its `manifest.json`, by which other hosts know it.
+    #[serde(default)]
+    pub manifest: String,
 }
 
 fn default_path() -> String {
@@ -64,6 +74,7 @@ impl BundleFacts {
         let manifest: serde_json::Value = serde_json::from_str(text)?;
         let mut facts = Self::deserialize(&manifest)?;
         facts.path = path.to_owned();
+        facts.manifest = sha256(text.as_bytes());
         if let Some(files) = manifest.get("files").and_then(serde_json::Value::as_object) {
             let program = |(path, entry): (&String, &serde_json::Value)| {
                 Some((path.strip_prefix("bin/")?.to_owned(), entry.get("sha256")?.as_str()?.to_owned()))
@@ -80,6 +91,7 @@ impl BundleFacts {
             version: self.version.clone(),
             kubernetes: self.kubernetes.clone(),
             path: self.path.clone(),
+            manifest: self.manifest.clone(),
         };
         let mut all: Vec<SiteBundle> =
             self.site.iter().filter(|bundle| bundle.version != own.version).cloned().collect();
@@ -118,6 +130,7 @@ mod tests {
             version: version.into(),
             kubernetes: kubernetes.into(),
             path: format!("/b/{version}"),
+            manifest: String::new(),
         };
         let mut facts = BundleFacts {
             version: "0.2.0".into(),
@@ -137,6 +150,7 @@ mod tests {
                 "files":{"bin/ctl":{"sha256":"ab","size":1},"apt/halite.gpg":{"sha256":"cd","size":1}}}"#;
         let facts = BundleFacts::from_manifest(text, "/mnt/b").unwrap();
         assert_eq!((facts.path.as_str(), facts.version.as_str()), ("/mnt/b", "0.1.0"));
+        assert_eq!(facts.manifest, sha256(text.as_bytes()));
         assert_eq!(facts.programs, [("ctl".to_owned(), "ab".to_owned())].into());
     }
 }

@@ -58,6 +58,13 @@ pub struct Cluster {
     /// kube-proxy.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
+    /// What runs in the cluster besides Kubernetes itself.
+    #[serde(default)]
+    pub addons: Addons,
+    /// Charts of the bundle that are installed, by name.
+    #[serde(default)]
+    #[schemars(schema_with = "formats::names")]
+    pub charts: Vec<String>,
     /// What is done to the hosts themselves.
     #[serde(default)]
     pub host: Host,
@@ -270,6 +277,16 @@ pub enum ProxyMode {
     Nftables,
     /// iptables.
     Iptables,
+}
+
+/// What runs in the cluster besides Kubernetes itself. What is switched off again is removed from the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Addons {
+    /// metrics-server: what nodes and pods use just now, for `kubectl top` and for autoscalers.
+    pub metrics_server: bool,
+    /// local-path storage: volumes in a directory of the node that runs the pod, as the default storage class.
+    pub local_path: bool,
 }
 
 /// What is done to the hosts themselves.

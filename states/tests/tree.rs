@@ -153,6 +153,93 @@ fn a_containerd_without_its_cri_is_no_runtime() {
     }
 }
 
+/// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
+fn two_servers(target: &str) -> (Value, Value) {
+    let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" { "bootstrap" } else { "worker" });
+    let url = |host: &str| format!("https://{host}:4551/bundles/0.1.0");
+    pillar["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
+    let further = json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
+    pillar["bundles"].as_array_mut().unwrap().push(further);
+    let mut second = pillar["nodes"]["worker-1"].clone();
+    second["roles"] = json!(["registry"]);
+    second["controlPlane"] = json!("10.10.0.13");
+    pillar["nodes"]["registry-2"] = second.clone();
+    if target == "registry-2" {
+        second["name"] = json!(target);
+        pillar["node"] = second;
+        grains["id"] = json!(target);
+    }
+    (pillar, grains)
+}
+
+#[test]
+fn a_second_host_that_serves_copies_what_the_first_one_has() {
+    let (pillar, grains) = two_servers("registry-2");
+    let compiled = highstate(&pillar, &grains);
+    golden("registry.txt", &listing(&compiled));
+    let nginx = contents(&compiled, "/etc/nginx/conf.d/halite.conf");
+    for part in [
+        "listen 10.10.0.13:4551 ssl;",
+        "\"0.1.0\" \"/var/lib/halite/bundles/0.1.0\";",
+        "\"0.2.0\" \"/var/lib/halite/bundles/0.2.0\";",
+        "include /var/lib/halite/bundles/0.2.0/nginx/manifests.map;",
+        "include /var/lib/halite/bundles/0.1.0/nginx/registry.conf;",
+        "rewrite ^ /bundles/0.1.0$uri last;",
+    ] {
+        assert!(nginx.contains(part), "{part} in {nginx}");
+    }
+    assert!(!nginx.contains("/media/halite") && !nginx.contains("/mnt/next"), "{nginx}");
+    let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.as_array().unwrap().contains(&json!("nginx-light")), "{packages}");
+    let rules = chunk(&compiled, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(rules.contains("4551") && !rules.contains("4550"), "{rules}");
+    let certificate = chunk(&compiled, "x509.certificate", "/etc/halite/pki/server.crt");
+    assert_eq!(certificate.args["sans_ip"], json!(["10.10.0.13", "127.0.0.1"]));
+    // The bootstrap host serves each bundle from where it stands.
+    let (pillar, grains) = two_servers("bootstrap-1");
+    let first = highstate(&pillar, &grains);
+    let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
+    assert!(nginx.contains("include /media/halite/nginx/registry.conf;"), "{nginx}");
+    assert!(nginx.contains("\"0.2.0\" \"/mnt/next\";"), "{nginx}");
+    assert!(!first.low.chunks.iter().any(|chunk| chunk.name.contains("bundle copy")));
+}
+
+#[test]
+fn every_client_asks_one_server_after_the_other_itself_first() {
+    let first = "https://10.10.0.11:4551/bundles/0.1.0";
+    let second = "https://10.10.0.13:4551/bundles/0.1.0";
+    let hosts = "/etc/containerd/certs.d/_default/hosts.toml";
+    let mirrors = "/etc/apt/halite/0.1.0.mirrors";
+    let (mut pillar, grains) = two_servers("worker-1");
+    let worker = highstate(&pillar, &grains);
+    assert_eq!(
+        contents(&worker, hosts),
+        format!(
+            "# Written by Halite. Every registry's name leads to the bundle, and nowhere else. A host that does not answer \
+             within\n# `dial_timeout` is passed over, and what broke off is taken up at the next one.\n\
+             server = \"{second}/v2\"\ncapabilities = [\"pull\", \"resolve\"]\n\
+             ca = \"/etc/halite/pki/site-ca.crt\"\noverride_path = true\ndial_timeout = \"2s\"\n\n\
+             [host.\"{first}/v2\"]\n  capabilities = [\"pull\", \"resolve\"]\n  \
+             ca = \"/etc/halite/pki/site-ca.crt\"\n  override_path = true\n  dial_timeout = \"2s\"\n"
+        )
+    );
+    assert_eq!(contents(&worker, mirrors), format!("{first}/apt\tpriority:1\n{second}/apt\tpriority:2\n"));
+    let apt = contents(&worker, "/etc/apt/apt.conf.d/60halite");
+    for host in ["10.10.0.11", "10.10.0.13"] {
+        assert!(
+            apt.contains(&format!("Acquire::https::{host}::CaInfo \"/etc/halite/pki/site-ca.crt\";")),
+            "{apt}"
+        );
+    }
+    // One that serves and runs pods asks itself first.
+    pillar["node"]["controlPlane"] = json!("10.10.0.13");
+    pillar["node"]["roles"] = json!(["worker", "registry"]);
+    let both = highstate(&pillar, &grains);
+    assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
+    assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
+    assert!(contents(&both, mirrors).starts_with(second));
+}
+
 #[test]
 fn orchestrations_compile() {
     let (pillar, grains) = fixture("master");
@@ -170,6 +257,29 @@ fn orchestrations_compile() {
         ["enrolled", "peers", "host", "containerd", "kubelet", "node", "ready", "custom"]
     );
     assert_eq!(add.low.chunks[2].args["tgt"], "worker-1");
+    for (roles, wanted) in [
+        (
+            json!(["worker", "registry"]),
+            &[
+                "enrolled",
+                "peers",
+                "host",
+                "registry",
+                "containerd",
+                "kubelet",
+                "node",
+                "ready",
+                "custom",
+                "clients",
+            ][..],
+        ),
+        (json!(["registry"]), &["enrolled", "peers", "host", "registry", "custom", "clients"]),
+        (json!(["frontend"]), &["enrolled", "peers", "host", "custom"]),
+    ] {
+        pillar["nodes"]["worker-1"]["roles"] = roles;
+        let add = sure(with(&pillar, &grains, |i| compile::sls(i, &["orchestrate.add_node".to_owned()])));
+        assert_eq!(steps(&add), wanted);
+    }
 }
 
 /// Every SLS that a step names can be applied alone.
@@ -190,8 +300,23 @@ fn every_step_compiles_alone() {
                 "base.control_plane",
             ],
         ),
-        ("worker", &["host", "host.hosts", "host.firewall", "base.containerd", "images", "base.kubelet"]),
-        ("master", &["base.nodes", "base.network", "base.kube_proxy", "base.coredns"]),
+        (
+            "worker",
+            &[
+                "host",
+                "host.hosts",
+                "host.firewall",
+                "host.repository",
+                "base.containerd",
+                "base.containerd.servers",
+                "images",
+                "base.kubelet",
+            ],
+        ),
+        (
+            "master",
+            &["base.nodes", "base.network", "base.kube_proxy", "base.coredns", "addons", "addons.owned"],
+        ),
     ];
     for (name, slss) in steps {
         let (pillar, grains) = fixture(name);
@@ -348,6 +473,94 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
         pillar["cni"]["plugin"] = json!("none");
         let text = serde_json::to_string(&highstate(&pillar, &grains).low).unwrap();
         assert!(!text.contains("flannel") && !text.contains("8472"), "{name}");
+    }
+}
+
+#[test]
+fn addons_are_sets_and_what_is_off_is_none() {
+    let (mut pillar, grains) = fixture("master");
+    let owned = |pillar: &Value| {
+        chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
+    };
+    assert_eq!(owned(&pillar), json!([]));
+    pillar["addons"] = json!({"metricsServer": true, "localPath": true});
+    pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
+    pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
+    pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
+    assert_eq!(owned(&pillar), json!(["metrics-server", "local-path"]));
+    let compiled = highstate(&pillar, &grains);
+    for (set, kinds, images) in [
+        ("metrics-server", ["APIService", "Deployment"], &["r.example/metrics-server:1"][..]),
+        ("local-path", ["StorageClass", "Namespace"], &["r.example/provisioner:1", "r.example/shell:1"]),
+    ] {
+        let args = &chunk(&compiled, "kubernetes.manifest", set).args;
+        assert_eq!(args["set"], set);
+        let documents = args["documents"].as_array().unwrap();
+        for kind in kinds {
+            assert!(documents.iter().any(|document| document["kind"] == kind), "{set}: {kind}");
+        }
+        let text = args["documents"].to_string();
+        for image in images {
+            assert!(text.contains(image), "{set}: {image}");
+        }
+    }
+    let place = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
+    assert!(place("addons-owned") < place("metrics-server"), "what goes, goes first");
+
+    pillar["images"].as_object_mut().unwrap().remove("local-path-helper");
+    let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+    assert!(problems[0].to_string().contains("no image `local-path-helper`"), "{}", problems[0]);
+}
+
+#[test]
+fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
+    pillar["charts"] = json!(["demo"]);
+    let bundle_dir = std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
+    fs::create_dir_all(bundle_dir.join("charts")).unwrap();
+    let text = "kind: Service\napiVersion: v1\nmetadata: {name: demo}\n---\nkind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: demo}\n";
+    fs::write(bundle_dir.join("charts/demo.yaml"), text).unwrap();
+    let tree = DirTree::new().bundle(&bundle_dir).root(here().join("tree"));
+    let compile = |pillar: &Value| {
+        compile::highstate(&Input { tree: &tree, minion: "master", pillar, grains: &grains, bundle: &bundle })
+    };
+    let compiled = sure(compile(&pillar));
+    let args = &chunk(&compiled, "kubernetes.manifest", "chart-demo").args;
+    assert_eq!((args["set"].as_str(), args["documents"].as_array().unwrap().len()), (Some("chart-demo"), 2));
+    assert_eq!(chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"], json!(["chart-demo"]));
+    pillar["charts"] = json!(["dmeo"]);
+    let problems = compile(&pillar).unwrap_err();
+    assert!(problems[0].to_string().contains("no chart `dmeo`; it has demo, logs"), "{}", problems[0]);
+    fs::remove_dir_all(bundle_dir).unwrap();
+}
+
+/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without the addon.
+#[test]
+fn metrics_server_reaches_every_kubelet() {
+    let rule = |text: &str| {
+        format!("rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept")
+    };
+    for (name, other, own) in
+        [("bootstrap", "10.10.1.12", "10.10.0.11"), ("worker", "10.10.0.11", "10.10.1.12")]
+    {
+        let (mut pillar, grains) = fixture(name);
+        let is_open = |compiled: &Compiled, source: &str| {
+            let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
+            rules.as_array().unwrap().contains(&json!(rule(source)))
+        };
+        let crt = "/var/lib/kubelet/pki/kubelet.crt";
+        let off = highstate(&pillar, &grains);
+        assert!(!is_open(&off, "10.233.0.0/16"));
+        assert!(!off.low.chunks.iter().any(|chunk| chunk.name == crt));
+        pillar["addons"]["metricsServer"] = json!(true);
+        let on = highstate(&pillar, &grains);
+        for source in ["10.233.0.0/16", other] {
+            assert!(is_open(&on, source), "{name}: {source}");
+        }
+        let certificate = &chunk(&on, "x509.certificate", crt).args;
+        assert_eq!((&certificate["sans_ip"], &certificate["server_auth"]), (&json!([own]), &json!(true)));
+        assert!(!certificate.contains_key("client_auth"));
     }
 }
 

@@ -11,7 +11,14 @@ base:
   'I@node:roles:bootstrap':
     - match: compound
     - halite.master
+
+  'I@node:roles:bootstrap or I@node:roles:registry':
+    - match: compound
     - halite.bundle_server
+
+  'I@node:roles:* and not I@node:roles:bootstrap and not I@node:roles:registry':
+    - match: compound
+    - halite.bundle_server.gone
 
   '{{ kubernetes_node }}':
     - match: compound
@@ -33,6 +40,7 @@ base:
     - base.kube_proxy
     - base.coredns
     - base.nodes
+    - addons
 
   # The operator's own states, from /etc/halite/custom.
   '* and not master':

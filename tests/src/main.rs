@@ -45,6 +45,8 @@ enum Verb {
     },
     /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
     Bench {
+        /// Only this part.
+        what: Option<bench::Part>,
         /// Which lab.
         #[arg(long, default_value = bench::BENCH)]
         lab: String,
@@ -137,7 +139,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Demo { lab } => demo::demo(&lab, &mut progress)?,
         Verb::Test { full, keep, filter } => return suite::main(suite::Options { full, keep, filter }),
-        Verb::Bench { lab } => bench::bench(&lab, &mut progress)?,
+        Verb::Bench { what: Some(bench::Part::Bundle), .. } => bench::bundle(&mut progress)?,
+        Verb::Bench { what: None, lab } => bench::bench(&lab, &mut progress)?,
         Verb::Down { lab } => open(&lab)?.down()?,
         Verb::Sh { lab, host, command } => {
             let command = if command.is_empty() { vec!["bash".to_owned(), "-l".to_owned()] } else { command };

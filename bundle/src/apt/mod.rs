@@ -2,14 +2,13 @@
 //! lacks for them, packages that the build makes, the indexes, and the signature.
 
 mod closure;
-pub mod made;
 mod package;
-mod program;
+pub(crate) mod program;
 mod proof;
 mod repository;
 mod sign;
 
-pub(crate) use closure::{fetch, request};
+pub(crate) use closure::{fetch, request, unkept};
 pub(crate) use package::Control;
 pub(crate) use proof::prove;
 pub(crate) use repository::{parse_index, stanzas, write};

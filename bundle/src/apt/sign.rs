@@ -3,25 +3,20 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use super::program;
-use crate::{error::Error, files};
+use crate::{claim::Scratch, error::Error, files};
 
 /// Whom a key that the build makes names.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
 
-/// A GnuPG home that holds one secret key.
+/// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds its home gone.
 pub struct Signer {
-    home: tempfile::TempDir,
+    home: Scratch,
 }
 
 impl Signer {
     /// Opens the secret key in a file; a file that is not there is made with a new key, readable by its owner alone.
     pub fn open(key: &Path) -> Result<Self, Error> {
-        let home = tempfile::Builder::new()
-            .prefix("halite-gpg-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir()
-            .map_err(Error::file("make a directory in", std::env::temp_dir()))?;
-        let signer = Self { home };
+        let signer = Self { home: Scratch::new("halite-gpg-")? };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
             program::run(signer.gpg().arg("--import").arg(key), &what)?;
@@ -32,7 +27,7 @@ impl Signer {
                 what,
             )?;
             let secret = program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
-            files::write(key, 0o600, secret.as_bytes())?;
+            files::replace(key, 0o600, secret.as_bytes())?;
         }
         Ok(signer)
     }

@@ -7,6 +7,7 @@
 //! with the place that needs it.
 
 mod debian;
+mod install;
 mod needs;
 mod scan;
 mod stock;
@@ -14,7 +15,8 @@ mod walk;
 
 use std::{collections::BTreeMap, fmt};
 
-pub(crate) use debian::essence;
+pub(crate) use debian::{Packages, essence, installed};
+pub(crate) use install::plan;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -30,7 +32,9 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (BASE, "what else has to be installed follows from it"),
     ("bin/ctl", "install runs it"),
     ("install", "the operator begins with it"),
-    (crate::nginx::MAPS, "nginx serves the images by it"),
+    (crate::nginx::MANIFESTS_MAP, "nginx serves the images by it"),
+    (crate::nginx::LISTS_MAP, "nginx serves the images by it"),
+    (crate::nginx::LINKS_MAP, "nginx serves the images by it"),
     (crate::nginx::SERVER, "nginx serves the images by it"),
     ("apt/dists/stable/InRelease", "apt reads it first"),
     ("apt/dists/stable/main/binary-amd64/Packages", "apt reads it"),
@@ -62,6 +66,20 @@ impl fmt::Display for Place {
     }
 }
 
+/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC 6761).
+const STAND_IN: &str = "component.invalid/";
+
+/// What stands for the image of a component that the bundle does not have, so that the state tree compiles and everything
+/// else that is missing is found too.
+#[must_use]
+pub fn stand_in(component: &str) -> String {
+    format!("{STAND_IN}{component}:missing")
+}
+
+fn component_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
+}
+
 /// Something that a bundle can hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -88,7 +106,10 @@ pub enum Artifact {
 impl fmt::Display for Artifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Image { reference } => write!(f, "the image {reference}"),
+            Self::Image { reference } => match component_of(reference) {
+                Some(component) => write!(f, "the image of the component {component}"),
+                None => write!(f, "the image {reference}"),
+            },
             Self::Package { name, version: None } => write!(f, "the package {name}"),
             Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
             Self::File { path } => write!(f, "the file {path}"),

@@ -97,6 +97,11 @@ impl Needs {
         self.problems.is_empty()
     }
 
+    /// Why some do not compile.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        self.problems.keys().map(String::as_str)
+    }
+
     /// Each artifact that is needed, with the places that need it.
     #[must_use]
     pub fn artifacts(&self) -> &BTreeMap<Artifact, BTreeMap<Place, Uses>> {
@@ -130,11 +135,24 @@ impl Needs {
         for (path, what) in super::OWN_FILES {
             let artifact = Artifact::File { path: (*path).to_owned() };
             if let Some(why) = stock.lacks(&artifact) {
-                found.push(Missing { artifact: Some(artifact), why, needed_by: everybody(what) });
+                let mut needed_by = everybody(what);
+                needed_by.extend(self.artifacts.get(&artifact).cloned().unwrap_or_default());
+                found.push(Missing { artifact: Some(artifact), why, needed_by });
+            }
+        }
+        for text in stock.not_images() {
+            if !self.artifacts.contains_key(&Artifact::Image { reference: text.to_owned() }) {
+                let why = format!("`not-images` has {text}, and nothing names it: take it out of the recipe");
+                let needed_by = everybody("an exception that is not needed hides what is, one day");
+                found.push(Missing { artifact: None, why, needed_by });
             }
         }
         let mut packages = BTreeSet::new();
         for (artifact, places) in &self.artifacts {
+            let own = |path: &str| super::OWN_FILES.iter().any(|(own, _)| *own == path);
+            if matches!(artifact, Artifact::File { path } if own(path)) {
+                continue;
+            }
             if let Some(why) = stock.lacks(artifact) {
                 found.push(Missing { artifact: Some(artifact.clone()), why, needed_by: places.clone() });
             } else if let Artifact::Package { name, .. } = artifact {
@@ -145,12 +163,17 @@ impl Needs {
         found
     }
 
-    /// What could be taken out of the stock, one by one, and would not be missed: nothing asks for it.
+    /// What would be missing besides if each artifact of the stock in turn were taken out of it. Of what nothing asks for
+    /// that is nothing.
     #[must_use]
-    pub fn spare(&self, stock: &Stock) -> Vec<Artifact> {
+    pub fn without_each(&self, stock: &Stock) -> Vec<(Artifact, Vec<Missing>)> {
         let before = self.missing(stock);
-        let missed = |artifact: &Artifact| self.missing(&stock.without(artifact)) != before;
-        stock.artifacts().into_iter().filter(|artifact| !missed(artifact)).collect()
+        let without = |artifact: Artifact| {
+            let mut missing = self.missing(&stock.without(&artifact));
+            missing.retain(|missing| !before.contains(missing));
+            (artifact, missing)
+        };
+        stock.artifacts().into_iter().map(without).collect()
     }
 
     /// What the needed packages need in turn.

@@ -24,6 +24,7 @@ pub struct Stock {
     packages: Packages,
     base: Packages,
     files: BTreeMap<String, Entry>,
+    not_images: BTreeMap<String, String>,
 }
 
 impl Stock {
@@ -49,6 +50,7 @@ impl Stock {
             packages: Packages::new(apt::stanzas(&dir.join("apt"))?),
             base: Packages::new(debian::installed(&base)),
             files: manifest.files.clone(),
+            not_images: manifest.not_images.clone(),
         })
     }
 
@@ -85,9 +87,15 @@ impl Stock {
         &self.base
     }
 
+    /// What looks like an image and is none, as the recipe says.
+    pub(super) fn not_images(&self) -> impl Iterator<Item = &str> {
+        self.not_images.keys().map(String::as_str)
+    }
+
     /// What is not there of an artifact; `None` when all of it is.
     pub(super) fn lacks(&self, artifact: &Artifact) -> Option<String> {
         match artifact {
+            Artifact::Image { reference } if self.not_images.contains_key(reference) => None,
             Artifact::Image { reference } => self.image(reference),
             Artifact::Package { name, version } => self.package(name, version.as_deref()),
             Artifact::File { path } => {
@@ -104,6 +112,9 @@ impl Stock {
     }
 
     fn image(&self, reference: &str) -> Option<String> {
+        if let Some(component) = super::component_of(reference) {
+            return Some(format!("the recipe has no image of a component {component:?}"));
+        }
         let name = match scan::full(reference) {
             Ok(name) => name,
             Err(why) => return Some(format!("no bundle can serve this name: {why}")),

@@ -14,9 +14,9 @@ mod fetcher;
 pub mod http;
 pub mod oci;
 mod openpgp;
-mod parallel;
+pub(crate) mod parallel;
 pub mod progress;
-mod unpack;
+pub(crate) mod unpack;
 pub mod yum;
 
 pub use cache::Cache;

@@ -13,6 +13,19 @@ pub fn each<T: Sync, R: Send>(
     threads: usize,
     work: impl Fn(&T) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
+    let (mut results, mut errors) = (Vec::new(), Vec::new());
+    for result in run(items, threads, work) {
+        match result {
+            Ok(result) => results.push(result),
+            Err(error) => errors.push(error),
+        }
+    }
+    Error::all(errors)?;
+    Ok(results)
+}
+
+/// Does `work` to each item on at most `threads` threads; the results in the order of the items.
+pub fn run<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();
@@ -30,15 +43,7 @@ pub fn each<T: Sync, R: Send>(
         joined.flat_map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     done.sort_unstable_by_key(|(index, _)| *index);
-    let (mut results, mut errors) = (Vec::new(), Vec::new());
-    for (_, result) in done {
-        match result {
-            Ok(result) => results.push(result),
-            Err(error) => errors.push(error),
-        }
-    }
-    Error::all(errors)?;
-    Ok(results)
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]

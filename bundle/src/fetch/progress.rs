@@ -77,9 +77,11 @@ impl Meter {
 
     /// So much of an artifact is there, of which `new` bytes just came over the network.
     pub(crate) fn at(&self, name: &str, done: u64, total: Option<u64>, new: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not before it is held: time goes forward for all threads together.
         let at = self.started.elapsed();
-        let status =
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).advance(at, name, done, total, new);
+        let status = state.advance(at, name, done, total, new);
+        drop(state);
         if let Some(status) = status {
             (self.watcher)(&status);
         }
@@ -132,6 +134,18 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_threads_tell_it_at_once() {
+        let meter = Meter::new(Box::new(|_| ()));
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let meter = &meter;
+                scope.spawn(move || (0..20_000).for_each(|done| meter.at(name, done, Some(done), 1)));
+            }
+        });
+        assert_eq!(meter.state.lock().unwrap().received, 80_000);
+    }
 
     #[test]
     fn rate_and_rest_follow_what_comes() {

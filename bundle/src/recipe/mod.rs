@@ -5,21 +5,41 @@
 //! version: 0.1.0
 //! kubernetes: v1.36.3
 //! images:
-//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0", layout: images/etcd}
+//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0"}             # pulled, for linux/amd64
+//!   - {component: pause, reference: "registry.k8s.io/pause:3.10.2", layout: images/pause}   # from a local OCI layout
+//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # an own image: no component
 //! packages:
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
+//!   repositories:                         # optional: in place of this machine's own package sources
+//!     - {url: "https://deb.debian.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
+//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
+//!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
+//! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
+//!   - {name: web, source: charts/web, namespace: web, values: {replicas: 2}}
+//!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
+//! helm: bin/helm                          # optional: default is the one on the PATH
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
+//! not-images:                            # optional: what a build would take for the name of an image that is missing
+//!   - {text: "example.com/a:1", why: an example in a comment}
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
+//! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
+//! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
 //! ```
 
+mod chart;
+mod download;
+mod network;
+mod not_images;
 mod reader;
 mod reference;
+mod repositories;
 
 use std::{
     collections::BTreeMap,
@@ -27,12 +47,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use chart::{Chart, ChartSource, Values};
+pub use download::Download;
+pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
+pub use repositories::Repository;
 
 use crate::{
-    apt::made::{self, Made},
     error::Error,
+    package::made::{self, Made},
 };
 
 /// The components that every cluster needs; a recipe without one of them is refused.
@@ -52,7 +76,7 @@ pub const COMPONENTS: &[&str] = &[
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
 /// What goes into a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
     pub version: String,
@@ -62,8 +86,10 @@ pub struct Recipe {
     pub images: Vec<Image>,
     /// The status file of dpkg on a bare host.
     pub base: PathBuf,
-    /// Packages to take from this machine's package sources, with all that a bare host lacks for them.
+    /// Packages to take from the repositories, with all that a bare host lacks for them.
     pub apt: Vec<String>,
+    /// Where those come from; without any, from this machine's own package sources.
+    pub repositories: Vec<Repository>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
     /// Halite's own programs by name: each of [`BINARIES`].
@@ -75,19 +101,38 @@ pub struct Recipe {
     /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
     /// have any value. The bundle has to hold what any of them needs.
     pub options: BTreeMap<String, Vec<String>>,
-    /// Where parts that did not change are kept between builds.
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    pub not_images: BTreeMap<String, String>,
+    /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// Charts that are rendered into it.
+    pub charts: Vec<Chart>,
+    /// Helm, which renders them; without one, that on the `PATH`.
+    pub helm: Option<PathBuf>,
+    /// What of the programs comes from an address.
+    pub downloads: Vec<Download>,
+    /// How to reach the machines that things come from.
+    pub network: Network,
+    /// The folder of the documentation.
+    pub docs: Option<PathBuf>,
+    /// The folder with the texts of licences that the packages and images do not bring themselves.
+    pub licences: Option<PathBuf>,
+    /// What our own programs were built from.
+    pub sbom_inputs: Option<PathBuf>,
 }
 
 /// An image that goes into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The key under which the state tree finds it.
-    pub component: String,
+    /// The key under which the state tree finds it; none for an image of the site's own.
+    pub component: Option<String>,
     /// Its full name.
     pub reference: Reference,
     /// An OCI layout in which it is found by that name (annotation `org.opencontainers.image.ref.name`), or alone.
-    pub layout: PathBuf,
+    /// Without one it is pulled from the registry of its name.
+    pub layout: Option<PathBuf>,
+    /// Its licence, where it says none itself.
+    pub licence: Option<String>,
 }
 
 impl Recipe {
@@ -119,8 +164,14 @@ impl Recipe {
         let mut wanted: Vec<(String, PathBuf)> =
             vec![("packages.base".into(), self.base.clone()), ("states".into(), self.states.join("top.sls"))];
         for image in &self.images {
-            wanted.push((format!("the image {}", image.reference), image.layout.join("index.json")));
+            let layout = image.layout.as_ref();
+            wanted.extend(
+                layout.map(|layout| (format!("the image {}", image.reference), layout.join("index.json"))),
+            );
         }
+        wanted.extend(self.network.files());
+        wanted.extend(self.charts.iter().flat_map(Chart::files));
+        wanted.extend(self.helm.iter().map(|helm| ("helm".to_owned(), helm.clone())));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -128,18 +179,44 @@ impl Recipe {
             );
         }
         wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
-        let missing = wanted.iter().filter(|(_, path)| !path.is_file());
+        wanted.extend(self.repositories.iter().enumerate().map(|(index, repository)| {
+            (format!("packages.repositories[{index}].key"), repository.key.clone())
+        }));
+        wanted.extend(self.sbom_inputs.clone().map(|path| ("sbom-inputs".into(), path)));
+        let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
+        let mut missing: Vec<_> =
+            wanted.into_iter().filter(|(_, path)| !path.is_file() && !fetched(path)).collect();
+        for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
+            let absent = folder.as_ref().filter(|folder| !folder.is_dir());
+            missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
+        }
+        for made in &self.made {
+            let given = made.files.iter().filter(|(_, from)| !from.exists());
+            missing.extend(
+                given.map(|(path, from)| (format!("{path} of package {}", made.package), from.clone())),
+            );
+        }
         missing
+            .iter()
             .map(|(what, path)| format!("{}: {what}: there is no file {}", file.display(), path.display()))
             .collect()
+    }
+
+    /// Whether anything in it comes from another machine, other than through this machine's own apt.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.images.iter().any(|image| image.layout.is_none())
+            || !self.downloads.is_empty()
+            || !self.repositories.is_empty()
+            || self.charts.iter().any(Chart::is_remote)
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
     /// image stands for.
     pub(crate) fn components(&self) -> BTreeMap<String, String> {
         let images = self.images.iter().filter(|image| image.reference.tag != self.kubernetes);
-        let mut found: BTreeMap<_, _> =
-            images.map(|image| (image.component.clone(), image.reference.tag.clone())).collect();
+        let mut found: BTreeMap<_, _> = images
+            .filter_map(|image| Some((image.component.clone()?, image.reference.tag.clone())))
+            .collect();
         let kubernetes = self.kubernetes.trim_start_matches('v');
         for made in &self.made {
             if made.upstream_version() != kubernetes {
@@ -160,7 +237,16 @@ const KEYS: &[&str] = &[
     "states",
     "signing-key",
     "options",
+    not_images::KEY,
     "cache",
+    "charts",
+    "helm",
+    "registries",
+    "proxy",
+    "no-proxy",
+    "docs",
+    "licences",
+    "sbom-inputs",
 ];
 
 fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
@@ -169,27 +255,51 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
         reader.problem("format", "must be 1");
     }
-    let packages = reader.map("packages", top.get("packages"), &["base", "apt", "made"]).unwrap_or(&empty);
+    let cache = top.get("cache").map(|cache| reader.path("cache", Some(cache)));
+    reader.cache = cache.clone().unwrap_or_default();
+    let keys = ["base", "apt", "repositories", "made"];
+    let packages = reader.map("packages", top.get("packages"), &keys).unwrap_or(&empty);
     let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
-    let recipe = Recipe {
+    let mut recipe = Recipe {
         version: reader.text("version", top.get("version")),
         kubernetes: reader.text("kubernetes", top.get("kubernetes")),
         images,
         base: reader.path("packages.base", packages.get("base")),
-        apt: texts(reader, "packages.apt", packages.get("apt")),
+        apt: reader.texts("packages.apt", packages.get("apt")),
+        repositories: repositories::read(reader, packages.get("repositories")),
         made: made_packages(reader, packages.get("made")),
         binaries: BINARIES
             .iter()
-            .map(|name| ((*name).to_owned(), reader.path(&format!("binaries.{name}"), binaries.get(*name))))
+            .map(|name| {
+                let path = format!("binaries.{name}");
+                ((*name).to_owned(), reader.program(&path, binaries.get(*name), &format!("program {name}")))
+            })
             .collect(),
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
-        cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+        not_images: not_images::read(reader, top.get(not_images::KEY)),
+        cache,
+        charts: chart::read(reader, top.get("charts")),
+        helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
+        downloads: Vec::new(),
+        network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
+        docs: optional(reader, top, "docs"),
+        licences: optional(reader, top, "licences"),
+        sbom_inputs: optional(reader, top, "sbom-inputs"),
     };
+    recipe.downloads = std::mem::take(&mut reader.downloads);
     check(reader, &recipe, &components);
     recipe
+}
+
+fn optional(
+    reader: &mut Reader,
+    top: &serde_json::Map<String, serde_json::Value>,
+    key: &str,
+) -> Option<PathBuf> {
+    top.get(key).map(|value| reader.path(key, Some(value)))
 }
 
 /// The images, and the components at all places of the list, those with another problem included.
@@ -197,18 +307,21 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
     let (mut found, mut components) = (Vec::new(), Vec::new());
     for (index, item) in reader.list("images", value).iter().enumerate() {
         let path = format!("images[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout"]) else {
+        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout", "licence"])
+        else {
             continue;
         };
-        let component = reader.text(&format!("{path}.component"), map.get("component"));
+        let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
+        let component = given("component").map(|(path, value)| reader.text(&path, Some(value)));
         let text = reader.text(&format!("{path}.reference"), map.get("reference"));
-        let layout = reader.path(&format!("{path}.layout"), map.get("layout"));
-        components.push(component.clone());
+        let layout = given("layout").map(|(path, value)| reader.path(&path, Some(value)));
+        let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
+        components.extend(component.clone());
         if text.is_empty() {
             continue;
         }
         match Reference::parse(&text) {
-            Ok(reference) => found.push(Image { component, reference, layout }),
+            Ok(reference) => found.push(Image { component, reference, layout, licence }),
             Err(why) => reader.problem(&format!("{path}.reference"), &why),
         }
     }
@@ -241,7 +354,9 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
     let mut found = Vec::new();
     for (index, item) in reader.list("packages.made", value).iter().enumerate() {
         let path = format!("packages.made[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs"]) else { continue };
+        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs", "files"]) else {
+            continue;
+        };
         let package = reader.text(&format!("{path}.package"), map.get("package"));
         let version = reader.text(&format!("{path}.version"), map.get("version"));
         let place = format!("{path}.programs");
@@ -249,27 +364,33 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
         match map.get("programs").and_then(serde_json::Value::as_object) {
             Some(listed) => {
                 for (name, file) in listed {
-                    programs.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                    let why = format!("{name} of package {package}");
+                    let file = reader.program(&format!("{place}.{name}"), Some(file), &why);
+                    programs.insert(name.clone(), file);
                 }
             }
             None => reader.problem(&place, "must map program names to files"),
         }
-        let made = Made { package, version, programs };
+        let mut files = BTreeMap::new();
+        match map.get("files").map(serde_json::Value::as_object) {
+            Some(Some(listed)) => {
+                let place = format!("{path}.files");
+                for (name, file) in listed {
+                    files.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                }
+            }
+            Some(None) => {
+                reader.problem(&format!("{path}.files"), "must map paths in the package to files or folders")
+            }
+            None => {}
+        }
+        let made = Made { package, version, programs, files };
         for why in made::problems(&made) {
             reader.problem(&path, &why);
         }
         found.push(made);
     }
     found
-}
-
-fn texts(reader: &mut Reader, path: &str, value: Option<&serde_json::Value>) -> Vec<String> {
-    let items = reader.list(path, value);
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| reader.text(&format!("{path}[{index}]"), Some(item)))
-        .collect()
 }
 
 /// What must hold between the parts of a recipe.
@@ -289,6 +410,9 @@ fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     let made = recipe.made.iter().map(|made| &made.package);
     for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
         reader.problem("packages", &format!("{twice:?} is listed twice"));
+    }
+    if recipe.is_remote() && recipe.cache.is_none() {
+        reader.problem("cache", "is missing: what comes from other machines is kept there");
     }
     for name in recipe.apt.iter().filter(|name| !made::is_package_name(name)) {
         reader.problem("packages.apt", &format!("{name:?} is no package name"));

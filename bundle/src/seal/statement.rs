@@ -39,7 +39,7 @@ pub struct Statement {
     pub sha256: String,
     /// The SHA-256 of the map.
     pub map_sha256: String,
-    /// The SHA-256 of the manifest in the image.
+    /// The SHA-256 of the manifest in the image; of a delta, of its description.
     pub manifest_sha256: String,
 }
 

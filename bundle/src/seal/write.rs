@@ -10,7 +10,7 @@ use super::{
     statement::{Facts, Statement},
     trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled},
 };
-use crate::{error::Error, files, iso::write::Placed, manifest};
+use crate::{delta, error::Error, files, iso::write::Placed, manifest};
 
 /// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a key the image can be
 /// checked for damage, and is unsigned. On an error the image is as it was.
@@ -39,7 +39,7 @@ pub fn seal(
     let files = arrange(placed, size).map_err(refused)?;
     let manifest = placed
         .iter()
-        .find(|placed| placed.path == manifest::FILE)
+        .find(|placed| placed.path == manifest::FILE || placed.path == delta::FILE)
         .ok_or_else(|| refused(format!("no {} is in it", manifest::FILE)))?;
     let mut content = vec![0; usize::try_from(manifest.size).map_err(|error| refused(error.to_string()))?];
     file.read_exact_at(&mut content, manifest.offset).map_err(Error::file("read", iso))?;

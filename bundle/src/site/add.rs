@@ -6,13 +6,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-
 use super::{
-    Bundles,
+    Bundles, Held,
     room::{Need, Room},
 };
-use crate::{error::Error, files, iso::read::Image, manifest, verify};
+use crate::{
+    delta::{self, Delta},
+    error::Error,
+    files,
+    iso::read::Image,
+    manifest, verify,
+};
 
 /// What became of a bundle that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,35 +34,54 @@ pub enum Added {
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
 
 impl Bundles {
-    /// Takes a whole bundle out of an image that was [checked](crate::seal::check()) before. What stands there as a link,
-    /// or damaged, is replaced in one step when it is the same bundle.
+    /// Puts the bundle of an image, which was [checked](crate::seal::check()) before, in its place: a whole one is taken
+    /// out, of a delta and the bundle that it is for a whole one is made. What stands there as a link, or damaged, is
+    /// replaced in one step when it is the same bundle.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, there is no room, somebody else changes the bundles, or the
-    /// system refuses. Then everything is as it was.
+    /// When another bundle of the same version is there, a delta's old bundle is not, there is no room, somebody else
+    /// changes the bundles, or the system refuses. Then everything is as it was.
     pub fn add_image(&self, iso: &Path, progress: &mut dyn FnMut(&str)) -> Result<Added, Error> {
         let image = Image::open(iso)?;
-        let version = manifest::look(iso)?.version;
-        let place = self.path(&version)?;
+        let delta = delta::look(iso)?;
+        let manifest = manifest::look(iso)?;
+        let place = self.path(&manifest.version)?;
         let _lock = self.lock()?;
         self.clear()?;
-        let checksum = image.small(manifest::CHECKSUM)?;
         let there = fs::symlink_metadata(&place).is_ok();
         if there {
-            self.refuse_other(&version, &checksum)?;
+            let above = if delta.is_some() { delta::NEW } else { "" };
+            let checksum = image.small(&format!("{above}{}", manifest::CHECKSUM))?;
+            self.refuse_other(&manifest.version, &checksum)?;
             if !place.is_symlink() && verify(&place, progress)?.is_sound() {
                 return Ok(Added::There);
             }
         }
-        Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
+        let to = if there { files::sibling(&place, "whole") } else { place.clone() };
+        match delta {
+            Some(delta) => delta::combine(iso, &image, &delta, &self.old(iso, &delta)?, &to, progress)?,
+            None => {
+                Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
+                image.extract(&to, progress)?;
+            }
+        }
         if !there {
-            image.extract(&place, progress)?;
             return Ok(Added::New);
         }
-        let beside = files::sibling(&place, "whole");
-        image.extract(&beside, progress)?;
-        exchange(&beside, &place)?;
+        files::put_in_place(&to, &place)?;
         Ok(Added::Replaced)
+    }
+
+    /// The bundle that a delta is for.
+    fn old(&self, iso: &Path, delta: &Delta) -> Result<Held, Error> {
+        self.get(&delta.old.version).map_err(|error| {
+            let why = format!(
+                "this is a delta from {} to {} and needs the bundle {0} (built {}) on this site: {error}; add that one \
+                 first, or bring the whole bundle {1}",
+                delta.old.version, delta.new.version, delta.old.built
+            );
+            Error::content(iso, why)
+        })
     }
 
     /// Adds the bundle in a directory, whose manifest was [vouched for](manifest::vouched()) before, without copying it.
@@ -111,26 +134,6 @@ impl Bundles {
                  remove that one first (`ctl bundle remove`)",
             )),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Puts what is beside a place there, and removes what was there.
-pub(super) fn exchange(beside: &Path, place: &Path) -> Result<(), Error> {
-    let failed = |error: rustix::io::Errno| Error::file("replace", place)(error.into());
-    match renameat_with(CWD, beside, CWD, place, RenameFlags::EXCHANGE) {
-        // Not every file system can do it in one step; whoever is cut off between these two does it again.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            let aside = files::sibling(place, "replaced");
-            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
-            fs::rename(beside, place).map_err(Error::file("replace", place))?;
-            files::sync_parent(place)?;
-            files::remove_any(&aside)
-        }
-        done => {
-            done.map_err(failed)?;
-            files::sync_parent(place)?;
-            files::remove_any(beside)
         }
     }
 }

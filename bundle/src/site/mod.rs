@@ -5,15 +5,19 @@
 //! with a dot are work in progress, and of no meaning to anybody else; the next change removes what was left of them.
 
 mod add;
+mod copy;
 mod room;
 
 use std::{
     fs::{self, File},
     io::ErrorKind,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 pub use add::{Added, visible};
+pub use copy::{Copied, Origin};
 pub use room::{Need, Room};
 
 use crate::{
@@ -24,6 +28,9 @@ use crate::{
 
 /// Where the bundles of a site stand, each under its version.
 pub const DIRECTORY: &str = "/var/lib/halite/bundles";
+
+/// How long somebody else's change is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a file system of its own has at its top.
 const OF_THE_DISK: &str = "lost+found";
@@ -187,7 +194,13 @@ impl Bundles {
     fn lock(&self) -> Result<File, Error> {
         files::make_dir(&self.root)?;
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
-        if lock.try_lock().is_err() {
+        let since = Instant::now();
+        while lock.try_lock().is_err() {
+            // A process that is being started by one that just ended its change holds the lock for a moment more.
+            if since.elapsed() < PATIENCE {
+                thread::sleep(PATIENCE / 50);
+                continue;
+            }
             let message = "somebody else adds or removes a bundle here just now: wait until that has ended";
             return Err(Error::content(&self.root, message));
         }
@@ -207,6 +220,12 @@ impl Bundles {
 }
 
 impl Held {
+    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read.
+    #[must_use]
+    pub fn digest(&self) -> Option<String> {
+        fs::read(self.path.join(manifest::FILE)).ok().map(|text| files::sha256(&text))
+    }
+
     /// Why it cannot be used now, and what to do; nothing for one that can.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {

@@ -3,7 +3,15 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod delta;
+#[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
+#[cfg(test)]
+mod paper;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use std::fs;
 
 use halite_bundle::{
-    Change, Diff, Manifest, Options, manifest, pack,
+    Change, Diff, Manifest, manifest, pack,
     seal::{
         self,
         keys::{SecretKey, Trust, generate},
     },
-    unpack, unpack_some, verify,
+    site::{Added, Bundles},
+    unpack_some, verify,
 };
 
 use crate::site::{Site, files, put};
@@ -34,7 +35,9 @@ fn what_comes_out_is_what_went_in() {
     assert_eq!(report.signers.len(), 1);
 
     let out = site.path("bundles/0.1.0");
-    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    let bundles = Bundles::new(site.path("bundles"));
+    let add = || bundles.add_image(&site.path("site.iso"), &mut |_| ());
+    assert_eq!(add().unwrap(), Added::New);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let signature = format!("manifest.json.{}.minisig", key.public().id());
     let mut expected = files(&site.path("bundle"));
@@ -55,9 +58,9 @@ fn what_comes_out_is_what_went_in() {
     assert!(error.contains("does not fit"), "{error}");
     put(&out.join(manifest::FILE), &good);
     // Again is nothing new; another bundle of the same name is not overwritten.
-    unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap();
+    assert_eq!(add().unwrap(), Added::There);
     put(&out.join(manifest::CHECKSUM), b"another\n");
-    let error = unpack(&site.path("site.iso"), &out, &mut |_| ()).unwrap_err().to_string();
+    let error = add().unwrap_err().to_string();
     assert!(error.contains("another bundle of the same version"), "{error}");
 }
 
@@ -95,8 +98,7 @@ fn what_changes_is_told() {
     site.recipe["packages"]["made"][2]["version"] = "1.2.4-1".into();
     put(&site.path("states/host/init.sls"), b"# new\n{}\n");
     put(&site.path("states/more.sls"), b"{}\n");
-    let options = Options { update: true };
-    site.build_with("bundle", &options).unwrap();
+    site.build("bundle").unwrap();
     pack(&site.path("bundle"), &site.path("new.iso"), &[key], &mut |_| ()).unwrap();
     let diff = Diff::new(&look(&site, "site.iso"), &look(&site, "new.iso"));
     let change = |name: &str, old: Option<&str>, new: Option<&str>| Change {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_bundle::{
-    Options, manifest, pack,
+    manifest, pack,
     seal::keys::{SecretKey, generate},
     site::{Added, Bundles},
     verify,
@@ -16,18 +16,18 @@ use halite_bundle::{
 use crate::site::{Site, files, put};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
-struct Two {
-    site: Site,
-    bundles: Bundles,
+pub struct Two {
+    pub site: Site,
+    pub bundles: Bundles,
 }
 
-fn two() -> Two {
+pub fn two() -> Two {
     let mut site = Site::new();
     generate(&site.path("builder.key"), None, None).unwrap();
     for version in ["0.1.0", "0.2.0"] {
         site.recipe["version"] = version.into();
         put(&site.path("states/host/init.sls"), format!("# {version}\n{{}}\n").as_bytes());
-        site.build_with(version, &Options { update: true }).unwrap();
+        site.renew(version);
         iso(&site, version);
     }
     let bundles = Bundles::new(site.path("bundles"));
@@ -35,31 +35,31 @@ fn two() -> Two {
 }
 
 /// Packs a directory into `DIRECTORY.iso`.
-fn iso(site: &Site, directory: &str) {
+pub fn iso(site: &Site, directory: &str) {
     let key =
         SecretKey::load(&site.path("builder.key"), &mut |_| unreachable!("it has no password")).unwrap();
     pack(&site.path(directory), &site.path(&format!("{directory}.iso")), &[key], &mut |_| ()).unwrap();
 }
 
 impl Two {
-    fn add(&self, name: &str) -> Result<Added, String> {
+    pub fn add(&self, name: &str) -> Result<Added, String> {
         self.bundles.add_image(&self.site.path(name), &mut |_| ()).map_err(|error| error.to_string())
     }
 
-    fn link(&self, name: &str) -> Result<Added, String> {
+    pub fn link(&self, name: &str) -> Result<Added, String> {
         self.bundles.add_directory(&self.site.path(name)).map_err(|error| error.to_string())
     }
 
-    fn versions(&self) -> Vec<String> {
+    pub fn versions(&self) -> Vec<String> {
         self.bundles.list().unwrap().into_iter().map(|held| held.version).collect()
     }
 
-    fn path(&self, version: &str) -> PathBuf {
+    pub fn path(&self, version: &str) -> PathBuf {
         self.bundles.path(version).unwrap()
     }
 
     /// Nothing is under way, and nothing was left.
-    fn is_tidy(&self) {
+    pub fn is_tidy(&self) {
         let names = fs::read_dir(self.bundles.root()).unwrap();
         let hidden: Vec<_> = names
             .map(|entry| entry.unwrap().file_name())
@@ -102,7 +102,7 @@ fn another_one_of_the_same_version_is_refused() {
     put(&two.site.path("states/host/init.sls"), b"# another\n{}\n");
     let mut site = two.site;
     site.recipe["version"] = "0.1.0".into();
-    site.build_with("other", &Options { update: true }).unwrap();
+    site.renew("other");
     iso(&site, "other");
     let two = Two { site, bundles: two.bundles };
     for refused in [two.add("other.iso"), two.link("other")] {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_bundle::{Error, Manifest, Options, Render, complete::Needs};
+use halite_bundle::{Error, Manifest, Options, Render, Resolved, complete::Needs};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -109,8 +109,31 @@ impl Site {
     }
 
     pub fn build_for(&self, out: &str, options: &Options, render: &Render<'_>) -> Result<Manifest, Error> {
-        put(&self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap().as_bytes());
-        halite_bundle::build(&self.path("recipe.yaml"), &self.path(out), options, render, &mut |_| ())
+        halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
+    }
+
+    pub fn lock(&self) -> Result<Resolved, Error> {
+        halite_bundle::lock(&self.written(), &Options::default(), &mut |_| ())
+    }
+
+    pub fn update(&self, write: bool) -> Result<Resolved, Error> {
+        halite_bundle::update(&self.written(), &Options::default(), write, &mut |_| ())
+    }
+
+    /// Builds with whatever is there now.
+    pub fn renew(&self, out: &str) -> Manifest {
+        self.update(true).unwrap();
+        self.build(out).unwrap()
+    }
+
+    /// The recipe as a file.
+    fn written(&self) -> PathBuf {
+        let (path, text) = (self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap());
+        // A build that runs holds the file.
+        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            put(&path, text.as_bytes());
+        }
+        path
     }
 }
 
@@ -133,6 +156,18 @@ pub fn layout(dir: &Path, reference: &str, content: &[u8]) {
     let index = json!({"schemaVersion": 2, "manifests": [manifest]});
     put(&dir.join("index.json"), &serde_json::to_vec(&index).unwrap());
     put(&dir.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#);
+}
+
+/// Writes a layout with one image whose only layer holds those programs and texts.
+pub fn layout_of(dir: &Path, reference: &str, files: &[(&str, &[u8])]) {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o755);
+        archive.append_data(&mut header, path, *content).unwrap();
+    }
+    layout(dir, reference, &archive.into_inner().unwrap());
 }
 
 /// Writes a file, whatever was there.

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use halite_bundle::manifest;
-use tempfile::TempDir;
+use halite_bundle::{Scratch, manifest};
 
 use super::bundle_problems;
 use crate::cli::Bootstrap;
@@ -23,7 +22,7 @@ pub struct Medium {
     pub site: PathBuf,
     vouched: Vouched,
     /// Holds what was taken out for a look.
-    _look: Option<TempDir>,
+    _look: Option<Scratch>,
 }
 
 impl Medium {
@@ -45,6 +44,17 @@ impl Medium {
             Ok(vouched) => vouched,
             Err(problems) => return Ok(Err(problems)),
         };
+        if let Source::Image(iso) = &vouched.source
+            && let Some(delta) = halite_bundle::delta::look(iso)?
+        {
+            bail!(
+                "{} is a delta from the bundle {} to {}, for a site that has the old one (`ctl bundle add`): a bootstrap \
+                 needs a whole bundle. {REFUSED}",
+                iso.display(),
+                delta.old.version,
+                delta.new.version
+            );
+        }
         if let Some(reason) = here.downgrade(&vouched.version, vouched.built)?
             && !args.allow_downgrade
         {
@@ -59,7 +69,7 @@ impl Medium {
                 (dir.clone(), None)
             }
             Source::Image(iso) => {
-                let look = super::temporary()?;
+                let look = Scratch::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
                 halite_bundle::unpack_some(iso, look.path(), &small)?;
                 (look.path().to_owned(), Some(look))

@@ -197,7 +197,7 @@ async fn findings(
 
 /// The bundle's state tree with the operator's own states laid over it.
 fn tree(bundle: &Path) -> DirTree {
-    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).root(bundle.join("states"))
+    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).bundle(bundle)
 }
 
 /// Compiles the named SLS files, or the highstate, and gives them to the bundle's minion program.

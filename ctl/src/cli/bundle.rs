@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 
 /// Whom an ISO is believed.
 #[derive(Debug, Default, Args)]
@@ -60,7 +60,12 @@ pub enum Bundle {
     Remove {
         /// Its version.
         version: String,
+        /// Also when hosts still have what it gave them, or nobody knows.
+        #[arg(long)]
+        force: bool,
     },
+    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every highstate.
+    Copy(Copy),
     /// What is in a bundle.
     Show {
         /// Its directory, or its version on this site; default: the directory above this program, or the bundle in use.
@@ -79,6 +84,21 @@ pub enum Bundle {
         old: PathBuf,
         /// The ISO or directory of the new one.
         new: PathBuf,
+    },
+    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta, for `ctl bundle add`.
+    Export {
+        /// The ISO or directory of the bundle that the site has; only its manifest is read.
+        #[arg(long)]
+        since: PathBuf,
+        /// The ISO or directory of the new bundle. An ISO is checked, and must be signed by somebody that is trusted here.
+        new: PathBuf,
+        /// The delta.
+        #[arg(long)]
+        out: PathBuf,
+        #[command(flatten)]
+        signing: Signing,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
     Key {
@@ -109,18 +129,68 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
-    /// Gather a bundle, and seal and sign it where it is to be an ISO.
+    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
+    Init {
+        /// Where to write recipe.yaml.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+        /// Kubernetes' version.
+        #[arg(long, default_value = "v1.36.3")]
+        kubernetes: String,
+        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
+        #[arg(long)]
+        programs: Option<PathBuf>,
+        /// The state tree; default: the one that belongs to this program.
+        #[arg(long)]
+        states: Option<PathBuf>,
+    },
+    /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences. What is recorded stays.
+    Lock {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+    },
+    /// Resolve everything in a recipe anew, show what changes, and record it.
+    Update {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+        /// Only show what would change.
+        #[arg(long)]
+        test: bool,
+    },
+    /// Gather a bundle, just as its lock says, and seal and sign it where it is to be an ISO.
     Build {
         /// The recipe.
-        #[arg(long)]
+        #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
         /// The new bundle: NAME.iso, or a directory, which nobody signs.
         #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
         signing: Signing,
-        /// Record in the lock file what is found now, instead of refusing what differs from it.
-        #[arg(long, action = ArgAction::SetTrue)]
-        update: bool,
+        /// Ask no other machine for anything: take everything from the recipe's cache.
+        #[arg(long)]
+        offline: bool,
     },
+}
+
+/// `ctl bundle copy`.
+#[derive(Debug, Args)]
+pub struct Copy {
+    /// Its directory on another host, as an address; may be repeated, and the next one is asked where one fails.
+    #[arg(long, required_unless_present = "check")]
+    pub from: Vec<String>,
+    /// The authority that signed the servers' certificates (PEM); default: those that this host trusts.
+    #[arg(long)]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 of its manifest.json, which knows that of every other file.
+    #[arg(long)]
+    pub manifest_sha256: String,
+    /// Its directory here; the last part of the path is its version.
+    #[arg(long)]
+    pub to: PathBuf,
+    /// Only say whether it is there: its manifest, and each file with its size.
+    #[arg(long)]
+    pub check: bool,
 }

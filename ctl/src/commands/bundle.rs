@@ -1,15 +1,17 @@
 //! `ctl bundle`.
 
+mod recipe;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halite_bundle::complete::{Missing, Stock};
-use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
+use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::{bundles, seal};
+use super::{bundles, copy, seal};
 use crate::FAILED;
-use crate::cli::{Bundle, Signing};
+use crate::cli::{Bundle, Global};
 use crate::complete;
 use crate::output::{Screen, count, table};
 use crate::site::Site;
@@ -18,12 +20,15 @@ use crate::site::Site;
 ///
 /// # Errors
 /// The bundle cannot be read or built.
-pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Bundle::Add { bundle, trust } => bundles::add(&Site::here(), &bundle, &trust, screen),
-        Bundle::List => bundles::list(&Site::here(), screen),
+        Bundle::List => bundles::list(&Site::here(), global, screen).await,
         Bundle::Use(args) => bundles::switch(&Site::here(), &args, screen),
-        Bundle::Remove { version } => bundles::remove(&Site::here(), &version, screen),
+        Bundle::Remove { version, force } => {
+            bundles::remove(&Site::here(), global, &version, force, screen).await
+        }
+        Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => {
             let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
@@ -58,47 +63,23 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
             Ok(if report.is_sound() { 0 } else { FAILED })
         }
         Bundle::Diff { old, new } => diff(&old, &new, screen),
+        Bundle::Export { since, new, out, signing, trust } => {
+            seal::export([&since, &new, &out], &signing, &trust, screen)
+        }
         Bundle::Key { file, password_file, unencrypted, not_after } => {
             seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
         }
         Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
-        Bundle::Build { recipe, out, update, signing } => build(&recipe, &out, update, &signing, screen),
+        Bundle::Init { directory, kubernetes, programs, states } => {
+            recipe::init(&directory, kubernetes, programs, states, screen)
+        }
+        Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
+        Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
+        Bundle::Build { recipe, out, offline, signing } => {
+            recipe::build(&recipe, &out, offline, &signing, screen)
+        }
     }
-}
-
-/// `ctl bundle build`.
-fn build(
-    recipe: &Path,
-    out: &Path,
-    update: bool,
-    signing: &Signing,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let iso = out.extension().is_some_and(|suffix| suffix == "iso");
-    // A key that cannot be read, or a wrong password, is told before the long work.
-    let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
-    let people = screen.is_for_people();
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
-    let render = |directory: &Path, manifest: &Manifest| {
-        complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
-    };
-    let manifest = halite_bundle::build(recipe, &directory, &Options { update }, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
-    let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
-    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
-    let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
-        "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
-    screen.document(&document)?;
-    Ok(0)
 }
 
 /// `ctl bundle diff`.
@@ -116,17 +97,23 @@ pub fn changes(diff: &Diff) -> String {
         ("components", &diff.components),
         ("images", &diff.images),
         ("packages", &diff.packages),
+        ("charts", &diff.charts),
         ("states", &diff.states),
     ];
-    let short =
-        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
     let mut text = String::new();
     for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-        let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-        text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+        text.push_str(&format!("{}\n", changed(heading, changes)));
     }
     let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
     text + &format!("{old} before, {new} now, {added} of it new\n")
+}
+
+/// What changes, as one table.
+fn changed(heading: &str, changes: &[Change]) -> String {
+    let short =
+        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
+    let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+    table::rows(&[heading, "old", "new"], rows)
 }
 
 /// `ctl bundle needs`.
@@ -136,7 +123,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -149,7 +137,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -157,6 +146,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;

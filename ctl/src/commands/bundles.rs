@@ -1,24 +1,27 @@
 //! `ctl bundle add|list|use|remove`: the bundles of a site.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use halite_bundle::site::Added;
-use halite_bundle::{Diff, manifest};
+use halite_bundle::site::{Added, Held};
+use halite_bundle::{Diff, Manifest, manifest};
 use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
+use halite_proto::v1;
 use halite_states::problem::Problem;
 use serde_json::{Value, json};
 
 use super::bundle::{changes, megabytes};
 use crate::FAILED;
 use crate::bootstrap::CLUSTER_MODE;
-use crate::cli::{Switch, TrustArgs};
+use crate::cli::{Global, Switch, TrustArgs};
+use crate::client;
 use crate::compile::report;
 use crate::files;
-use crate::output::{Screen, table};
+use crate::output::{Paint, Screen, table};
 use crate::site::{Site, Vouched};
 
 /// `ctl bundle add`.
@@ -61,10 +64,47 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
 ///
 /// # Errors
 /// The bundles or the cluster document cannot be read.
-pub fn list(site: &Site, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    // A list without the hosts is still one.
+    let hosts = hosts(global).await.ok();
+    let document = document(site, hosts.as_ref())?;
+    screen.answer(&document, |paint| overview(&document, paint))?;
+    Ok(0)
+}
+
+/// The bundle that each host has, as far as its last good highstate tells.
+type Hosts = BTreeMap<String, String>;
+
+async fn hosts(global: &Global) -> anyhow::Result<Hosts> {
+    let mut operator = client::operator(global).await?;
+    let status = client::document(operator.status(v1::StatusRequest {}).await)?;
+    Ok(of_status(&status))
+}
+
+fn of_status(status: &Value) -> Hosts {
+    let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let each = |node: &Value| Some((node["name"].as_str()?.to_owned(), node["bundle"].as_str()?.to_owned()));
+    nodes.iter().filter_map(each).collect()
+}
+
+/// The hosts that have a bundle.
+fn with<'a>(hosts: &'a Hosts, version: &str) -> Vec<&'a str> {
+    hosts.iter().filter(|(_, bundle)| *bundle == version).map(|(name, _)| name.as_str()).collect()
+}
+
+fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
     let in_use = site.in_use()?;
-    let all = site.bundles.list()?;
-    let each = |held: &halite_bundle::site::Held| {
+    let mut all = site.bundles.list()?;
+    // What is in use belongs into the list, all the more when it is not there.
+    if let Some(in_use) = &in_use
+        && all.iter().all(|held| held.path != in_use.path)
+    {
+        let manifest = manifest::load(&in_use.path).map_err(|error| error.to_string());
+        let version = in_use.version.clone().or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
+        let version = version.unwrap_or_else(|| "-".to_owned());
+        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, manifest });
+    }
+    let each = |held: &Held| {
         let manifest = held.manifest.as_ref().ok();
         let size = manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
         json!({
@@ -72,29 +112,17 @@ pub fn list(site: &Site, screen: &mut Screen) -> anyhow::Result<u8> {
             "kubernetes": manifest.map(|manifest| &manifest.kubernetes),
             "built": manifest.map(|manifest| &manifest.built),
             "size": size,
+            "hosts": hosts.map(|hosts| with(hosts, &held.version)),
             "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
             "path": held.path,
             "elsewhere": held.elsewhere,
             "problem": held.trouble(),
         })
     };
-    let mut document: Vec<Value> = all.iter().map(each).collect();
-    // What is in use belongs into the list, all the more when it is not there.
-    if let Some(in_use) = in_use.filter(|in_use| all.iter().all(|held| held.path != in_use.path)) {
-        let manifest = manifest::load(&in_use.path);
-        let problem = manifest.as_ref().err().map(ToString::to_string);
-        let manifest = manifest.ok();
-        let version = in_use.version.or_else(|| manifest.as_ref().map(|manifest| manifest.version.clone()));
-        document.push(json!({"version": version, "kubernetes": manifest.as_ref().map(|m| &m.kubernetes),
-            "built": manifest.as_ref().map(|m| &m.built), "size": null, "in_use": true, "path": in_use.path,
-            "elsewhere": null, "problem": problem}));
-    }
-    let document = Value::Array(document);
-    screen.answer(&document, |paint| overview(&document, paint))?;
-    Ok(0)
+    Ok(all.iter().map(each).collect())
 }
 
-fn overview(document: &Value, paint: &crate::output::Paint) -> String {
+fn overview(document: &Value, paint: &Paint) -> String {
     let rows = document.as_array().cloned().unwrap_or_default();
     let row = |row: &Value| {
         let place = if row["elsewhere"].is_null() { &row["path"] } else { &row["elsewhere"] };
@@ -104,14 +132,49 @@ fn overview(document: &Value, paint: &crate::output::Paint) -> String {
             table::cell(&row["built"]),
             row["size"].as_u64().map_or_else(|| "-".to_owned(), megabytes),
             if row["in_use"] == true { "yes".to_owned() } else { "-".to_owned() },
+            table::cell(&row["hosts"]),
             table::cell(place),
         ]
     };
-    let mut text =
-        table::rows(&["version", "kubernetes", "built", "size", "in use", "where"], rows.iter().map(row));
+    let mut text = table::rows(
+        &["version", "kubernetes", "built", "size", "in use", "hosts", "where"],
+        rows.iter().map(row),
+    );
     let problems = rows.iter().filter_map(|row| row["problem"].as_str());
     text.extend(problems.map(|problem| format!("{} {problem}\n", paint.bad("✗"))));
     text
+}
+
+/// A bundle that the cluster is to use, and what speaks against it.
+struct Checked {
+    manifest: Manifest,
+    texts: Texts,
+    resolved: ResolvedCluster,
+    problems: Vec<String>,
+}
+
+impl Checked {
+    fn new(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<Self> {
+        let reported = |problems: Vec<Problem>| anyhow::anyhow!("{}", report(&problems));
+        let texts = Texts::from_dir(&site.config).map_err(reported)?;
+        let declaration = load(&texts, &Context::default())
+            .map_err(|problems| reported(problems).context("the cluster's documents have mistakes"))?;
+        let Some(resolved) = declaration.cluster.resolved.clone() else {
+            bail!("the cluster of {} is not made yet: `ctl bootstrap` makes it", texts.cluster.file);
+        };
+        let held = site.bundles.get(&args.version)?;
+        let trouble = held.trouble().unwrap_or_default();
+        let manifest = held.manifest.map_err(|_| anyhow::anyhow!(trouble))?;
+        let damage =
+            halite_bundle::verify(&held.path, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+        let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
+        let facts = crate::compile::facts(&manifest, &held.path.display().to_string());
+        let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
+        problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
+        let built = manifest.built.parse().context("the bundle does not say when it was built")?;
+        problems.extend(site.downgrade(&args.version, built)?.filter(|_| !args.allow_downgrade));
+        Ok(Self { manifest, texts, resolved, problems })
+    }
 }
 
 /// `ctl bundle use`.
@@ -119,28 +182,12 @@ fn overview(document: &Value, paint: &crate::output::Paint) -> String {
 /// # Errors
 /// There is no such bundle, or the cluster's documents cannot be read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
-    let texts = Texts::from_dir(&site.config).map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
-    let declaration = load(&texts, &Context::default()).map_err(|problems| {
-        anyhow::anyhow!("{}", report(&problems)).context("the cluster's documents have mistakes")
-    })?;
-    let Some(resolved) = declaration.cluster.resolved.clone() else {
-        bail!("the cluster of {} is not made yet: `ctl bootstrap` makes it", texts.cluster.file);
-    };
-    let held = site.bundles.get(&args.version)?;
-    let manifest = held.manifest.as_ref().map_err(|_| anyhow::anyhow!(held.trouble().unwrap_or_default()))?;
-    let damage = halite_bundle::verify(&held.path, &mut |text| screen.progress(&format!("bundle: {text}")))?;
-    let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
-    let facts = crate::compile::facts(manifest, &held.path.display().to_string());
-    let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
-    problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
-    let built: jiff::Timestamp =
-        manifest.built.parse().context("the bundle does not say when it was built")?;
-    problems.extend(site.downgrade(&args.version, built)?.filter(|_| !args.allow_downgrade));
+    let Checked { manifest, texts, resolved, problems } = Checked::new(site, args, screen)?;
     if !problems.is_empty() {
         return damaged(&problems, screen);
     }
     let old = site.in_use()?.and_then(|in_use| manifest::load(&in_use.path).ok());
-    let diff = old.map(|old| Diff::new(&old, manifest));
+    let diff = old.map(|old| Diff::new(&old, &manifest));
     let wanted = ResolvedCluster { bundle: Some(args.version.clone()), ..resolved.clone() };
     let text = resolve::record(&texts.cluster.file, &texts.cluster.text, &resolve::cluster_block(&wanted))
         .map_err(|problem| anyhow::anyhow!("{problem}"))?;
@@ -172,15 +219,42 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
 /// `ctl bundle remove`.
 ///
 /// # Errors
-/// It is in use, is not there, or the system refuses.
-pub fn remove(site: &Site, version: &str, screen: &mut Screen) -> anyhow::Result<u8> {
-    let path = site.bundles.path(version)?;
+/// It is in use, hosts still have what it gave them, it is not there, or the system refuses.
+pub async fn remove(
+    site: &Site,
+    global: &Global,
+    version: &str,
+    force: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let hosts = if force { Ok(Hosts::new()) } else { hosts(global).await };
+    take_away(site, version, hosts, screen)
+}
+
+fn take_away(
+    site: &Site,
+    version: &str,
+    hosts: anyhow::Result<Hosts>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let held = site.bundles.get(version)?;
     if let Some(in_use) = site.in_use()?
-        && (in_use.path == path || in_use.path.canonicalize().ok() == path.canonicalize().ok())
+        && (in_use.path == held.path || in_use.path.canonicalize().ok() == held.path.canonicalize().ok())
     {
         bail!(
             "the bundle {version} is in use, nothing was removed: let the cluster use another one first (`ctl bundle use`, \
              then `ctl highstate`)"
+        );
+    }
+    let hosts = hosts.context(
+        "which hosts still have what this bundle gave them is not known; --force removes it all the same",
+    )?;
+    let users = with(&hosts, version);
+    if !users.is_empty() {
+        bail!(
+            "these hosts still fetch from the bundle {version}, nothing was removed: {}. `ctl highstate` brings them to the \
+             one in use; --force removes it all the same",
+            users.join(", ")
         );
     }
     screen.progress("removing the bundle");
@@ -204,3 +278,7 @@ fn damaged(problems: &[String], screen: &mut Screen) -> anyhow::Result<u8> {
     })?;
     Ok(FAILED)
 }
+
+#[cfg(test)]
+#[path = "bundles_tests.rs"]
+mod tests;

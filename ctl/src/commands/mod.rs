@@ -3,6 +3,7 @@
 mod bundle;
 mod bundles;
 mod config;
+mod copy;
 mod keys;
 mod local;
 mod nodes;
@@ -40,7 +41,8 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Key(command) => keys::key(&global, command, screen).await,
         Command::Token(command) => keys::token(&global, command, screen).await,
         Command::Config(command) => config::run(command, screen),
-        Command::Bundle(command) => bundle::run(command, screen),
+        Command::Bundle(command) => bundle::run(&global, command, screen).await,
         Command::Local(command) => local::run(command, screen).await,
+        Command::Paper { directory } => crate::paper::write(&directory).map(|()| 0),
     }
 }

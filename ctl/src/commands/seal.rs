@@ -119,14 +119,47 @@ pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen
     Ok(0)
 }
 
+/// `ctl bundle export` between two bundles to a file.
+///
+/// # Errors
+/// One of the bundles cannot be read, nobody vouches for the new one, or the delta cannot be written.
+pub fn export(
+    [since, new, out]: [&Path; 3],
+    signing: &Signing,
+    trusted: &TrustArgs,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let keys = signers(signing)?;
+    if new.is_file() {
+        // Whoever signs the delta vouches for what is in it.
+        let report = seal::check(new, &trust(trusted)?, &mut |text| screen.progress(text))?;
+        if !report.is_sound() {
+            let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+            bail!("{} is damaged, nothing was written:\n  {}", new.display(), problems.join("\n  "));
+        }
+    }
+    let people = screen.is_for_people();
+    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let delta = halite_bundle::delta::export(since, new, out, &keys, &mut told)?;
+    let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
+    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
+    let document = json!({"delta": out.display().to_string(), "old": delta.old, "new": delta.new, "size": size,
+        "signers": signers});
+    screen.document(&document)?;
+    Ok(0)
+}
+
 /// `ctl bundle verify` of an image.
 ///
 /// # Errors
 /// The file cannot be read, or no trusted key vouches for it.
 pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
     let report = seal::check(file, &trust(trusted)?, &mut |text| screen.progress(text))?;
+    // Nothing of a damaged one is believed, not even what it is.
+    let delta = if report.is_sound() { halite_bundle::delta::look(file)? } else { None };
     let mut document = serde_json::to_value(&report)?;
     document["sound"] = json!(report.is_sound());
+    document["delta"] = json!(delta);
     screen.answer(&document, |paint| {
         let mut text: String =
             report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
@@ -140,6 +173,12 @@ pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::
                 report.statement.version,
                 count(report.files, "file")
             );
+            text.extend(delta.iter().map(|delta| {
+                format!(
+                    "  it is a delta: only a site that has the bundle {} (built {}) can add it, and has the bundle {} then\n",
+                    delta.old.version, delta.old.built, delta.new.version
+                )
+            }));
         }
         text
     })?;

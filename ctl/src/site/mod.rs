@@ -71,7 +71,7 @@ impl Site {
         let known = |held: &Held| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
-            Some(SiteBundle { version: held.version.clone(), kubernetes, path })
+            Some(SiteBundle { version: held.version.clone(), kubernetes, path, manifest: held.digest()? })
         };
         self.bundles.list().unwrap_or_default().iter().filter_map(known).collect()
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::{App, Refusal};
 use crate::clock::rfc3339;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, bundle_of};
 use crate::kubernetes::node::overview;
 use crate::store::{Facts, Key, RowState};
 use crate::view::World;
@@ -45,10 +45,13 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let facts: BTreeMap<String, Facts> =
         app.store.all_facts().await?.into_iter().map(|facts| (facts.minion.clone(), facts)).collect();
     let connected: BTreeSet<String> = app.hub.connected().into_iter().collect();
-    let highstates = highstates(app).await?;
+    let highstates = Highstates::read(app).await?;
     let mut names: BTreeSet<&String> = keys.keys().collect();
     if let Some(world) = &world {
         names.extend(world.declaration().nodes.keys());
+    }
+    if let Some(Ok(bundle)) = &in_use {
+        problems.extend(highstates.behind(&names, &bundle.version));
     }
     let node = |name: &String| {
         let declared = world.as_ref().and_then(|world| world.declaration().nodes.get(name));
@@ -63,7 +66,8 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "version": facts.map(|facts| facts.version.as_str()),
             "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
             "kubernetes": ready.get(name),
-            "highstate": highstates.get(name),
+            "highstate": highstates.last.get(name),
+            "bundle": highstates.bundles.get(name),
         })
     };
     let runs = app.store.runs(RUNS).await?;
@@ -78,7 +82,7 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         })),
         "api": api,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.get(crate::jobs::MASTER),
+        "master_highstate": highstates.last.get(crate::jobs::MASTER),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
         "problems": problems,
     }))
@@ -116,29 +120,59 @@ async fn kubernetes(jobs: &Jobs, world: &World) -> (Value, Map<String, Value>) {
     }
 }
 
-/// Each minion's last highstate that was no test run.
-async fn highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
-    let mut found = BTreeMap::new();
-    for job in app.store.jobs(JOBS).await? {
-        if job.test || job.function != "state.highstate" || job.minions.iter().all(|m| found.contains_key(m))
-        {
-            continue;
+/// What is known of the highstates of all minions that were no test runs.
+#[derive(Default)]
+struct Highstates {
+    /// Each minion's last one.
+    last: BTreeMap<String, Value>,
+    /// The bundle of each minion's last one that succeeded: whose packages, images and addresses the host has.
+    bundles: BTreeMap<String, String>,
+}
+
+impl Highstates {
+    async fn read(app: &App) -> Result<Self, Refusal> {
+        let mut found = Self::default();
+        for job in app.store.jobs(JOBS).await? {
+            let known = |minion| found.last.contains_key(minion) && found.bundles.contains_key(minion);
+            if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
+                continue;
+            }
+            let bundle = bundle_of(&job.args_json);
+            for row in app.store.rows(&job.jid).await? {
+                let state = match (row.state, row.retcode) {
+                    (RowState::Returned, Some(0)) => "succeeded",
+                    (RowState::Returned, Some(2)) => "interrupted",
+                    (RowState::Returned, _) => "failed",
+                    (RowState::Lost, _) => "lost",
+                    _ => "running",
+                };
+                if let (Some(bundle), "succeeded") = (&bundle, state) {
+                    found.bundles.entry(row.minion.clone()).or_insert_with(|| bundle.clone());
+                }
+                let ended = row.ended.map(rfc3339);
+                found.last.entry(row.minion).or_insert_with(
+                    || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
+                );
+            }
         }
-        for row in app.store.rows(&job.jid).await? {
-            let state = match (row.state, row.retcode) {
-                (RowState::Returned, Some(0)) => "succeeded",
-                (RowState::Returned, Some(2)) => "interrupted",
-                (RowState::Returned, _) => "failed",
-                (RowState::Lost, _) => "lost",
-                _ => "running",
-            };
-            let ended = row.ended.map(rfc3339);
-            found.entry(row.minion).or_insert_with(
-                || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
-            );
-        }
+        Ok(found)
     }
-    Ok(found)
+
+    /// The hosts that still have what another bundle than the one in use gave them.
+    fn behind<'a>(&'a self, names: &'a BTreeSet<&String>, in_use: &'a str) -> impl Iterator<Item = String> {
+        let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names {
+            if let Some(bundle) = self.bundles.get(*name).filter(|bundle| *bundle != in_use) {
+                by_bundle.entry(bundle).or_default().push(name);
+            }
+        }
+        by_bundle.into_iter().map(move |(bundle, names)| {
+            format!(
+                "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` brings it there",
+                names.join(", ")
+            )
+        })
+    }
 }
 
 #[cfg(test)]

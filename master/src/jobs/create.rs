@@ -14,6 +14,9 @@ use crate::view::World;
 /// Where a highstate's groups are kept in the job's arguments.
 const ORDER: &str = "order";
 
+/// Where the arguments of a job say from which bundle it was made.
+const BUNDLE: &str = "bundle";
+
 /// A job to be made.
 #[derive(Debug, Clone, Default)]
 pub struct NewJob {
@@ -45,6 +48,12 @@ pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
     args.get(ORDER).and_then(|order| serde_json::from_value(order.clone()).ok()).unwrap_or_default()
 }
 
+/// The version of the bundle that a stored job was made from.
+pub(crate) fn bundle_of(args_json: &str) -> Option<String> {
+    let args: Value = serde_json::from_str(args_json).ok()?;
+    Some(args.get(BUNDLE)?.as_str()?.to_owned())
+}
+
 impl Jobs {
     /// An id for a job that is about to be made.
     #[must_use]
@@ -70,16 +79,24 @@ impl Jobs {
         }
         let now = self.app.clock.now();
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
-        let rows = match function.place {
-            Place::States => self.compiled_rows(&new, function, &jid).await?,
+        let (rows, bundle) = match function.place {
+            Place::States => {
+                // Told once, not for each minion.
+                let version = self.views.load()?.bundle()?.version.clone();
+                (self.compiled_rows(&new, function, &jid).await?, Some(version))
+            }
             Place::Minion | Place::Here => {
-                new.minions.iter().map(|minion| JobRow::queued(&jid, minion, None)).collect()
+                let rows = new.minions.iter().map(|minion| JobRow::queued(&jid, minion, None));
+                (rows.collect(), None)
             }
         };
         let seconds = if new.timeout == 0 { function.timeout } else { new.timeout };
         let mut args = if new.args.is_null() { json!({}) } else { new.args.clone() };
         if !new.order.is_empty() {
             args[ORDER] = json!(new.order);
+        }
+        if let Some(version) = bundle {
+            args[BUNDLE] = json!(version);
         }
         let job = Job {
             jid: jid.clone(),
@@ -129,8 +146,6 @@ impl Jobs {
         let sls = if function.name == "state.highstate" { None } else { Some(sls_of(&new.args)?) };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
-        // Told once, not for each minion.
-        self.views.load()?.bundle()?;
         for minion in &new.minions {
             let grains = self.grains_for_compile(minion).await?;
             if let Err(refusal) = self.views.record_addresses(minion, &grains).await {

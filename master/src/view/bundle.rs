@@ -62,8 +62,10 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
     // What runs goes on running; only what needs the bundle has to wait.
     let manifest = manifest.map_err(|why| Refusal::new(RefusalKind::Unavailable, why))?;
     let path = place.display().to_string();
-    let mut facts = serde_json::to_string(&manifest)
-        .and_then(|text| BundleFacts::from_manifest(&text, &path))
+    // The text itself: its hash is what other hosts know the bundle by.
+    let text = std::fs::read_to_string(place.join(halite_bundle::manifest::FILE));
+    let text = text.map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
+    let mut facts = BundleFacts::from_manifest(&text, &path)
         .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
     facts.site = all.iter().filter_map(on_site).collect();
     let files = manifest.files.iter();
@@ -77,5 +79,6 @@ fn on_site(held: &Held) -> Option<SiteBundle> {
         version: held.version.clone(),
         kubernetes: manifest.kubernetes.clone(),
         path: held.path.display().to_string(),
+        manifest: held.digest()?,
     })
 }

@@ -110,7 +110,7 @@ impl Views {
         let place = bundle::place(&declaration.cluster, &self.bundles, self.configured.as_deref());
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
         let tree = match &place {
-            Ok(bundle) => own.root(bundle.join("states")),
+            Ok(bundle) => own.bundle(bundle),
             Err(_) => own,
         };
         Ok(World {

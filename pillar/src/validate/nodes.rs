@@ -136,14 +136,6 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>) {
             );
         }
     }
-    if node.has(Role::Registry) && !node.has(Role::Bootstrap) {
-        check.node(
-            node,
-            "roles",
-            "`registry` without `bootstrap`: only the first host holds the bundle",
-            "remove `registry`",
-        );
-    }
 }
 
 fn labels(check: &mut Check<'_>, node: &Document<Node>) {

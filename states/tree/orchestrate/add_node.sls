@@ -1,5 +1,9 @@
-{#- From an enrolled minion to a Ready node. `node` is given by who starts this; each step may be repeated. -#}
+{#- From an enrolled minion to a Ready node, or to a host that serves. `node` is given by who starts this; each step may be
+    repeated. -#}
 {%- set name = pillar.node %}
+{%- set roles = pillar.nodes.get(name, {}).get('roles', []) %}
+{%- set serves_bundles = 'registry' in roles %}
+{%- set is_kubernetes_node = roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
 
 enrolled:
   halite.wait_for_minion:
@@ -22,13 +26,25 @@ host:
     - sls: [host]
     - require:
         - halite: peers
+{%- if serves_bundles %}
+
+# It copies the bundles, which may take a while, and serves them: what it needs itself it then has.
+registry:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.bundle_server]
+    - timeout: 7200
+    - require:
+        - halite: host
+{%- endif %}
+{%- if is_kubernetes_node %}
 
 containerd:
   halite.state:
     - tgt: {{ name }}
     - sls: [base.containerd, images]
     - require:
-        - halite: host
+        - halite: {{ 'registry' if serves_bundles else 'host' }}
 
 kubelet:
   halite.state:
@@ -51,10 +67,23 @@ ready:
     - timeout: 300
     - require:
         - halite: node
+{%- endif %}
 
 custom:
   halite.state:
     - tgt: {{ name }}
     - highstate: True
     - require:
-        - halite: ready
+        - halite: {{ 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' }}
+{%- if serves_bundles %}
+
+# Now the others may ask it too.
+clients:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt_type: compound
+    - sls: [host.repository, base.containerd.servers]
+    - offline: skip
+    - require:
+        - halite: custom
+{%- endif %}

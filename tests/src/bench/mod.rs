@@ -2,6 +2,7 @@
 //!
 //! Machines differ and are shared, so times count as ratios within one run: the two ways alternate, each on new hosts.
 
+mod bundle;
 mod inputs;
 mod measure;
 mod peer;
@@ -9,6 +10,7 @@ mod peer;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+pub use bundle::bench as bundle;
 use inputs::Inputs;
 
 use crate::{
@@ -20,6 +22,13 @@ use crate::{
 
 /// Name of the bench's own lab.
 pub const BENCH: &str = "bench";
+
+/// A part that can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Making, checking and adding bundles, and what the lab's is made of; boots no host.
+    Bundle,
+}
 
 /// How often each of the two ways is gone.
 const ROUNDS: usize = 2;

@@ -32,6 +32,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/bin/createrepo_c", "createrepo-c"),
     ("/usr/bin/rpmbuild", "rpm"),
     ("/usr/bin/htpasswd", "apache2-utils"),
+    ("/usr/bin/man", "man-db"),
+    ("/usr/bin/groff", "groff-base"),
 ];
 
 /// Installs what is missing. Refuses with the reason where the lab cannot run.

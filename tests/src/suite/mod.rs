@@ -1,16 +1,22 @@
 //! Everything that must be true before a change lands, one named test after the other.
 
+mod addons;
 mod bundle;
 mod cluster;
 mod firewall;
+mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod packages;
+mod registry;
 mod repair;
 mod source;
 mod versions;
 mod vip;
+
+pub(crate) use iso::recipe_of;
 
 use std::{
     process::ExitCode,
@@ -74,6 +80,8 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
+    total.add(run(&options, iso::TESTS, &()));
+    total.add(run(&options, packages::TESTS, &()));
     // One after the other: the machine has room for one cluster.
     for site in [versions::site(), ordinary(&options)] {
         if site.tests.iter().any(|test| options.wants(test.name)) {
@@ -114,7 +122,9 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(registry::TESTS)
         .chain(versions::BESIDE)
+        .chain(addons::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)

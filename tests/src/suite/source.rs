@@ -67,9 +67,11 @@ fn dependencies((): &()) -> Result<Counts> {
 }
 
 fn unit((): &()) -> Result<Counts> {
-    let registry = upstream::registry(&lab::cache(), &mut |line| println!("  {line}"))?;
+    let mut told = |line: &str| println!("  {line}");
+    let registry = upstream::registry(&lab::cache(), &mut told)?;
+    let helm = upstream::helm(&lab::cache(), &mut told)?;
     let text = cargo_with(
-        &[("HALITE_REGISTRY", registry.as_os_str())],
+        &[("HALITE_REGISTRY", registry.as_os_str()), ("HALITE_HELM", helm.as_os_str())],
         &["test", "--workspace", "--locked", "--no-fail-fast"],
     )?;
     let mut counts = Counts::default();

@@ -1,6 +1,7 @@
 //! Building Go programs from published modules, one after the other.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -52,6 +53,38 @@ impl Go {
         let printed = command::output(go().args(["env", "GOVERSION"]), "asking Go for its version")
             .context("the upstream programs are built with Go 1.26: install it and put it on the PATH")?;
         Ok(Self { version: String::from_utf8_lossy(&printed).trim().to_owned() })
+    }
+
+    /// Its version: `go1.26.1`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where it is installed.
+    pub fn root(&self) -> Result<PathBuf> {
+        let printed = command::output(go().args(["env", "GOROOT"]), "asking Go where it is")?;
+        Ok(PathBuf::from(String::from_utf8_lossy(&printed).trim()))
+    }
+
+    /// The directories of modules' own files, by `PATH@VERSION`, downloaded where they are not there yet. What cannot be
+    /// had is left out.
+    pub fn folders(&self, modules: &BTreeSet<String>) -> Result<Vec<(String, PathBuf)>> {
+        let work = tempfile::tempdir()?;
+        fs::write(work.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
+        let mut command = go();
+        // It ends with a failure when one of them is not there, and says that in its answer, too.
+        let said =
+            command.current_dir(work.path()).args(["mod", "download", "-json"]).args(modules).output()?;
+        let answers = serde_json::Deserializer::from_slice(&said.stdout).into_iter::<serde_json::Value>();
+        let mut found = Vec::new();
+        for answer in answers {
+            let answer = answer.context("downloading modules: Go's answer is not understood")?;
+            let text = |name: &str| answer[name].as_str().unwrap_or_default();
+            if !text("Dir").is_empty() {
+                found.push((format!("{}@{}", text("Path"), text("Version")), PathBuf::from(text("Dir"))));
+            }
+        }
+        Ok(found)
     }
 
     /// The directory of a module's own files (`PATH@VERSION`), downloaded when it is not there yet.

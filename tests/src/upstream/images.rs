@@ -54,6 +54,15 @@ const RULES: &[&str] = &["conntrack", "iptables", "nftables"];
 
 const BUSYBOX: &[(&str, &str)] = &[("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")];
 
+/// A shell and what the pods of local-path and of tests of it call.
+const SHELL: &[(&str, &str)] = &[
+    ("bin/cat", "busybox"),
+    ("bin/mkdir", "busybox"),
+    ("bin/rm", "busybox"),
+    ("bin/sh", "busybox"),
+    ("bin/sleep", "busybox"),
+];
+
 /// Every image of a release.
 fn contents(release: &Release) -> Vec<Content> {
     vec![
@@ -137,6 +146,37 @@ fn contents(release: &Release) -> Vec<Content> {
             extract: &[("usr/bin/busybox", "usr/bin/busybox")],
             links: &[("bin", "usr/bin"), ("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")],
             run: Run { entrypoint: &[], arguments: &["/bin/sh"], user: "" },
+        },
+        Content {
+            component: "metrics-server",
+            repository: "registry.k8s.io/metrics-server/metrics-server",
+            tag: versions::METRICS_SERVER,
+            programs: &[("metrics-server", "metrics-server")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: Run { user: "65534", ..runs(&["/metrics-server"]) },
+        },
+        Content {
+            component: "local-path-provisioner",
+            repository: "docker.io/rancher/local-path-provisioner",
+            tag: versions::LOCAL_PATH,
+            programs: &[("local-path-provisioner", "usr/bin/local-path-provisioner")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: Run { entrypoint: &[], arguments: &["local-path-provisioner"], user: "" },
+        },
+        // Its helper pods run a shell, `mkdir` and `rm`; upstream takes busybox.
+        Content {
+            component: "local-path-helper",
+            repository: "docker.io/library/busybox",
+            tag: versions::BUSYBOX,
+            programs: &[],
+            packages: &["busybox-static"],
+            extract: &[("usr/bin/busybox", "bin/busybox")],
+            links: SHELL,
+            run: Run { entrypoint: &[], arguments: &["sh"], user: "" },
         },
         Content {
             component: "agnhost",

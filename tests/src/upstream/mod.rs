@@ -7,6 +7,7 @@ mod command;
 mod golang;
 mod image;
 mod images;
+mod licences;
 mod medium;
 mod packages;
 mod pause;
@@ -64,11 +65,20 @@ pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -
 
 /// The program of a registry, for the tests of what pulls from one.
 pub fn registry(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::REGISTRY, progress)
+}
+
+/// Helm, for the tests of what renders charts.
+pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::HELM, progress)
+}
+
+fn tool(cache: &Path, module: &programs::Module, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let dir = cache.join("upstream");
     let store = Store::new(dir.clone())?;
     let _lock = lock(&dir)?;
-    let built = golang::Go::find()?.build(&store, &programs::REGISTRY, progress)?;
-    built.into_iter().next().map(|(_, program)| program).context("no registry was built")
+    let built = golang::Go::find()?.build(&store, module, progress)?;
+    built.into_iter().next().map(|(_, program)| program).context("no program was built")
 }
 
 /// Two runs at once would make everything twice; the second waits until this is dropped.

@@ -45,6 +45,15 @@ pub const REGISTRY: Module = Module {
     programs: &[("registry", "github.com/distribution/distribution/v3/cmd/registry")],
 };
 
+/// Helm, for the tests of what renders charts; it is part of no bundle.
+pub const HELM: Module = Module {
+    path: "helm.sh/helm/v3",
+    version: versions::HELM,
+    source: Source::Required,
+    stamps: &["helm.sh/helm/v3/internal/version.version={version}"],
+    programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
+};
+
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its default versions, and a
 /// kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[
@@ -161,6 +170,24 @@ pub const MODULES: &[Module] = &[
         source: Source::Required,
         stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
         programs: &[("coredns", "github.com/coredns/coredns")],
+    },
+    Module {
+        path: "sigs.k8s.io/metrics-server",
+        version: versions::METRICS_SERVER,
+        source: Source::Required,
+        stamps: &[
+            "k8s.io/component-base/version.gitVersion={version}",
+            "k8s.io/component-base/version.gitCommit={commit}",
+            "k8s.io/component-base/version.buildDate={date}",
+        ],
+        programs: &[("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server")],
+    },
+    Module {
+        path: "github.com/rancher/local-path-provisioner",
+        version: versions::LOCAL_PATH,
+        source: Source::Required,
+        stamps: &["main.VERSION={version}"],
+        programs: &[("local-path-provisioner", "github.com/rancher/local-path-provisioner")],
     },
 ];
 

@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 
 use super::{
     Upstream, command,
+    golang::Go,
     image::file_digest,
-    lock,
+    licences, lock,
     programs::{CNI_PREFIX, MODULES},
     store::{self, Store},
     versions,
 };
+use crate::build::source_root;
 
 /// The revision of the packages that the build makes.
 const REVISION: u32 = 1;
@@ -46,7 +48,8 @@ pub fn bundle(
         versions::HOST_PACKAGES,
         file_digest(&base)?,
     ))?;
-    let mut content = vec![site.clone()];
+    let paper = Paper::make(&store, cache, upstream, programs, progress)?;
+    let mut content = vec![site.clone(), paper.key()?];
     for name in BINARIES {
         content.push(file_digest(&programs.join(name))?);
     }
@@ -57,7 +60,7 @@ pub fn bundle(
         // What the packages came to is recorded beside the recipe, once for each site.
         let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
         fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
-        let text = serde_json::to_string_pretty(&document(&dir, &base, upstream, programs, tree)?)?;
+        let text = serde_json::to_string_pretty(&document(&dir, &base, upstream, programs, tree, &paper)?)?;
         fs::write(&recipe, text).with_context(|| format!("cannot write {}", recipe.display()))?;
         progress("building the bundle");
         let mut ctl = Command::new(programs.join("ctl"));
@@ -70,8 +73,64 @@ pub fn bundle(
     Ok(made.join("bundle"))
 }
 
+/// What the bundle says of itself is made from this.
+struct Paper {
+    /// Manual pages and completions, one folder for each of our own packages.
+    pages: PathBuf,
+    licences: PathBuf,
+    inputs: PathBuf,
+    docs: PathBuf,
+}
+
+impl Paper {
+    fn make(
+        store: &Store,
+        cache: &Path,
+        upstream: &Upstream,
+        programs: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let ctl = programs.join("ctl");
+        let pages = store.get("pages", &store::key(&file_digest(&ctl)?)?, |out| {
+            let mut write = Command::new(&ctl);
+            command::run(write.arg("paper").arg(out.join("pages")), "writing the manual pages", progress)
+        })?;
+        let common = cache.join("base-root/usr/share/common-licenses");
+        Ok(Self {
+            pages: pages.join("pages"),
+            licences: licences::gather(store, &Go::find()?, &upstream.bin, &common, progress)?,
+            inputs: licences::inputs(store, programs, BINARIES)?,
+            docs: source_root().join("docs"),
+        })
+    }
+
+    /// Another one whenever any of it is.
+    fn key(&self) -> Result<String> {
+        let mut content = vec![format!("{:?}", (&self.pages, &self.licences, &self.inputs))];
+        for file in store::files(&self.docs)? {
+            content.push(format!("{} {}", file.strip_prefix(&self.docs)?.display(), file_digest(&file)?));
+        }
+        store::key(&content)
+    }
+
+    /// One of our own packages.
+    fn package(&self, name: &str, program: &str, programs: &Path) -> Value {
+        let version = format!("{}-{REVISION}", env!("CARGO_PKG_VERSION"));
+        let pages = self.pages.join(name);
+        json!({"package": name, "version": version, "programs": {program: programs.join(program)},
+            "files": {"usr/share": pages}})
+    }
+}
+
 /// The recipe; JSON is YAML.
-fn document(dir: &Path, base: &Path, upstream: &Upstream, programs: &Path, tree: &Path) -> Result<Value> {
+fn document(
+    dir: &Path,
+    base: &Path,
+    upstream: &Upstream,
+    programs: &Path,
+    tree: &Path,
+    paper: &Paper,
+) -> Result<Value> {
     let images: Vec<Value> = upstream
         .images
         .iter()
@@ -105,11 +164,17 @@ fn document(dir: &Path, base: &Path, upstream: &Upstream, programs: &Path, tree:
                 package("kubectl", kubernetes, &["kubectl"]),
                 package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
                 package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
+                paper.package("halite-ctl", "ctl", programs),
+                paper.package("halite-master", "halite-master", programs),
+                paper.package("halite-minion", "halite-minion", programs),
             ],
         },
         "binaries": BINARIES.iter().map(|name| ((*name).to_owned(), json!(programs.join(name)))).collect::<serde_json::Map<_, _>>(),
         "states": tree,
         "signing-key": dir.join("signing-key.asc"),
         "cache": dir.join("parts"),
+        "docs": paper.docs,
+        "licences": paper.licences,
+        "sbom-inputs": paper.inputs,
     }))
 }

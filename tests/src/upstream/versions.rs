@@ -69,6 +69,9 @@ pub const KUBERNETES: &str = "v1.36.3";
 /// The registry of the tests (`distribution`).
 pub const REGISTRY: &str = "v3.0.0";
 
+/// Helm, which renders charts in tests.
+pub const HELM: &str = "v3.19.0";
+
 /// etcd's module version.
 pub const ETCD: &str = "v3.6.8";
 
@@ -89,6 +92,15 @@ pub const FLANNEL: &str = "v0.28.4";
 
 /// CoreDNS.
 pub const COREDNS: &str = "v1.14.2";
+
+/// metrics-server.
+pub const METRICS_SERVER: &str = "v0.9.0";
+
+/// The local-path provisioner; later releases publish no Go module.
+pub const LOCAL_PATH: &str = "v0.0.30";
+
+/// The tag of the image in which local-path makes and removes directories: the version of Debian's busybox.
+pub const BUSYBOX: &str = "1.35.0";
 
 /// The tag of the test image.
 pub const AGNHOST: &str = "2.57";

@@ -2,6 +2,7 @@
 include:
   - host.repository
   - host.packages
+  - base.containerd.servers
 
 /etc/containerd/config.toml:
   file.managed:
@@ -13,16 +14,6 @@ include:
     - makedirs: True
     - require:
         - pkg: host-packages
-
-# Read at every pull: no restart needed.
-/etc/containerd/certs.d/_default/hosts.toml:
-  file.managed:
-    - source: salt://base/containerd/hosts.toml.j2
-    - template: jinja
-    - user: root
-    - group: root
-    - mode: '0644'
-    - makedirs: True
 
 containerd:
   service.running:

@@ -1,5 +1,10 @@
 {#- Packages come from the bundle. Other sources of the host are left alone. -#}
-{%- from 'map.jinja' import is_bundle_host, site_ca with context %}
+{%- from 'map.jinja' import is_bundle_host, bundle_servers, site_ca with context %}
+
+{#- apt-transport-mirror(1) -#}
+{%- macro mirror_list(servers) -%}
+{%- for url in servers %}{{ url }}/apt{{ '\tpriority:' ~ loop.index ~ '\n' }}{% endfor %}
+{%- endmacro %}
 
 # The CA of the bundle server, for apt and containerd.
 {{ site_ca }}:
@@ -18,7 +23,7 @@
     - mode: '0644'
     - makedirs: True
 
-# Our CA is trusted for our host, and for nothing else; no proxy stands between.
+# Our CA is trusted for our hosts, and for nothing else; no proxy stands between.
 /etc/apt/apt.conf.d/60halite:
   file.managed:
     - source: salt://host/repository/apt.conf.j2
@@ -27,13 +32,34 @@
     - group: root
     - mode: '0644'
 
+{%- set mirrors = '/etc/apt/halite/' ~ pillar.bundle.version ~ '.mirrors' %}
+{%- if not is_bundle_host %}
+
+# apt asks them in this order and goes on to the next where one does not answer. The version is in the name: with another
+# bundle it is another repository, which apt has to read anew.
+{{ mirrors }}:
+  file.managed:
+    - contents: {{ mirror_list(bundle_servers) | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+
+/etc/apt/halite:
+  file.directory:
+    - clean: True
+    - exclude_pat: [{{ pillar.bundle.version }}.mirrors]
+    - require:
+        - pkgrepo: halite-repository
+{%- endif %}
+
 halite-repository:
   pkgrepo.managed:
     - name: halite
     - humanname: Halite bundle
     # The bundle host reads the directory itself: packages install before any server runs.
     - uris:
-        - {{ ('file:' ~ pillar.bundle.path ~ '/apt') if is_bundle_host else (pillar.bundle.url ~ '/apt') }}
+        - {{ ('file:' ~ pillar.bundle.path ~ '/apt') if is_bundle_host else ('mirror+file:' ~ mirrors) }}
     - suite: stable
     - components: [main]
     - signed_by: /etc/apt/keyrings/halite.gpg
@@ -41,3 +67,6 @@ halite-repository:
         - file: {{ site_ca }}
         - file: /etc/apt/keyrings/halite.gpg
         - file: /etc/apt/apt.conf.d/60halite
+{%- if not is_bundle_host %}
+        - file: {{ mirrors }}
+{%- endif %}

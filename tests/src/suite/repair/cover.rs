@@ -21,6 +21,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "acts only on a host that held the virtual address before; this one has no keepalived",
     ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
+    ("kubernetes.owned", "addons-owned", "removes what was switched off, which the suite of the addons does"),
 ];
 
 /// What an entry is about.

@@ -1,0 +1,188 @@
+//! Charts, rendered by Helm when the bundle is built: what the site gets is plain objects, all of whose images are known.
+//!
+//! `helm template` alone is not enough. Objects that name no namespace get that of the release, as `helm install` would
+//! give it to them, and the namespace itself comes first. Hooks for an installation become ordinary objects; those that
+//! only belong to deletion, a rollback or a test are left out, since applying them would do just that.
+
+mod documents;
+mod scope;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    error::Error,
+    files,
+    recipe::{Chart, Values},
+};
+
+/// Counts on every change of what is made of Helm's output.
+pub const REVISION: u32 = 1;
+
+/// Where a chart says what its licence is (<https://artifacthub.io/docs/topics/annotations/helm/>).
+const LICENCE: &str = "artifacthub.io/license";
+
+/// The program that renders.
+#[derive(Debug)]
+pub struct Helm {
+    program: PathBuf,
+}
+
+/// What a chart says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Its version.
+    pub version: String,
+    /// Its licence.
+    pub licence: Option<String>,
+}
+
+impl Helm {
+    /// The one that is named, or the one on the `PATH`.
+    pub fn new(program: Option<&Path>) -> Self {
+        Self { program: program.map_or_else(|| PathBuf::from("helm"), Path::to_owned) }
+    }
+
+    /// What a chart (a folder or an archive) says of itself.
+    pub fn about(&self, chart: &Path, name: &str) -> Result<About, Error> {
+        #[derive(Deserialize)]
+        struct Said {
+            version: String,
+            #[serde(default)]
+            annotations: std::collections::BTreeMap<String, String>,
+        }
+        let what = format!("looking at the chart {name}");
+        let scratch = scratch()?;
+        let text = self.run(scratch.path(), &what, |helm| helm.args(["show", "chart"]).arg(chart))?;
+        let said: Said = serde_saphyr::from_str(&text)
+            .map_err(|error| Error::content(chart.join("Chart.yaml"), error.to_string()))?;
+        Ok(About { version: said.version, licence: said.annotations.get(LICENCE).cloned() })
+    }
+
+    /// The objects of a chart (a folder or an archive at `path`) for a version of Kubernetes, as one text.
+    pub fn render(&self, path: &Path, chart: &Chart, kubernetes: &str) -> Result<String, Error> {
+        let scratch = scratch()?;
+        let mut values = Vec::new();
+        for (index, given) in chart.values.iter().enumerate() {
+            values.push(match given {
+                Values::File(path) => path.clone(),
+                Values::Inline(map) => {
+                    let file = scratch.path().join(format!("values-{index}.yaml"));
+                    files::write(&file, 0o600, map.to_string().as_bytes())?;
+                    file
+                }
+            });
+        }
+        let what = format!("rendering the chart {}", chart.name);
+        let text = self.run(scratch.path(), &what, |helm| {
+            helm.args(["template", &chart.name]).arg(path);
+            helm.args(["--include-crds", "--namespace", &chart.namespace, "--kube-version", kubernetes]);
+            values.iter().fold(helm, |helm, file| helm.arg("--values").arg(file))
+        })?;
+        documents::arrange(&text, chart).map_err(|problems| {
+            let lines = problems.iter().map(|problem| format!("chart {}: {problem}", chart.name));
+            Error::Recipe(lines.collect())
+        })
+    }
+
+    fn run(
+        &self,
+        scratch: &Path,
+        what: &str,
+        arguments: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<String, Error> {
+        let failed = |message: String| Error::Program { what: what.to_owned(), message };
+        let mut helm = Command::new(&self.program);
+        arguments(&mut helm).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").stdin(Stdio::null());
+        // No configuration, plugin, repository or cluster of whoever builds has a say.
+        for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_PLUGINS", "KUBECONFIG"] {
+            helm.env(name, scratch.join(name));
+        }
+        let output = helm.output().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => failed(format!(
+                "there is no program {}: charts are rendered by Helm 3 (https://helm.sh/docs/intro/install), which has \
+                 to be on the PATH, or be named by `helm:` in the recipe",
+                self.program.display()
+            )),
+            _ => failed(format!("cannot start {}: {error}", self.program.display())),
+        })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(failed(format!("helm ended with {}: {}", output.status, said.trim())));
+        }
+        String::from_utf8(output.stdout).map_err(|error| failed(format!("helm: {error}")))
+    }
+}
+
+fn scratch() -> Result<tempfile::TempDir, Error> {
+    tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))
+}
+
+/// What identifies a chart on this machine, a folder or an archive: the digest of all that is in it, and its size in
+/// bytes.
+pub fn digest(path: &Path) -> Result<(String, u64), Error> {
+    if !path.is_dir() {
+        return files::digest(path);
+    }
+    let (mut list, mut size) = (String::new(), 0);
+    for name in files::walk(path)? {
+        let (sha256, bytes) = files::digest(&path.join(&name))?;
+        list.push_str(&format!("{sha256} {name}\n"));
+        size += bytes;
+    }
+    Ok((files::sha256(list.as_bytes()), size))
+}
+
+/// What is asked of a chart from a source, beside what it holds: another request may come to other objects.
+pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, Error> {
+    let version = chart.version.as_deref().unwrap_or("any");
+    let mut text = format!("{REVISION}\n{source}\n{version}\n{}\n{kubernetes}\n", chart.namespace);
+    for values in &chart.values {
+        text.push_str(&match values {
+            Values::Inline(map) => format!("{map}\n"),
+            Values::File(path) => {
+                let content = fs::read(path).map_err(Error::file("read", path))?;
+                format!("{}\n", files::sha256(&content))
+            }
+        });
+    }
+    Ok(files::sha256(text.as_bytes()))
+}
+
+/// Where the objects of a chart are in a bundle.
+pub fn place(name: &str) -> String {
+    format!("charts/{name}.yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_helm_it_is_said_what_to_do() {
+        let helm = Helm::new(Some(Path::new("/nonexistent/helm")));
+        let error = helm.about(Path::new("x"), "web").unwrap_err().to_string();
+        let said =
+            "looking at the chart web: there is no program /nonexistent/helm: charts are rendered by Helm 3";
+        assert!(error.starts_with(said) && error.contains("`helm:` in the recipe"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_is_identified_by_all_that_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write("a", "1");
+        let (one, size) = digest(dir.path()).unwrap();
+        assert_eq!(size, 1);
+        fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        let (moved, _) = digest(dir.path()).unwrap();
+        write("b", "2");
+        let (changed, _) = digest(dir.path()).unwrap();
+        assert!(one != moved && moved != changed && one != changed);
+    }
+}

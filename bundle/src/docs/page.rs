@@ -1,0 +1,136 @@
+//! One page of Markdown.
+
+use std::collections::BTreeSet;
+
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+
+/// A page as HTML, and what others can lead to in it.
+pub struct Page {
+    /// The name of its source.
+    pub name: String,
+    /// Its first heading, or the name.
+    pub title: String,
+    /// The HTML of its text.
+    pub body: String,
+    /// The ids of its headings.
+    pub headings: BTreeSet<String>,
+    /// Where it leads to, but for links to other sites.
+    pub links: Vec<Link>,
+    /// What else is wrong with it.
+    pub problems: Vec<String>,
+}
+
+/// A link to another page, file or heading.
+pub struct Link {
+    /// As it stands in the source.
+    pub written: String,
+    /// As it stands in the HTML.
+    pub target: String,
+}
+
+impl Page {
+    /// Reads the source of that name.
+    pub fn read(name: &str, source: &str) -> Self {
+        let options = Options::ENABLE_TABLES
+            | Options::ENABLE_STRIKETHROUGH
+            | Options::ENABLE_FOOTNOTES
+            | Options::ENABLE_TASKLISTS;
+        let mut page = Self {
+            name: name.to_owned(),
+            title: String::new(),
+            body: String::new(),
+            headings: BTreeSet::new(),
+            links: Vec::new(),
+            problems: Vec::new(),
+        };
+        let events: Vec<Event<'_>> = Parser::new_ext(source, options).collect();
+        let events = events.iter().enumerate().map(|(at, event)| page.event(event, &events[at + 1..]));
+        let events: Vec<Event<'_>> = events.collect();
+        html::push_html(&mut page.body, events.into_iter());
+        if page.title.is_empty() {
+            page.title = name.to_owned();
+        }
+        page
+    }
+
+    /// What an event becomes; `rest` follows it.
+    fn event<'a>(&mut self, event: &Event<'a>, rest: &[Event<'a>]) -> Event<'a> {
+        match event {
+            Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
+                let text = text(rest);
+                if self.title.is_empty() {
+                    text.clone_into(&mut self.title);
+                }
+                let (level, classes, attrs) = (*level, classes.clone(), attrs.clone());
+                let id = Some(CowStr::from(self.heading(&text)));
+                Event::Start(Tag::Heading { level, id, classes, attrs })
+            }
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                let dest_url = CowStr::from(self.link(dest_url));
+                let (link_type, title, id) = (*link_type, title.clone(), id.clone());
+                Event::Start(Tag::Link { link_type, dest_url, title, id })
+            }
+            Event::Start(Tag::Image { dest_url, .. }) => {
+                if foreign(dest_url) {
+                    self.problems.push(format!("the picture {dest_url} is not in the folder"));
+                } else {
+                    self.link(dest_url);
+                }
+                event.clone()
+            }
+            // A page may not bring what a browser would run or load.
+            Event::Html(raw) | Event::InlineHtml(raw) => Event::Text(raw.clone()),
+            other => other.clone(),
+        }
+    }
+
+    /// The id of a heading, made as code hosts do it, so that the same links work there.
+    fn heading(&mut self, text: &str) -> String {
+        let text = text.to_lowercase();
+        let kept = text.chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        });
+        let plain: String = kept.collect();
+        let numbered = (1..).map(|number| format!("{plain}-{number}"));
+        let mut ids = std::iter::once(plain.clone()).chain(numbered);
+        let id = ids.find(|id| !self.headings.contains(id)).unwrap_or(plain);
+        self.headings.insert(id.clone());
+        id
+    }
+
+    /// A link as the HTML has it.
+    fn link(&mut self, written: &str) -> String {
+        if foreign(written) {
+            return written.to_owned();
+        }
+        let (path, heading) = written.split_once('#').map_or((written, None), |(path, id)| (path, Some(id)));
+        let path = path.strip_suffix(".md").map_or_else(|| path.to_owned(), |stem| format!("{stem}.html"));
+        let target = heading.map_or_else(|| path.clone(), |heading| format!("{path}#{heading}"));
+        self.links.push(Link { written: written.to_owned(), target: target.clone() });
+        target
+    }
+}
+
+/// Whether something is on another site.
+fn foreign(target: &str) -> bool {
+    target.contains("://") || target.starts_with("mailto:")
+}
+
+/// The text of a heading, whose events follow.
+fn text(events: &[Event<'_>]) -> String {
+    let inside = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+    inside
+        .filter_map(|event| match event {
+            Event::Text(text) | Event::Code(text) => Some(text.as_ref()),
+            Event::SoftBreak => Some(" "),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Text as HTML shows it.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

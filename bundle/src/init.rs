@@ -1,0 +1,140 @@
+//! `ctl bundle init`: a recipe to begin with, for a machine with internet.
+
+use std::path::{Path, PathBuf};
+
+use crate::{error::Error, files};
+
+/// Name of the recipe that is written.
+const FILE: &str = "recipe.yaml";
+
+/// What goes with a minor version of Kubernetes, as kubeadm of that version says it
+/// (`cmd/kubeadm/app/constants/constants.go`).
+struct Release {
+    minor: &'static str,
+    etcd: &'static str,
+    coredns: &'static str,
+    pause: &'static str,
+}
+
+const RELEASES: &[Release] = &[
+    Release { minor: "1.35", etcd: "3.6.6-0", coredns: "v1.13.1", pause: "3.10.1" },
+    Release { minor: "1.36", etcd: "3.6.8-0", coredns: "v1.14.2", pause: "3.10.2" },
+];
+
+/// The archive of the reference CNI plugins.
+const CNI: &str = "https://github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
+
+/// The archive of containerd.
+const CONTAINERD: &str =
+    "https://github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
+
+const TEMPLATE: &str = include_str!("init/recipe.yaml");
+
+/// What a recipe begins with.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Kubernetes' version with its `v`.
+    pub kubernetes: String,
+    /// The directory of `ctl`, `halite-master` and `halite-minion`.
+    pub programs: PathBuf,
+    /// The state tree.
+    pub states: PathBuf,
+}
+
+/// Writes a recipe to edit into a directory, and returns its path.
+///
+/// # Errors
+/// When that version of Kubernetes is not known, there is a recipe already, or it cannot be written.
+pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
+    let text = text(start)?;
+    let path = dir.join(FILE);
+    if path.exists() {
+        return Err(Error::content(path, "it is there already, and what somebody wrote is not overwritten"));
+    }
+    files::write(&path, 0o644, text.as_bytes())?;
+    files::sync_parent(&path)?;
+    Ok(path)
+}
+
+fn text(start: &Start) -> Result<String, Error> {
+    let version = start.kubernetes.strip_prefix('v').unwrap_or_default();
+    let numbers: Vec<&str> = version.split('.').collect();
+    let release = match numbers[..] {
+        [major, minor, patch] if patch.parse::<u32>().is_ok() => {
+            RELEASES.iter().find(|release| release.minor == format!("{major}.{minor}"))
+        }
+        _ => None,
+    };
+    let release = release.ok_or_else(|| {
+        let known: Vec<_> = RELEASES.iter().map(|release| format!("v{}.PATCH", release.minor)).collect();
+        let message =
+            format!("{:?} is no version that is known here: {}", start.kubernetes, known.join(", "));
+        Error::Recipe(vec![message])
+    })?;
+    // JSON's quotes are YAML's.
+    let quoted = |path: PathBuf| serde_json::Value::String(path.display().to_string()).to_string();
+    let program = |name: &str| quoted(start.programs.join(name));
+    Ok(TEMPLATE
+        .replace("{{kubernetes}}", &start.kubernetes)
+        .replace("{{number}}", version)
+        .replace("{{etcd}}", release.etcd)
+        .replace("{{coredns}}", release.coredns)
+        .replace("{{pause}}", release.pause)
+        .replace("{{cni}}", CNI)
+        .replace("{{containerd}}", CONTAINERD)
+        .replace("{{ctl}}", &program("ctl"))
+        .replace("{{master}}", &program("halite-master"))
+        .replace("{{minion}}", &program("halite-minion"))
+        .replace("{{states}}", &quoted(start.states.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::Recipe;
+
+    fn start(kubernetes: &str) -> Start {
+        let (programs, states) = (PathBuf::from("/opt/a \"b\""), PathBuf::from("/opt/states"));
+        Start { kubernetes: kubernetes.to_owned(), programs, states }
+    }
+
+    #[test]
+    fn what_is_written_is_a_recipe() {
+        for release in RELEASES {
+            let version = format!("v{}.7", release.minor);
+            let text = text(&start(&version)).unwrap();
+            assert!(!text.contains("{{"), "{text}");
+            let recipe = Recipe::parse(FILE, &text, Path::new("/site")).unwrap();
+            assert_eq!(recipe.kubernetes, version);
+            assert_eq!(recipe.binaries["ctl"], Path::new("/opt/a \"b\"/ctl"));
+            assert!(recipe.images.iter().all(|image| image.layout.is_none() && image.licence.is_some()));
+            assert!(recipe.downloads.iter().all(|download| download.licence.is_some()));
+            let kubelet = format!("https://dl.k8s.io/release/{version}/bin/linux/amd64/kubelet");
+            assert!(recipe.downloads.iter().any(|download| download.url == kubelet));
+        }
+    }
+
+    #[test]
+    fn the_examples_in_its_comments_are_right_too() {
+        let text = text(&start("v1.36.3")).unwrap();
+        let opened: Vec<&str> = text.lines().map(|line| line.strip_prefix("#= ").unwrap_or(line)).collect();
+        let recipe = Recipe::parse(FILE, &opened.join("\n"), Path::new("/site")).unwrap();
+        assert!(recipe.images.iter().any(|image| image.component.is_none()));
+        assert_eq!((recipe.charts.len(), recipe.network.hosts.len()), (1, 2));
+        assert!(recipe.network.proxy.is_some() && recipe.helm.is_some() && !recipe.options.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = init(dir.path(), &start("v1.36.3")).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        let error = init(dir.path(), &start("v1.36.3")).unwrap_err().to_string();
+        assert!(error.contains("recipe.yaml: it is there already"), "{error}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
+        for wrong in ["v1.20.1", "1.36.3", "v1.36", "v1.36.x", ""] {
+            let error = init(dir.path(), &start(wrong)).unwrap_err().to_string();
+            assert!(error.contains("no version that is known here: v1.35.PATCH, v1.36.PATCH"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The recipe's `sbom-inputs`: what Halite's own programs were built from. A program of Rust does not say that itself, so
+//! whoever builds it writes it down, together with the program's digest: for another program it counts for nothing.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, files};
+
+/// What programs were built from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inputs {
+    /// 1.
+    pub format: u32,
+    /// The programs by their names in the recipe's `binaries`.
+    pub programs: BTreeMap<String, Program>,
+    /// Every crate that went into any of them, by name and version: `serde 1.0.229`.
+    pub crates: BTreeMap<String, Crate>,
+}
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// SHA-256 of its file.
+    pub sha256: String,
+    /// Its own version.
+    pub version: String,
+    /// Its licence, an SPDX expression.
+    pub licence: String,
+    /// The compiler: `rustc 1.95.0`.
+    pub compiler: String,
+    /// The crates that went in, directly or through others.
+    pub crates: Vec<String>,
+}
+
+/// A crate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crate {
+    /// Its licence as its manifest says it; empty where that says nothing.
+    pub licence: String,
+    /// SHA-256 of its archive; empty for one that comes from the same source tree as the program.
+    #[serde(default)]
+    pub sha256: String,
+}
+
+impl Inputs {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it cannot be read or understood, or is not about the programs in `programs`: all that is wrong.
+    pub fn read(path: &Path, programs: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let bytes = fs::read(path).map_err(Error::file("read", path))?;
+        let inputs: Self =
+            serde_json::from_slice(&bytes).map_err(|error| Error::content(path, error.to_string()))?;
+        let mut problems = Vec::new();
+        if inputs.format != 1 {
+            problems.push(format!("format {} is not known here, only 1", inputs.format));
+        }
+        for (name, sha256) in programs {
+            match inputs.programs.get(name) {
+                None => problems.push(format!("it does not say what {name} was built from")),
+                Some(program) if program.sha256 != *sha256 => problems.push(format!(
+                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it anew after building",
+                    program.sha256
+                )),
+                Some(program) => {
+                    let unknown = program.crates.iter().filter(|id| !inputs.crates.contains_key(*id));
+                    problems.extend(unknown.map(|id| format!("{name}: the crate {id:?} is not described")));
+                }
+            }
+        }
+        problems.extend(
+            inputs
+                .crates
+                .keys()
+                .filter(|id| split(id).is_none())
+                .map(|id| format!("{id:?} is no crate: write its name, a blank, and its version")),
+        );
+        if problems.is_empty() { Ok(inputs) } else { Err(Error::content(path, problems.join("\n  "))) }
+    }
+}
+
+/// Name and version of a crate.
+#[must_use]
+pub fn split(id: &str) -> Option<(&str, &str)> {
+    id.split_once(' ')
+        .filter(|(name, version)| !name.is_empty() && !version.is_empty() && !version.contains(' '))
+}
+
+/// The digests of the programs below `bin/` of a bundle, by name.
+pub fn digests(dir: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let bin = dir.join("bin");
+    files::walk(&bin)?.into_iter().map(|name| Ok((name.clone(), files::digest(&bin.join(name))?.0))).collect()
+}

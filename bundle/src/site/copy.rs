@@ -1,0 +1,280 @@
+//! Copying a bundle from another host of the site that serves it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+use url::Url;
+
+use super::{
+    Added, Bundles,
+    room::{Need, Room},
+};
+use crate::{
+    error::Error,
+    fetch::{self, Artifact, Cache, Client, Digest, Fetcher, Settings},
+    files,
+    manifest::{self, Entry, Manifest},
+    verify,
+};
+
+/// So many files are asked of a server before it is looked at whether it still answers: one that died costs the pauses of
+/// these, not those of every file.
+const BATCH: usize = 16;
+
+/// From where a bundle is copied.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Addresses of its directory, in the order in which they are asked.
+    pub servers: Vec<String>,
+    /// How to reach them.
+    pub settings: Settings,
+}
+
+/// What became of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// What became of the bundle.
+    pub added: Added,
+    /// Bytes that had to come over the network now.
+    pub fetched: u64,
+    /// Bytes that were here already: in a damaged bundle of that version, or in another bundle.
+    pub reused: u64,
+}
+
+impl Bundles {
+    /// Whether the bundle with that manifest (SHA-256) stands here, each file with its size. Contents are not read.
+    ///
+    /// # Errors
+    /// What is wrong or missing.
+    pub fn holds(&self, version: &str, fingerprint: &str) -> Result<(), Error> {
+        let held = self.get(version)?;
+        let found = held.digest().unwrap_or_default();
+        let manifest = held.manifest.map_err(|why| Error::content(&held.path, why))?;
+        if found != fingerprint {
+            return Err(Error::content(held.path, format!("its manifest is {found}, not {fingerprint}")));
+        }
+        let wrong = verify::sizes(&held.path, &manifest)?;
+        if wrong.is_empty() { Ok(()) } else { Err(Error::content(held.path, wrong.join("\n  "))) }
+    }
+
+    /// Copies the bundle whose manifest has that SHA-256. Each file is compared with the manifest, so whoever sends it
+    /// need not be believed. It is there as a whole or not at all; what came before somebody was cut off, and what other
+    /// bundles have, is not fetched again. What stands there as another or a damaged bundle is replaced in one step.
+    ///
+    /// # Errors
+    /// When no server has a file as it should be, there is no room, somebody else changes the bundles, or the system
+    /// refuses. Then everything is as it was, but for what came already.
+    pub fn copy(
+        &self,
+        version: &str,
+        fingerprint: &str,
+        origin: &Origin,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Copied, Error> {
+        let place = self.path(version)?;
+        let digest: Digest = fingerprint
+            .parse()
+            .map_err(|_| Error::content(&place, format!("{fingerprint:?} is no SHA-256 of a manifest")))?;
+        let _lock = self.lock()?;
+        if self.holds(version, fingerprint).is_ok() {
+            return Ok(Copied { added: Added::There, fetched: 0, reused: 0 });
+        }
+        let kept = files::sibling(&place, "copy");
+        let mut servers = Servers::new(origin, Cache::open(&kept)?)?;
+        servers.fetch(vec![(manifest::FILE.to_owned(), digest.clone(), None)], progress)?;
+        let bytes = servers.cache.read(&digest)?.unwrap_or_default();
+        let manifest = manifest::from_bytes(&place, &bytes)?;
+        check(&place, version, &manifest)?;
+
+        progress("looking for files that are here already");
+        let mut found = self.here(&place, &manifest)?;
+        let reused = found.values().map(|(_, size)| size).sum();
+        let missing = missing(&manifest, &found, &servers.cache)?;
+        let mut need = Need::default();
+        missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
+        Room::at(self.root())?.holds(need, self.root())?;
+        let fetched = missing.iter().filter_map(|(_, _, size)| *size).sum();
+        servers.fetch(missing, progress)?;
+        for entry in manifest.files.values() {
+            let digest = digest_of(&place, entry)?;
+            if let Some(kept) = servers.cache.find(&digest, Some(entry.size)) {
+                found.insert(entry.sha256.clone(), (kept.path, entry.size));
+            }
+        }
+
+        let beside = files::sibling(&place, "whole");
+        lay_out(&beside, &manifest, &bytes, &found)?;
+        let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
+        files::put_in_place(&beside, &place)?;
+        files::remove_dir(&kept)?;
+        Ok(Copied { added, fetched, reused })
+    }
+
+    /// Files of a bundle that are on this host, by their SHA-256, each read to be sure.
+    fn here(&self, place: &Path, manifest: &Manifest) -> Result<BTreeMap<String, (PathBuf, u64)>, Error> {
+        let mut candidates: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+        for (path, entry) in &manifest.files {
+            candidates.entry(entry.sha256.clone()).or_default().insert(place.join(path));
+        }
+        for held in self.list()?.iter().filter(|held| held.elsewhere.is_none()) {
+            for (path, entry) in held.manifest.iter().flat_map(|manifest| &manifest.files) {
+                if let Some(paths) = candidates.get_mut(&entry.sha256) {
+                    paths.insert(held.path.join(path));
+                }
+            }
+        }
+        let sizes: BTreeMap<&str, u64> =
+            manifest.files.values().map(|entry| (entry.sha256.as_str(), entry.size)).collect();
+        let same = |sha256: &str, path: &PathBuf| {
+            let wanted = sizes.get(sha256).copied()?;
+            let status = fs::symlink_metadata(path).ok()?;
+            let plain = status.is_file() && status.len() == wanted;
+            (plain && files::digest(path).ok()?.0 == sha256).then(|| (path.clone(), wanted))
+        };
+        let each = candidates.iter().filter_map(|(sha256, paths)| {
+            let found = paths.iter().find_map(|path| same(sha256, path))?;
+            Some((sha256.clone(), found))
+        });
+        Ok(each.collect())
+    }
+}
+
+/// What a manifest that was vouched for must be, all the same, before files are written by it.
+fn check(place: &Path, version: &str, manifest: &Manifest) -> Result<(), Error> {
+    if manifest.version != version {
+        let message = format!("the manifest is that of {}, not of {version}", manifest.version);
+        return Err(Error::content(place, message));
+    }
+    let plain = |path: &str| {
+        !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+    };
+    match manifest.files.keys().find(|path| !plain(path)) {
+        Some(path) => {
+            Err(Error::content(place, format!("the manifest names {path:?}, which is outside of it")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
+    let wrong =
+        |_| Error::content(place, format!("the manifest has {:?} where a SHA-256 belongs", entry.sha256));
+    entry.sha256.parse().map_err(wrong)
+}
+
+/// A file to fetch: path, digest, size in bytes.
+type Wanted = (String, Digest, Option<u64>);
+
+/// Each content once that is neither here nor kept from an earlier time; the largest first, so that all threads end at the
+/// same time.
+fn missing(
+    manifest: &Manifest,
+    found: &BTreeMap<String, (PathBuf, u64)>,
+    cache: &Cache,
+) -> Result<Vec<Wanted>, Error> {
+    let mut wanted = BTreeMap::new();
+    for (path, entry) in manifest.files.iter().filter(|(_, entry)| !found.contains_key(&entry.sha256)) {
+        let digest = digest_of(Path::new(path), entry)?;
+        if cache.find(&digest, Some(entry.size)).is_none() {
+            wanted.insert(entry.sha256.clone(), (path.clone(), digest, Some(entry.size)));
+        }
+    }
+    let mut wanted: Vec<Wanted> = wanted.into_values().collect();
+    wanted.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size));
+    Ok(wanted)
+}
+
+/// The servers, of which the first is asked until it fails.
+struct Servers {
+    cache: Cache,
+    fetcher: Fetcher,
+    left: Vec<String>,
+    failures: Vec<fetch::Error>,
+}
+
+impl Servers {
+    fn new(origin: &Origin, cache: Cache) -> Result<Self, Error> {
+        let fetcher = Fetcher::new(cache.clone(), Client::new(origin.settings.clone())?);
+        let left = origin.servers.iter().rev().cloned().collect();
+        Ok(Self { cache, fetcher, left, failures: Vec::new() })
+    }
+
+    /// Fetches everything into the cache. A server that fails is asked no more.
+    fn fetch(&mut self, mut wanted: Vec<Wanted>, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let megabytes =
+            |wanted: &[Wanted]| wanted.iter().filter_map(|(_, _, size)| *size).sum::<u64>() / 1_000_000;
+        let total = megabytes(&wanted);
+        while !wanted.is_empty() {
+            let Some(server) = self.left.last().cloned() else {
+                fetch::Error::all(self.failures.drain(..))?;
+                return Err(Error::Incomplete("no server is named to copy it from".to_owned()));
+            };
+            let batch = wanted.get(..wanted.len().min(BATCH)).unwrap_or_default();
+            let artifacts =
+                batch.iter().map(|wanted| artifact(&server, wanted)).collect::<Result<Vec<_>, _>>()?;
+            if let Err(error) = self.fetcher.files(&artifacts) {
+                progress(&format!("{server} does not serve it: {error}"));
+                self.failures.push(error);
+                self.left.pop();
+            }
+            wanted.retain(|(_, digest, size)| self.cache.find(digest, *size).is_none());
+            if total > 0 {
+                progress(&format!("copied {} of {total} MB", total - megabytes(&wanted)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Error> {
+    let wrong = |why: &str| fetch::Error::Setting(format!("{server}: {why}"));
+    let mut url = Url::parse(server).map_err(|error| wrong(&error.to_string()))?;
+    url.path_segments_mut()
+        .map_err(|()| wrong("no address of a server"))?
+        .pop_if_empty()
+        .extend(path.split('/'));
+    Ok(Artifact { name: path.clone(), url: url.into(), digest: Some(digest.clone()), size: *size })
+}
+
+/// Puts the files in their places in a new directory: as further names of what is here, so that each content is on the
+/// disk once.
+fn lay_out(
+    dir: &Path,
+    manifest: &Manifest,
+    bytes: &[u8],
+    found: &BTreeMap<String, (PathBuf, u64)>,
+) -> Result<(), Error> {
+    files::remove_any(dir)?;
+    let mut directories: BTreeSet<PathBuf> = [dir.to_owned()].into();
+    // What can be run comes last: one content may have two names, and the mode belongs to the content.
+    let (programs, others): (Vec<_>, Vec<_>) =
+        manifest.files.iter().partition(|(path, _)| *path == "install" || path.starts_with("bin/"));
+    for ((path, entry), mode) in
+        others.into_iter().map(|file| (file, 0o644)).chain(programs.into_iter().map(|file| (file, 0o755)))
+    {
+        let Some((from, _)) = found.get(&entry.sha256) else {
+            return Err(Error::Incomplete(format!("{path} did not come")));
+        };
+        let to = dir.join(path);
+        files::link(from, &to)?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).map_err(Error::file("write", &to))?;
+        directories.extend(to.ancestors().skip(1).take_while(|above| *above != dir).map(Path::to_owned));
+    }
+    for (name, content) in
+        [(manifest::FILE, bytes), (manifest::CHECKSUM, Manifest::checksum(bytes).as_bytes())]
+    {
+        let path = dir.join(name);
+        files::write(&path, 0o644, content)?;
+        File::open(&path).and_then(|file| file.sync_all()).map_err(Error::file("write", &path))?;
+    }
+    for directory in &directories {
+        let open = fs::Permissions::from_mode(0o755);
+        let durable = fs::set_permissions(directory, open).and_then(|()| File::open(directory)?.sync_all());
+        durable.map_err(Error::file("write", directory))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+use std::fs;
+
+use halite_bundle::seal::keys::{SecretKey, generate};
+use halite_bundle::site::Bundles;
+use halite_bundle::{Options, pack};
+
+use super::*;
+use crate::output::Format;
+
+/// The small site whose bundles are built as real ones are.
+#[path = "../../../bundle/tests/bundle/site.rs"]
+#[allow(dead_code, reason = "the tests of bundles need more of it")]
+mod made;
+
+const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
+    networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"} # mine\n\
+    # Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n  kubernetes: v1.36.3\n  bundle: \"0.1.0\"\n";
+const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
+    roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
+
+/// A site whose cluster uses the bundle 0.1.0.
+struct Here {
+    made: made::Site,
+    site: Site,
+}
+
+impl Here {
+    fn new() -> Self {
+        let made = made::Site::new();
+        generate(&made.path("builder.key"), None, None).unwrap();
+        let site = Site { config: made.path("etc"), bundles: Bundles::new(made.path("held")) };
+        made::put(&site.document(), CLUSTER.as_bytes());
+        made::put(&site.config.join("nodes/a.yaml"), NODE.as_bytes());
+        let mut here = Self { made, site };
+        here.build("0.1.0", "2026-01-01T00:00:00Z");
+        assert_eq!(here.add("0.1.0.iso").unwrap(), 0);
+        here
+    }
+
+    /// Builds a bundle of the recipe as it is now, as a directory and as an ISO.
+    fn build(&mut self, version: &str, built: &str) {
+        self.made.recipe["version"] = version.into();
+        let lock = self.made.path("recipe.lock.yaml");
+        self.made.update(true).unwrap();
+        self.made.build(version).unwrap();
+        // When it was built is what the lock says.
+        let text = fs::read_to_string(&lock).unwrap();
+        let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
+        fs::write(&lock, text.replace(line, &format!("resolved: {built}"))).unwrap();
+        fs::remove_dir_all(self.made.path(version)).unwrap();
+        self.made.build_with(version, &Options::default()).unwrap();
+        let key = SecretKey::load(&self.made.path("builder.key"), &mut |_| unreachable!()).unwrap();
+        let iso = self.made.path(&format!("{version}.iso"));
+        pack(&self.made.path(version), &iso, &[key], &mut |_| ()).unwrap();
+    }
+
+    fn trust(&self) -> TrustArgs {
+        TrustArgs { trust: Some(self.made.path("builder.pub")), allow_unsigned: false }
+    }
+
+    fn add(&self, name: &str) -> anyhow::Result<u8> {
+        add(&self.site, &self.made.path(name), &self.trust(), &mut Screen::new(Format::Json))
+    }
+
+    fn switch(&self, version: &str, allow_downgrade: bool) -> anyhow::Result<u8> {
+        let args = Switch { version: version.to_owned(), allow_downgrade, test: false };
+        switch(&self.site, &args, &mut Screen::new(Format::Json))
+    }
+
+    fn remove(&self, version: &str) -> anyhow::Result<u8> {
+        take_away(&self.site, version, Ok(Hosts::new()), &mut Screen::new(Format::Json))
+    }
+
+    fn document(&self) -> String {
+        fs::read_to_string(self.site.document()).unwrap()
+    }
+
+    /// Why a bundle is not taken.
+    fn reasons(&self, version: &str) -> String {
+        let args = Switch { version: version.to_owned(), allow_downgrade: false, test: false };
+        let mut screen = Screen::new(Format::Json);
+        let checked = Checked::new(&self.site, &args, &mut screen).unwrap();
+        checked.problems.join("\n")
+    }
+}
+
+#[test]
+fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    assert_eq!(here.add("0.2.0.iso").unwrap(), 0);
+    assert!(here.site.config.join("trust/builder.pub").exists(), "the key is kept");
+    assert_eq!(here.document(), CLUSTER, "adding changes nothing");
+    let error = here.remove("0.1.0").unwrap_err().to_string();
+    assert!(error.contains("in use") && error.contains("ctl bundle use"), "{error}");
+
+    let test = Switch { version: "0.2.0".to_owned(), allow_downgrade: false, test: true };
+    assert_eq!(switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(), 0);
+    assert_eq!(here.document(), CLUSTER, "a test changes nothing");
+    assert_eq!(here.switch("0.2.0", false).unwrap(), 0);
+    assert_eq!(here.document(), CLUSTER.replace("0.1.0", "0.2.0"), "nothing but the record changes");
+    assert_eq!(here.switch("0.2.0", false).unwrap(), 0, "again is nothing new");
+    // A host that has not had its highstate since then would find nothing any more.
+    let hosts =
+        of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0"}, {"name": "b", "bundle": "0.2.0"},
+        {"name": "c", "bundle": null}]}));
+    let refused = |hosts| take_away(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err();
+    let error = refused(Ok(hosts)).to_string();
+    assert!(error.contains("removed: a. ") && error.contains("ctl highstate"), "{error}");
+    let error = format!("{:#}", refused(Err(anyhow::anyhow!("the master does not answer"))));
+    assert!(error.contains("not known; --force") && error.contains("does not answer"), "{error}");
+    assert_eq!(here.remove("0.1.0").unwrap(), 0);
+    let error = here.remove("0.1.0").unwrap_err().to_string();
+    assert!(error.contains("there is no bundle 0.1.0"), "{error}");
+    assert!(here.remove("../etc").is_err());
+}
+
+#[test]
+fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
+    let mut here = Here::new();
+    here.made.recipe["kubernetes"] = "v1.36.4".into();
+    here.made.recipe["options"] = json!({"cni.plugin": ["none"]});
+    for image in here.made.recipe["images"].as_array_mut().unwrap() {
+        let component = image["component"].as_str().unwrap().to_owned();
+        if !component.starts_with("kube-") {
+            continue;
+        }
+        let reference = format!("registry.k8s.io/{component}:v1.36.4");
+        made::layout(&here.made.dir.path().join("images").join(&component), &reference, component.as_bytes());
+        image["reference"] = reference.into();
+    }
+    here.build("0.0.9", "2025-01-01T00:00:00Z");
+    here.add("0.0.9.iso").unwrap();
+    made::put(&here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"), b"damaged");
+    let reasons = here.reasons("0.0.9");
+    for wanted in [
+        "bin/ctl: changed",
+        "has Kubernetes v1.36.4, not v1.36.3",
+        "to upgrade a cluster is another command",
+        "was not made for `cni.plugin: flannel`",
+        "was built at 2025-01-01T00:00:00Z, before the one in use (0.1.0",
+    ] {
+        assert!(reasons.contains(wanted), "{wanted}: {reasons}");
+    }
+    assert_eq!(here.switch("0.0.9", false).unwrap(), FAILED);
+    assert_eq!(here.switch("0.0.9", true).unwrap(), FAILED);
+    assert_eq!(here.document(), CLUSTER);
+    let error = here.switch("0.9.9", false).unwrap_err().to_string();
+    assert!(error.contains("there is no bundle 0.9.9") && error.contains("0.0.9, 0.1.0"), "{error}");
+}
+
+#[test]
+fn going_back_has_to_be_said() {
+    let mut here = Here::new();
+    here.build("0.0.9", "2025-01-01T00:00:00Z");
+    here.add("0.0.9.iso").unwrap();
+    assert_eq!(here.switch("0.0.9", false).unwrap(), FAILED);
+    assert_eq!(here.switch("0.0.9", true).unwrap(), 0);
+    assert!(here.document().contains("bundle: \"0.0.9\""));
+
+    // Of a bundle that is gone nobody knows when it was built.
+    here.build("0.3.0", "2027-01-01T00:00:00Z");
+    here.add("0.3.0.iso").unwrap();
+    here.site.bundles.remove("0.0.9").unwrap();
+    let reasons = here.reasons("0.3.0");
+    assert!(reasons.contains("is not at") && reasons.contains("--allow-downgrade"), "{reasons}");
+    assert_eq!(here.switch("0.3.0", true).unwrap(), 0);
+}
+
+#[test]
+fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    let mut bytes = fs::read(here.made.path("0.2.0.iso")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(here.made.path("bad.iso"), &bytes).unwrap();
+    assert_eq!(here.add("bad.iso").unwrap(), FAILED);
+    let error = format!("{:#}", here.add("0.2.0").unwrap_err());
+    assert!(error.contains("it is not signed"), "{error}");
+    let image = halite_bundle::iso::read::Image::open(&here.made.path("0.2.0.iso")).unwrap();
+    image.extract(&here.made.path("signed"), &mut |_| ()).unwrap();
+    let error = format!("{:#}", here.add("signed").unwrap_err());
+    assert!(error.contains("do not see what is below /tmp"), "{error}");
+    generate(&here.made.path("stranger.key"), None, None).unwrap();
+    let stranger = TrustArgs { trust: Some(here.made.path("stranger.pub")), allow_unsigned: false };
+    let mut screen = Screen::new(Format::Json);
+    add(&here.site, &here.made.path("0.2.0.iso"), &stranger, &mut screen).unwrap_err();
+    assert!(!here.site.config.join("trust/stranger.pub").exists());
+    assert_eq!(here.site.bundles.list().unwrap().len(), 1, "nothing was added");
+
+    fs::remove_file(here.site.document()).unwrap();
+    let error = here.add("0.2.0.iso").unwrap_err().to_string();
+    assert!(error.contains("no cluster on this host") && error.contains("ctl bootstrap"), "{error}");
+}
+
+#[test]
+fn the_list_says_what_is_in_use_and_what_is_gone() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    here.add("0.2.0.iso").unwrap();
+    let hosts = Hosts::from([("a".to_owned(), "0.1.0".to_owned())]);
+    let document = document(&here.site, Some(&hosts)).unwrap();
+    assert_eq!((&document[0]["hosts"], &document[1]["hosts"]), (&json!(["a"]), &json!([])));
+    let text = overview(&document, &Paint { colour: false });
+    assert!(
+        text.contains("0.1.0") && text.contains("v1.36.3") && text.contains("2026-02-01T00:00:00Z"),
+        "{text}"
+    );
+    let in_use = |document: &Value| -> Vec<(String, bool)> {
+        let rows = document.as_array().unwrap().iter();
+        rows.map(|row| (row["version"].as_str().unwrap().to_owned(), row["in_use"].as_bool().unwrap()))
+            .collect()
+    };
+    assert_eq!(in_use(&document), [("0.1.0".to_owned(), true), ("0.2.0".to_owned(), false)]);
+    here.site.bundles.remove("0.1.0").unwrap();
+    let document = super::document(&here.site, None).unwrap();
+    assert_eq!(in_use(&document), [("0.2.0".to_owned(), false), ("0.1.0".to_owned(), true)]);
+    assert!(overview(&document, &Paint { colour: false }).contains("✗ "), "{document}");
+}

@@ -1,0 +1,61 @@
+//! `ctl bundle copy`: a bundle from another host that serves it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use halite_bundle::fetch::Settings;
+use halite_bundle::site::{Added, Bundles, Origin};
+use serde_json::json;
+
+use super::bundle::megabytes;
+use crate::cli::Copy;
+use crate::output::Screen;
+
+/// `ctl bundle copy`.
+///
+/// # Errors
+/// With `--check`, when it is not there; otherwise when it cannot be copied.
+pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
+    let place = (args.to.parent(), args.to.file_name().and_then(|name| name.to_str()));
+    let (Some(root), Some(version)) = place else {
+        bail!("--to {}: it is the bundle's directory, whose name is its version", args.to.display());
+    };
+    let bundles = Bundles::new(if root == Path::new("") { Path::new(".") } else { root });
+    if args.check {
+        bundles.holds(version, &args.manifest_sha256)?;
+        screen.document(&json!({"version": version, "path": args.to, "changed": false}))?;
+        return Ok(0);
+    }
+    let origin = Origin { servers: args.from.clone(), settings: settings(args) };
+    let copied = bundles
+        .copy(version, &args.manifest_sha256, &origin, &mut |text| screen.progress(text))
+        .with_context(|| {
+            format!("the bundle {version} was not copied; what came is kept for the next time")
+        })?;
+    let document = json!({"version": version, "path": args.to, "changed": copied.added != Added::There,
+        "fetched": copied.fetched, "reused": copied.reused});
+    screen.answer(&document, |paint| {
+        let there = if copied.added == Added::There { "is there already" } else { "is copied" };
+        format!(
+            "{} bundle {version} {there}: {} fetched, {} were here\n",
+            paint.good("✓"),
+            megabytes(copied.fetched),
+            megabytes(copied.reused)
+        )
+    })?;
+    Ok(0)
+}
+
+/// Hosts of one site are near: who does not answer soon is not there, and no proxy stands between.
+fn settings(args: &Copy) -> Settings {
+    Settings {
+        authorities: args.ca.iter().cloned().collect(),
+        system_authorities: args.ca.is_none(),
+        proxy: Some(String::new()),
+        connect: Duration::from_secs(5),
+        stall: Duration::from_secs(30),
+        retries: 2,
+        ..Settings::default()
+    }
+}

@@ -1,0 +1,95 @@
+//! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as far as files go.
+
+use crate::{
+    site::{Site, put},
+    work::{ctl, done, script, site},
+};
+
+/// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and `/var/lib` are the machine's,
+/// and what is written there goes to a file system in memory.
+const HOST: &str = r#"
+mkdir top && mount -t tmpfs none top
+for place in etc var/lib; do
+    mkdir -p "top/$place/upper" "top/$place/work"
+    mount -t overlay -o "lowerdir=/$place,upperdir=top/$place/upper,workdir=top/$place/work" none "/$place"
+done
+mkdir -p /etc/halite /var/lib/halite/bundles
+echo '{}' > /etc/halite/cluster.yaml
+disk() {
+    umount /var/lib/halite/bundles 2>/dev/null || true
+    mount -t tmpfs -o "size=$1" none /var/lib/halite/bundles
+}
+add() { exec "$CTL" bundle add X.iso --trust builder.pub; }
+# Starts one and waits until it is in the middle of its work.
+begin() {
+    add & first=$!
+    set +x
+    until test -e /var/lib/halite/bundles/.0.1.0.new; do kill -0 $first; done
+    set -x
+}
+there() { ls -A /var/lib/halite/bundles | grep -v lock || true; }
+"#;
+
+/// A site with `X.iso`, large enough that somebody can come in between.
+fn large() -> Site {
+    let site = site();
+    let noise: Vec<u8> = (0_u32..24 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    put(&site.path("states/large"), &noise);
+    done(ctl(
+        &site,
+        &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],
+    ));
+    site
+}
+
+fn on_a_host(text: &str) -> String {
+    done(script(&large(), &format!("{HOST}{text}")))
+}
+
+#[test]
+fn without_room_nothing_is_written() {
+    let said = on_a_host(
+        r#"
+        disk 10m
+        ! (add)
+        test -z "$(there)"
+        "#,
+    );
+    assert!(said.contains("MiB are free on this file system; nothing was written"), "{said}");
+}
+
+#[test]
+fn one_that_is_killed_is_added_by_the_next() {
+    on_a_host(
+        r#"
+        disk 100m
+        for times in 1 2 3; do
+            begin
+            kill -9 $first
+            ! wait $first
+            test "$(there)" = .0.1.0.new
+        done
+        (add)
+        test "$(there)" = 0.1.0
+        "$CTL" bundle verify /var/lib/halite/bundles/0.1.0
+        "#,
+    );
+}
+
+#[test]
+fn a_second_one_meanwhile_is_refused() {
+    let said = on_a_host(
+        r#"
+        disk 100m
+        begin
+        kill -STOP $first
+        ! (add)
+        test "$(there)" = .0.1.0.new
+        kill -CONT $first
+        wait $first
+        test "$(there)" = 0.1.0
+        "$CTL" bundle verify /var/lib/halite/bundles/0.1.0
+        "#,
+    );
+    assert!(said.contains("somebody else adds or removes a bundle here just now"), "{said}");
+}

@@ -1,0 +1,224 @@
+//! What the internet has for a recipe that `ctl bundle init` writes, each thing as small as it can be.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::json;
+
+use crate::{
+    fixture::{Signer, run},
+    program::Registry,
+    registry::{Content, OCI_INDEX, OCI_MANIFEST},
+    server::{Answer, Server},
+    tls::Authority,
+};
+
+/// The packages that the recipe asks for; none depends on anything.
+const PACKAGES: &[&str] = &[
+    "conntrack",
+    "curl",
+    "ethtool",
+    "firewalld",
+    "ipset",
+    "iptables",
+    "keepalived",
+    "kmod",
+    "netbase",
+    "nftables",
+    "nginx-light",
+    "runc",
+    "socat",
+];
+
+/// What stands in the recipe and where it leads here.
+const SUITES: &[(&str, &str, &[&str])] =
+    &[("debian", "bookworm", PACKAGES), ("debian-security", "bookworm-security", &[])];
+
+/// Fewer clusters to look at: that all of them are is for other tests to see.
+const OPTIONS: &str = "options: {cni.plugin: [flannel], kubeProxy.mode: [nftables], host.manageSwap: [true], \
+                       host.manageFirewall: [true], containerd.restrictOomScoreAdj: [false]}";
+
+const CNI: &[&str] = &["bridge", "firewall", "host-local", "loopback", "portmap", "tuning"];
+
+pub struct World {
+    pub registry: Registry,
+    pub web: Server,
+    /// Before the directory that it works in, so that it ends before that.
+    signer: Signer,
+    pub dir: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path();
+        let authority = Authority::new(at);
+        let registry = Registry::start(at, &authority);
+        for (name, tag) in [
+            ("kube-apiserver", "v1.36.3"),
+            ("kube-controller-manager", "v1.36.3"),
+            ("kube-scheduler", "v1.36.3"),
+            ("kube-proxy", "v1.36.3"),
+            ("etcd", "3.6.8-0"),
+            ("coredns/coredns", "v1.14.2"),
+            ("pause", "3.10.2"),
+            ("metrics-server/metrics-server", "v0.9.0"),
+            ("flannel-io/flannel", "v0.28.4"),
+            ("flannel-io/flannel-cni-plugin", "v1.9.1-flannel1"),
+            ("rancher/local-path-provisioner", "v0.0.30"),
+            ("library/busybox", "1.37.0"),
+            ("team/app", "1.2"),
+        ] {
+            registry.push(name, &image(name, tag));
+        }
+        let root = at.join("www");
+        let served = root.clone();
+        let web = Server::tls(&authority, move |seen| {
+            fs::read(served.join(&seen.path[1..]))
+                .map_or_else(|_| Answer::new(404), |bytes| Answer::new(200).body(bytes))
+        });
+        let world = Self { registry, web, signer: Signer::new(at.to_owned(), "key.asc"), dir };
+        for name in ["kubelet", "kubeadm", "kubectl"] {
+            program(&root.join("release/v1.36.3/bin/linux/amd64").join(name));
+        }
+        let cni = "containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
+        world.archive(cni, "", CNI);
+        let containerd = "containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
+        world.archive(containerd, "bin/", &["containerd", "containerd-shim-runc-v2", "ctr"]);
+        for (repository, suite, packages) in SUITES {
+            world.repository(repository, suite, packages);
+        }
+        for name in ["ctl", "halite-master", "halite-minion"] {
+            program(&world.path("bin").join(name));
+        }
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs `ctl` in the directory of the recipe.
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        let mut ctl = Command::new(env!("CARGO_BIN_EXE_ctl"));
+        ctl.args(args).current_dir(self.path("site")).env("HOME", self.path("home"));
+        for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+            ctl.env_remove(name);
+        }
+        ctl.output().unwrap()
+    }
+
+    /// What it says when all is well.
+    pub fn said(&self, args: &[&str]) -> String {
+        let output = self.ctl(args);
+        assert!(output.status.success(), "ctl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What it says when it refuses.
+    pub fn refused(&self, args: &[&str]) -> String {
+        let output = self.ctl(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "ctl {args:?}: {said}");
+        said
+    }
+
+    fn archive(&self, name: &str, below: &str, programs: &[&str]) {
+        let dir = self.path("archive").join(name.replace('/', "-"));
+        for name in programs {
+            program(&dir.join(below).join(name));
+        }
+        let to = self.path("www").join(name);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        run("tar", &dir, "tar", &["-czf", to.to_str().unwrap(), "."]);
+    }
+
+    fn repository(&self, name: &str, suite: &str, packages: &[&str]) {
+        let root = self.path("www").join(name);
+        fs::create_dir_all(root.join("pool")).unwrap();
+        for package in packages {
+            let control = format!(
+                "Package: {package}\nVersion: 1-1\nArchitecture: amd64\nMaintainer: Test <test@halite.invalid>\n\
+                 Description: {package}\n"
+            );
+            put(&self.path("tree/DEBIAN/control"), control.as_bytes());
+            let to = root.join(format!("pool/{package}_1-1_amd64.deb"));
+            let args = ["--build", "--root-owner-group", "tree", to.to_str().unwrap()];
+            run("dpkg", self.dir.path(), "dpkg-deb", &args);
+        }
+        let index = run("apt-utils", &root, "apt-ftparchive", &["packages", "pool"]);
+        put(&root.join(format!("dists/{suite}/main/binary-amd64/Packages")), &index);
+        let option = format!("APT::FTPArchive::Release::Suite={suite}");
+        let dists = format!("dists/{suite}");
+        let release = run("apt-utils", &root, "apt-ftparchive", &["-o", &option, "release", &dists]);
+        let path = root.join(&dists).join("Release");
+        put(&path, &release);
+        self.signer.clearsign(&path, &path.with_file_name("InRelease"));
+    }
+
+    /// Leads the recipe of `ctl bundle init` to the servers here.
+    pub fn edit(&self) {
+        let path = self.path("site/recipe.yaml");
+        let mut text = fs::read_to_string(&path).unwrap();
+        let web = format!("https://{}", self.web.host());
+        for there in ["https://dl.k8s.io", "https://github.com", "https://deb.debian.org"] {
+            assert!(text.contains(there), "{there}");
+            text = text.replace(there, &web);
+        }
+        text = text.replace("/usr/share/keyrings/debian-archive-keyring.gpg", "../key.asc");
+        let host = self.registry.host();
+        text.push_str(&format!(
+            "\nregistries:\n  registry.k8s.io: {{mirror: \"{host}\"}}\n  ghcr.io: {{mirror: \"{host}\"}}\n  docker.io: \
+             {{mirror: \"{host}\"}}\n  \"{host}\": {{ca: ../authority.pem, login: ../login.json}}\n  \"{}\": {{ca: \
+             ../authority.pem}}\nno-proxy: \"*\"\n{OPTIONS}\n",
+            self.web.host()
+        ));
+        put(&path, text.as_bytes());
+        let login = json!({"auths": {(host): {"auth": "bWU6c2VjcmV0"}}});
+        put(&self.path("login.json"), login.to_string().as_bytes());
+        fs::set_permissions(self.path("login.json"), fs::Permissions::from_mode(0o600)).unwrap();
+        let installed = ["mount", "util-linux"].map(|name| {
+            format!(
+                "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\nMaintainer: nobody \
+                 <nobody@example.org>\nDescription: {name}\n"
+            )
+        });
+        put(&self.path("site/base-status"), installed.join("\n").as_bytes());
+    }
+
+    /// Adds something to the recipe.
+    pub fn add(&self, after: &str, text: &str) {
+        let path = self.path("site/recipe.yaml");
+        let recipe = fs::read_to_string(&path).unwrap();
+        assert!(recipe.contains(after), "{recipe}");
+        put(&path, recipe.replacen(after, &format!("{after}{text}"), 1).as_bytes());
+    }
+}
+
+fn image(name: &str, tag: &str) -> Content {
+    let mut all = Content::default();
+    let config = json!({"os": "linux", "architecture": "amd64", "config": {}}).to_string();
+    let config = all.blob("application/vnd.oci.image.config.v1+json", config.as_bytes());
+    let layer = all.blob("application/vnd.oci.image.layer.v1.tar", name.as_bytes());
+    let manifest =
+        json!({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]});
+    let mut descriptor = all.manifest(name, OCI_MANIFEST, &manifest);
+    descriptor["platform"] = json!({"os": "linux", "architecture": "amd64"});
+    let index = all.index(name, OCI_INDEX, &[descriptor]);
+    all.tag(name, tag, &index);
+    all
+}
+
+fn program(path: &Path) {
+    put(path, format!("#!/bin/sh\necho {}\n", path.file_name().unwrap().to_string_lossy()).as_bytes());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+pub fn put(path: &Path, content: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
