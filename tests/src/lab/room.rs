@@ -22,10 +22,10 @@ pub const BARE: usize = 8;
 const GIB: u64 = 1 << 30;
 /// Disk that the hosts of a two-host lab fill: packages, images, databases, logs.
 const HOSTS: u64 = 4 * GIB;
-/// Disk for the base root, the upstream programs and images, and the bundle.
-const CACHE: u64 = 2 * GIB;
+/// Disk for the base root, and of each Kubernetes release the upstream programs and images, the bundle, and the ISO.
+const CACHE: u64 = 4 * GIB;
 /// Disk for what Go keeps of the upstream programs: sources and objects.
-const GO: u64 = 9 * GIB;
+const GO: u64 = 12 * GIB;
 
 /// What a host takes that was made before hosts said so; the most, to be safe.
 pub(super) fn unknown() -> usize {

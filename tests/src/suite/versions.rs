@@ -35,7 +35,10 @@ const TESTS: &[Test<Cluster>] = &[
 
 /// On the cluster of the other suites.
 pub(super) const BESIDE: &[Test<Cluster>] =
-    &[Test { name: "versions: an older bundle beside the one in use changes no node", run: older_beside }];
+    &[Test { name: "operator: an older bundle beside the one in use changes no node", run: older_beside }];
+
+/// Packages that have Kubernetes' own version, as `dpkg-query` begins their lines.
+const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
 
 pub(super) fn site() -> Site {
     Site {
@@ -98,7 +101,7 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
     host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
     listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
     let (newer, older) = (NEWEST.bundle(), OLDER.bundle());
-    let reason = format!("has Kubernetes {}, not {}", NEWEST.kubernetes, OLDER.minor());
+    let reason = format!("has Kubernetes {}, not {}", NEWEST.kubernetes, OLDER.kubernetes);
     for more in [["--test"].as_slice(), &[]] {
         let command = [&[CTL, "bundle", "use", &newer], more].concat();
         refused(host, &command, &["kubernetes.version: ", &reason])?;
@@ -141,7 +144,7 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     fs::remove_file(carried)?;
     added?;
     listed(host, &[(&NEWEST, true), (&OLDER, false)])?;
-    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.minor());
+    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.kubernetes);
     let command = [CTL, "bundle", "use", &OLDER.bundle(), "--allow-downgrade"];
     refused(host, &command, &["kubernetes.version: ", &reason])?;
     only_served(cluster)?;
@@ -205,11 +208,15 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
     let node: Value = serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
     let kubelet = &node["status"]["nodeInfo"]["kubeletVersion"];
     ensure!(kubelet == wanted, "the kubelet of {name} is {kubelet}, not {wanted}");
-    for package in ["kubelet", "kubeadm", "kubectl"] {
-        let installed = host.run(&["dpkg-query", "-W", "-f=${Version}", package])?;
-        let right = installed.starts_with(&format!("{}-", wanted.trim_start_matches('v')));
-        ensure!(right, "{name} has {package} {installed}, not {wanted}");
-    }
+    let packages = host.run(&["dpkg-query", "-W", "-f=${Package} ${Version}\\n"])?;
+    let packages: Vec<&str> =
+        packages.lines().filter(|line| PACKAGES.iter().any(|p| line.starts_with(p))).collect();
+    let version = format!(" {}-", wanted.trim_start_matches('v'));
+    ensure!(
+        packages.iter().any(|line| line.starts_with("kubelet "))
+            && packages.iter().all(|line| line.contains(&version)),
+        "{name} has {packages:?}, not {wanted}"
+    );
     let field = format!("--field-selector=spec.nodeName={name}");
     let pods: Value = serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &field, "-o", "json"])?)?;
     let images: Vec<&str> = pods["items"]

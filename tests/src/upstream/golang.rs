@@ -100,27 +100,47 @@ impl Go {
         module: &Module,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Vec<(&'static str, PathBuf)>> {
-        let mut built = Vec::new();
-        let mut ground: Option<Ground> = None;
+        let mut wanted = Vec::new();
         for (name, package) in module.programs {
             let described = (module.path, module.version, module.source, module.stamps, package);
-            let key = store::key(&(REVISION, &self.version, described))?;
-            let dir = match store.find(name, &key) {
-                Some(dir) => dir,
-                None => {
-                    let ground = match &mut ground {
-                        Some(ground) => ground,
-                        none => none.insert(Ground::lay(module, progress)?),
-                    };
-                    let what = format!("building {name} {}", module.version);
-                    progress(&what);
-                    store.get(name, &key, |out| ground.build(package, &out.join(name), &what, progress))?
-                }
+            wanted.push((*name, *package, store::key(&(REVISION, &self.version, described))?));
+        }
+        let missing = |(name, _, key): &&(&str, &str, String)| store.find(name, key).is_none();
+        let missing: Vec<&str> = wanted.iter().filter(missing).map(|(_, package, _)| *package).collect();
+        // In one go: each start reads the whole module graph again, and one processor links while the other compiles.
+        let ground = if missing.is_empty() {
+            None
+        } else {
+            let ground = Ground::lay(module, progress)?;
+            let what = match &missing[..] {
+                [one] => format!("building {} {}", executable(one), module.version),
+                more => format!("building {} programs of {} {}", more.len(), module.path, module.version),
             };
-            built.push((*name, dir.join(name)));
+            progress(&what);
+            ground.build(&missing, &what, progress)?;
+            Some(ground)
+        };
+        let mut built = Vec::new();
+        for (name, package, key) in wanted {
+            let dir = store.get(name, &key, |out| {
+                let ground = ground.as_ref().with_context(|| format!("{name} vanished from the store"))?;
+                let (from, to) = (ground.out().join(executable(package)), out.join(name));
+                fs::copy(&from, &to).with_context(|| format!("Go made no {}", from.display()))?;
+                store::set_mode(&to, 0o755)
+            })?;
+            built.push((name, dir.join(name)));
         }
         Ok(built)
     }
+}
+
+/// What Go calls the program of a package: the last part of its path that is no major version.
+fn executable(package: &str) -> &str {
+    let major = |part: &&str| {
+        part.strip_prefix('v')
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    package.rsplit('/').find(|part| !major(part)).unwrap_or(package)
 }
 
 /// The directory from which the programs of one module are built.
@@ -151,11 +171,17 @@ impl Ground {
         Ok(Self { dir, flags: flags(module, &download.origin.hash, &info.time) })
     }
 
-    fn build(&self, package: &str, out: &Path, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    /// Where built programs are, under the names that Go gives them.
+    fn out(&self) -> PathBuf {
+        self.dir.path().join(".built")
+    }
+
+    fn build(&self, packages: &[&str], what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let out = self.out();
+        fs::create_dir(&out)?;
         let mut go = go();
         go.current_dir(self.dir.path()).args(["build", "-trimpath", "-ldflags", &self.flags, "-o"]);
-        command::run(go.arg(out).arg(package), what, progress)?;
-        store::set_mode(out, 0o755)
+        command::run(go.arg(out).args(packages), what, progress)
     }
 }
 
@@ -260,6 +286,19 @@ mod tests {
     fn staging_modules_are_replaced_by_their_published_twins() {
         let go_mod = "module k8s.io/kubernetes\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tother => x v1\n)\n";
         assert_eq!(staging(go_mod, "v1.36.3"), "replace k8s.io/api => k8s.io/api v0.36.3\n");
+    }
+
+    #[test]
+    fn programs_are_found_under_the_names_that_go_gives_them() {
+        for (package, name) in [
+            ("k8s.io/kubernetes/cmd/kubelet", "kubelet"),
+            ("go.etcd.io/etcd/server/v3", "server"),
+            ("go.etcd.io/etcd/etcdctl/v3", "etcdctl"),
+            ("github.com/flannel-io/flannel", "flannel"),
+            ("example.org/cmd/vlan", "vlan"),
+        ] {
+            assert_eq!(executable(package), name);
+        }
     }
 
     #[test]
