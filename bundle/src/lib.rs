@@ -22,6 +22,7 @@ pub mod oci;
 mod pack;
 mod part;
 pub mod recipe;
+pub mod rpm;
 pub mod seal;
 mod tenths;
 mod verify;

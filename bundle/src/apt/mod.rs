@@ -4,7 +4,7 @@
 mod closure;
 pub mod made;
 mod package;
-mod program;
+pub(crate) mod program;
 mod proof;
 mod repository;
 mod sign;
