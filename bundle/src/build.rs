@@ -16,7 +16,7 @@ use crate::{
     files,
     lock::{Item, Lock},
     manifest::{self, Entry, Manifest},
-    nginx, oci,
+    nginx, oci, package,
     part::{Part, Parts},
     recipe::{Recipe, Reference},
 };
@@ -282,11 +282,9 @@ fn apt_part(
     for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    for made in &recipe.made {
-        inputs.push(format!("{} {}", made.package, made.version));
-        for (name, file) in &made.programs {
-            inputs.push(format!("{name} {}", files::digest(file)?.0));
-        }
+    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
     }
     parts.get("apt", &inputs.join("\n"), |dir| {
         let pool = dir.join("pool");
@@ -294,9 +292,9 @@ fn apt_part(
         for archive in archives {
             files::copy(archive, &pool.join(apt::Control::read(archive)?.file_name()), 0o644)?;
         }
-        for made in &recipe.made {
-            progress(&format!("making the package {} {}", made.package, made.version));
-            apt::made::make(made, &pool)?;
+        for package in &made {
+            progress(&format!("making the package {} {}", package.name, package.full_version()));
+            package::deb::write(package, &pool)?;
         }
         progress("writing and proving the package repository");
         let versions = apt::write(dir, date, &signer)?;

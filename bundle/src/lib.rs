@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod nginx;
 pub mod oci;
 mod pack;
+pub mod package;
 mod part;
 pub mod recipe;
 pub mod rpm;

@@ -79,6 +79,12 @@ pub enum Command {
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
+    /// Write the manual pages of all programs and the completions of this one, as packages hold them.
+    #[command(hide = true)]
+    Paper {
+        /// A new directory; in it one for each package, whose content belongs below /usr/share.
+        directory: PathBuf,
+    },
 }
 
 /// `ctl bootstrap`.

@@ -10,6 +10,7 @@ mod files;
 mod follow;
 mod minion;
 mod output;
+mod paper;
 mod preflight;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod ca;
+pub mod cli;
 pub mod clock;
 pub mod compile;
 pub mod config;

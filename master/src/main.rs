@@ -1,40 +1,17 @@
 //! The `halite-master` daemon.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::Parser as _;
+use halite_master::cli::{Cli, Command};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
 use halite_master::{daemon, init, jobs};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
-
-/// The daemon that holds pillar, keys, jobs and the CAs, compiles states and dispatches jobs.
-#[derive(Parser)]
-#[command(version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be repeated.
-    Init {
-        /// The configuration file.
-        #[arg(long, default_value = "/etc/halite/master.yaml")]
-        config: PathBuf,
-    },
-    /// Serve until told to stop.
-    Run {
-        /// The configuration file.
-        #[arg(long, default_value = "/etc/halite/master.yaml")]
-        config: PathBuf,
-    },
-}
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {

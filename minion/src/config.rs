@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the configuration lies.
-pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
+pub use crate::cli::DEFAULT_PATH;
+
 /// Where the minion keeps identity, journal and file cache.
 pub const STATE_DIR: &str = "/var/lib/halite/minion";
 

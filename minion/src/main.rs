@@ -1,12 +1,13 @@
 //! The `halite-minion` program: daemon, enrolment, local apply, grains.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand, ValueEnum};
-use halite_minion::config::{Config, DEFAULT_PATH};
+use clap::Parser as _;
+use halite_minion::cli::{Arguments, Command, DEFAULT_PATH, Output};
+use halite_minion::config::Config;
 use halite_minion::identity::{Identity, IdentityError, directories};
 use halite_minion::jobs::Jobs;
 use halite_minion::{enrol, grains, link, local, notify};
@@ -17,68 +18,6 @@ use tokio::sync::{mpsc, watch};
 const NOT_ENROLLED: Duration = Duration::from_millis(250);
 /// How long the end waits for the state at hand; systemd's own limit is 90 s.
 const LAST_STATE: Duration = Duration::from_secs(75);
-
-/// The agent on every managed host.
-#[derive(Debug, Parser)]
-#[command(name = "halite-minion", version, about)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Keeps the link to the master and carries out its jobs.
-    Run {
-        /// Configuration file.
-        #[arg(long, default_value = DEFAULT_PATH)]
-        config: PathBuf,
-    },
-    /// Enrols this host: makes a key and gets a certificate for it.
-    Enrol {
-        /// The master, HOST:PORT.
-        #[arg(long)]
-        master: String,
-        /// Token that `ctl` printed; without it an operator must accept the key.
-        #[arg(long, env = "HALITE_TOKEN", hide_env_values = true, default_value = "")]
-        token: String,
-        /// SHA-256 of the cluster's CA certificate, where there is no token.
-        #[arg(long, default_value = "")]
-        ca_hash: String,
-        /// This host's id (default: its name).
-        #[arg(long, default_value = "")]
-        id: String,
-        /// Enrol anew although there is an identity.
-        #[arg(long)]
-        force: bool,
-        /// Configuration file; only its state_dir counts here.
-        #[arg(long, default_value = DEFAULT_PATH)]
-        config: PathBuf,
-    },
-    /// Applies a low state from a file, without a master.
-    Apply {
-        /// Predict only; change nothing.
-        #[arg(long)]
-        test: bool,
-        /// Low state (JSON); - reads standard input.
-        #[arg(long)]
-        low: PathBuf,
-        /// Directory of the files that it refers to, each named by its SHA-256.
-        #[arg(long)]
-        blobs: Option<PathBuf>,
-        /// Form of the output.
-        #[arg(short, long, value_enum, default_value_t = Output::Text)]
-        output: Output,
-    },
-    /// Prints this host's grains as JSON.
-    Grains,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
-}
 
 // One thread does it: the minion waits most of its life, and each worker thread would cost memory.
 #[tokio::main(flavor = "current_thread")]

@@ -2,7 +2,6 @@
 //! lacks for them, packages that the build makes, the indexes, and the signature.
 
 mod closure;
-pub mod made;
 mod package;
 pub(crate) mod program;
 mod proof;

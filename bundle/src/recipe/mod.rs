@@ -11,6 +11,7 @@
 //!   apt: [runc, firewalld]
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
+//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
@@ -31,8 +32,8 @@ use reader::Reader;
 pub use reference::Reference;
 
 use crate::{
-    apt::made::{self, Made},
     error::Error,
+    package::made::{self, Made},
 };
 
 /// The components that every cluster needs; a recipe without one of them is refused.
@@ -128,8 +129,15 @@ impl Recipe {
             );
         }
         wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
-        let missing = wanted.iter().filter(|(_, path)| !path.is_file());
+        let mut missing: Vec<_> = wanted.into_iter().filter(|(_, path)| !path.is_file()).collect();
+        for made in &self.made {
+            let given = made.files.iter().filter(|(_, from)| !from.exists());
+            missing.extend(
+                given.map(|(path, from)| (format!("{path} of package {}", made.package), from.clone())),
+            );
+        }
         missing
+            .iter()
             .map(|(what, path)| format!("{}: {what}: there is no file {}", file.display(), path.display()))
             .collect()
     }
@@ -241,7 +249,9 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
     let mut found = Vec::new();
     for (index, item) in reader.list("packages.made", value).iter().enumerate() {
         let path = format!("packages.made[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs"]) else { continue };
+        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs", "files"]) else {
+            continue;
+        };
         let package = reader.text(&format!("{path}.package"), map.get("package"));
         let version = reader.text(&format!("{path}.version"), map.get("version"));
         let place = format!("{path}.programs");
@@ -254,7 +264,20 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
             }
             None => reader.problem(&place, "must map program names to files"),
         }
-        let made = Made { package, version, programs };
+        let mut files = BTreeMap::new();
+        match map.get("files").map(serde_json::Value::as_object) {
+            Some(Some(listed)) => {
+                let place = format!("{path}.files");
+                for (name, file) in listed {
+                    files.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                }
+            }
+            Some(None) => {
+                reader.problem(&format!("{path}.files"), "must map paths in the package to files or folders")
+            }
+            None => {}
+        }
+        let made = Made { package, version, programs, files };
         for why in made::problems(&made) {
             reader.problem(&path, &why);
         }

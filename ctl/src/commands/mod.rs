@@ -41,5 +41,6 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
+        Command::Paper { directory } => crate::paper::write(&directory).map(|()| 0),
     }
 }

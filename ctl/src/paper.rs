@@ -1,0 +1,132 @@
+//! What a package has beside its programs: manual pages and completions, made from the command lines themselves.
+//!
+//! `ctl` knows the command lines of the other programs, too, so that the minion, which stands on every host, does not
+//! carry what writes pages.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::cli::Cli;
+
+#[path = "../../master/src/cli.rs"]
+#[allow(dead_code)]
+mod master;
+#[path = "../../minion/src/cli.rs"]
+#[allow(dead_code)]
+mod minion;
+
+/// Pages that no command line says, by package and name.
+const PAGES: &[(&str, &str, &str)] = &[
+    ("halite-master", "halite-master.yaml.5", include_str!("paper/halite-master.yaml.5")),
+    ("halite-minion", "halite-minion.yaml.5", include_str!("paper/halite-minion.yaml.5")),
+];
+
+/// Writes everything into a new directory, one folder for each package.
+///
+/// # Errors
+/// The directory is there already, or a file cannot be written.
+pub fn write(directory: &Path) -> anyhow::Result<()> {
+    if directory.exists() {
+        bail!("{} is there already: name a new directory", directory.display());
+    }
+    pages(&directory.join("halite-ctl"), Cli::command(), "1", &[])?;
+    pages(&directory.join("halite-master"), master::Cli::command(), "8", &["halite-master.yaml(5)"])?;
+    pages(&directory.join("halite-minion"), minion::Arguments::command(), "8", &["halite-minion.yaml(5)"])?;
+    for (package, name, text) in PAGES {
+        put(&directory.join(package).join("man/man5").join(name), text.as_bytes())?;
+    }
+    completions(&directory.join("halite-ctl"))
+}
+
+/// A page for the program and one for each of its commands, as `git` has them: `ctl-bundle-build(1)`.
+fn pages(package: &Path, command: Command, section: &str, also: &[&str]) -> anyhow::Result<()> {
+    // The pages say what `help` would.
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut waiting = vec![command];
+    while let Some(command) = waiting.pop() {
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+        waiting.extend(command.get_subcommands().filter(|below| !below.is_hide_set()).cloned());
+        let page = Man::new(command).title(name.to_uppercase()).section(section).manual("Halite").date("");
+        let mut text = Vec::new();
+        page.render(&mut text)?;
+        if !also.is_empty() {
+            text.extend_from_slice(format!(".SH \"SEE ALSO\"\n{}\n", also.join(", ")).as_bytes());
+        }
+        put(&package.join(format!("man/man{section}/{name}.{section}")), &text)?;
+    }
+    Ok(())
+}
+
+fn completions(package: &Path) -> anyhow::Result<()> {
+    for (shell, path) in [
+        (Shell::Bash, "bash-completion/completions/ctl"),
+        (Shell::Zsh, "zsh/site-functions/_ctl"),
+        (Shell::Fish, "fish/vendor_completions.d/ctl.fish"),
+    ] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "ctl", &mut text);
+        put(&package.join(path), &text)?;
+    }
+    Ok(())
+}
+
+fn put(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let write = || {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        fs::write(path, content)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_that_man_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("paper");
+        write(&out).unwrap();
+        for page in [
+            "halite-ctl/man/man1/ctl.1",
+            "halite-ctl/man/man1/ctl-bundle-build.1",
+            "halite-master/man/man8/halite-master.8",
+            "halite-master/man/man8/halite-master-init.8",
+            "halite-master/man/man5/halite-master.yaml.5",
+            "halite-minion/man/man8/halite-minion-enrol.8",
+            "halite-minion/man/man5/halite-minion.yaml.5",
+        ] {
+            assert!(out.join(page).is_file(), "{page}");
+        }
+        assert!(!out.join("halite-ctl/man/man1/ctl-paper.1").exists());
+        let text = fs::read_to_string(out.join("halite-ctl/man/man1/ctl-bundle-build.1")).unwrap();
+        assert!(text.contains("ctl bundle build") && text.contains("recipe"), "{text}");
+        let page = fs::read_to_string(out.join("halite-minion/man/man8/halite-minion.8")).unwrap();
+        assert!(page.contains("halite\\-minion.yaml(5)") || page.contains("halite-minion.yaml(5)"), "{page}");
+        assert!(write(&out).unwrap_err().to_string().contains("is there already"));
+    }
+
+    #[test]
+    fn the_completions_are_good_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("paper");
+        write(&out).unwrap();
+        let bash = out.join("halite-ctl/bash-completion/completions/ctl");
+        assert!(Command::new("bash").arg("-n").arg(&bash).status().unwrap().success());
+        // The real shell, asked for what could follow.
+        let ask = format!(
+            ". {}; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; _ctl ctl ver bundle; echo \"${{COMPREPLY[*]}}\"",
+            bash.display()
+        );
+        let said = Command::new("bash").args(["-c", &ask]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "verify", "{said:?}");
+    }
+}

@@ -1,0 +1,31 @@
+//! The command line. `ctl` compiles this file too, to write the manual pages: it may use nothing else of this crate.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The daemon that holds pillar, keys, jobs and the CAs, compiles states and dispatches jobs.
+#[derive(Parser)]
+#[command(name = "halite-master", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be repeated.
+    Init {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+    },
+    /// Serve until told to stop.
+    Run {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+    },
+}
