@@ -11,14 +11,16 @@ use jiff::Timestamp;
 
 use crate::{
     apt,
+    busy::Busy,
     complete::{self, Needs, Stock},
     error::Error,
     files,
-    lock::{Item, Lock},
+    gather::{Contents, Gather, Mode},
+    lock::Lock,
     manifest::{self, Entry, Manifest},
     nginx, oci, package,
     part::{Part, Parts},
-    recipe::{Recipe, Reference},
+    recipe::{Recipe, Watcher},
 };
 
 /// The program at the top of a bundle.
@@ -29,24 +31,26 @@ here=$(cd \"$(dirname \"$0\")\" && pwd)
 exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
 ";
 
-/// How to build.
-#[derive(Debug, Clone, Copy, Default)]
+/// How to gather what goes into a bundle.
+#[derive(Clone, Default)]
 pub struct Options {
-    /// Record in the lock what is found now, instead of refusing what differs from it.
-    pub update: bool,
+    /// Ask nothing of other machines: everything comes from this one and from the cache.
+    pub offline: bool,
+    /// Hears how far fetching is.
+    pub watcher: Option<Watcher>,
 }
 
 /// Renders the state tree of the bundle in a directory for every option that a cluster made from it may have.
 pub type Render<'a> = dyn Fn(&Path, &Manifest) -> Result<Needs, Error> + 'a;
 
-/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. The same recipe, lock and
-/// inputs give the same bytes, but for the signatures of the apt repository. Nothing is at `out` before all of it is, and
-/// before everything is in it that `render` comes to.
+/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes from other machines
+/// is what the lock says. The same recipe, lock and inputs give the same bytes, but for the signatures of the apt
+/// repository. Nothing is at `out` before all of it is, and before everything is in it that `render` comes to.
 ///
 /// # Errors
-/// When the recipe has problems, something that goes in differs from the lock or is damaged, the packages cannot be
-/// installed on a bare host, something that a cluster could ask for is missing, a program of the build fails, or a file
-/// cannot be written.
+/// When the recipe has problems, something that goes in is not in the lock, differs from it or is damaged, something
+/// cannot be fetched, the packages cannot be installed on a bare host, something that a cluster could ask for is
+/// missing, a program of the build fails, or a file cannot be written.
 pub fn build(
     recipe_file: &Path,
     out: &Path,
@@ -59,13 +63,16 @@ pub fn build(
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
-    let work = files::sibling(out, "new");
+    let _recipe = Busy::wait(recipe_file, "recipe", progress)?;
+    restore(out)?;
+    let (work, _work) = workplace(out)?;
     let scratch = files::sibling(out, "parts");
-    files::remove_dir(&work)?;
     let built = (|| {
-        files::make_dir(&work)?;
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
-        let (manifest, lock) = fill(recipe_file, &recipe, &work, &cache, options, progress)?;
+        files::make_dir(&cache)?;
+        let _cache = Busy::wait(&cache, "cache", progress)?;
+        let gather = Gather::new(recipe_file, &recipe, &cache, options.offline, options.watcher.clone())?;
+        let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
         progress("looking for what a cluster could ask for and would not find");
         let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);
         if !missing.is_empty() {
@@ -76,19 +83,56 @@ pub fn build(
         Ok(manifest)
     })();
     if built.is_err() {
-        files::remove_dir(&work)?;
+        // The first error is the one that matters.
+        let _ = files::remove_dir(&work);
     }
-    files::remove_dir(&scratch)?;
-    built
+    let removed = files::remove_dir(&scratch);
+    built.and_then(|manifest| removed.map(|()| manifest))
 }
 
-/// Puts the new bundle in the place of the old one.
-fn swap(new: &Path, out: &Path) -> Result<(), Error> {
-    let old = files::sibling(out, "old");
-    files::remove_dir(&old)?;
-    if out.exists() {
-        fs::rename(out, &old).map_err(Error::file("move", out))?;
+/// An empty directory beside `out`, held against another build that would write the same.
+fn workplace(out: &Path) -> Result<(PathBuf, Busy), Error> {
+    let work = files::sibling(out, "new");
+    loop {
+        files::make_dir(&work)?;
+        let Some(held) = Busy::take(&work)? else {
+            return Err(Error::content(out, "another build is writing it: wait for that one to end"));
+        };
+        // Whoever had it may have moved or removed what was opened here.
+        if !held.is(&work) {
+            continue;
+        }
+        for entry in fs::read_dir(&work).map_err(Error::file("list", &work))? {
+            let path = entry.map_err(Error::file("list", &work))?.path();
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(Error::file("remove", path))?;
+        }
+        return Ok((work, held));
     }
+}
+
+/// A build that was killed between two names left the old bundle under another one.
+fn restore(out: &Path) -> Result<(), Error> {
+    let old = files::sibling(out, "old");
+    if old.exists() && !out.exists() {
+        fs::rename(&old, out).map_err(Error::file("restore", out))?;
+    }
+    files::remove_dir(&old)
+}
+
+/// Puts the new bundle, once it is on the disk, in the place of the old one: in one step where the file system can.
+fn swap(new: &Path, out: &Path) -> Result<(), Error> {
+    let on_disk = fs::File::open(new).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
+    on_disk.map_err(Error::file("write", new))?;
+    if !out.exists() {
+        return fs::rename(new, out).map_err(Error::file("move", new));
+    }
+    let here = rustix::fs::CWD;
+    if rustix::fs::renameat_with(here, new, here, out, rustix::fs::RenameFlags::EXCHANGE).is_ok() {
+        return files::remove_dir(new);
+    }
+    let old = files::sibling(out, "old");
+    fs::rename(out, &old).map_err(Error::file("move", out))?;
     fs::rename(new, out).map_err(Error::file("move", new))?;
     files::remove_dir(&old)
 }
@@ -96,17 +140,16 @@ fn swap(new: &Path, out: &Path) -> Result<(), Error> {
 fn fill(
     recipe_file: &Path,
     recipe: &Recipe,
+    gather: &Gather<'_>,
     work: &Path,
     cache: &Path,
-    options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Manifest, Lock), Error> {
-    let recorded = Lock::load(recipe_file)?.filter(|_| !options.update);
-    progress("looking at images");
-    let images = images(recipe)?;
-    progress("gathering packages");
-    let archives = apt::fetch(&recipe.apt, &recipe.base, &cache.join("archives"), recorded.as_ref())?;
-    let lock = settle(recipe_file, recipe, &images, &archives, recorded)?;
+    progress("looking at images and packages");
+    let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
+    let lock = settled.lock.clone();
+    let contents = gather.fetch(settled, progress)?;
+    let Contents { images, archives } = &contents;
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
         Error::content(crate::lock::path_of(recipe_file), format!("`resolved` is no date: {error}"))
     })?;
@@ -114,8 +157,8 @@ fn fill(
     let mut listed = BTreeMap::new();
 
     progress(&format!("gathering {} images", images.len()));
-    image_part(&parts, &images)?.place(work, "images", &mut listed)?;
-    let repository = apt_part(&parts, recipe, &archives, date, progress)?;
+    image_part(&parts, images)?.place(work, "images", &mut listed)?;
+    let repository = apt_part(&parts, recipe, archives, date, progress)?;
     repository.place(work, "apt", &mut listed)?;
 
     progress("gathering programs and states");
@@ -124,8 +167,7 @@ fn fill(
         listed.insert(name, Entry { sha256: files::sha256(content), size: content.len() as u64 });
         Ok(())
     };
-    let served: Vec<_> =
-        images.iter().map(|(reference, _, image)| (reference.clone(), image.clone())).collect();
+    let served = contents.served(&recipe.images);
     put(nginx::MAPS.to_owned(), 0o644, nginx::maps(&served).as_bytes())?;
     put(nginx::SERVER.to_owned(), 0o644, nginx::LOCATIONS.as_bytes())?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
@@ -156,7 +198,7 @@ fn fill(
         images: recipe
             .images
             .iter()
-            .map(|image| (image.component.clone(), image.reference.to_string()))
+            .filter_map(|image| Some((image.component.clone()?, image.reference.to_string())))
             .collect(),
         options: recipe.options.clone(),
         packages: repository.note().clone(),
@@ -168,103 +210,12 @@ fn fill(
     Ok((manifest, lock))
 }
 
-type Found<'a> = (Reference, &'a Path, oci::Image);
-
-fn images(recipe: &Recipe) -> Result<Vec<Found<'_>>, Error> {
-    let find = |image: &'_ crate::recipe::Image| oci::find(&image.layout, &image.reference.to_string());
-    recipe
-        .images
-        .iter()
-        .map(|image| Ok((image.reference.clone(), image.layout.as_path(), find(image)?)))
-        .collect()
-}
-
-/// What everything came to, compared with what is recorded.
-fn settle(
-    recipe_file: &Path,
-    recipe: &Recipe,
-    images: &[Found<'_>],
-    archives: &[PathBuf],
-    recorded: Option<Lock>,
-) -> Result<Lock, Error> {
-    let dir = recipe_file.parent().unwrap_or(Path::new("."));
-    let images = recipe.images.iter().zip(images).map(|(wanted, (reference, layout, image))| {
-        let item = Item {
-            sha256: image.manifest.hex().unwrap_or_default().to_owned(),
-            size: image.size(),
-            source: layout.strip_prefix(dir).unwrap_or(layout).display().to_string(),
-            why: format!("component {}", wanted.component),
-        };
-        (reference.to_string(), item)
-    });
-    let mut lock = Lock {
-        format: 1,
-        resolved: String::new(),
-        request: apt::request(&recipe.apt, &recipe.base)?,
-        images: images.collect(),
-        packages: packages(&recipe.apt, archives)?,
-    };
-    if let Some(recorded) = recorded {
-        let differences = recorded.differences(&lock);
-        if !differences.is_empty() {
-            let lock = crate::lock::path_of(recipe_file).display().to_string();
-            return Err(Error::Lock { lock, differences });
-        }
-        lock.resolved.clone_from(&recorded.resolved);
-        if lock == recorded {
-            return Ok(lock);
-        }
-    }
-    lock.resolved = now()?.to_string();
-    Ok(lock)
-}
-
-/// `SOURCE_DATE_EPOCH` where it is set, so that a build from nothing can be repeated too; else the time, in seconds.
-fn now() -> Result<Timestamp, Error> {
-    let wrong = |error: String| Error::content("SOURCE_DATE_EPOCH", error);
-    let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(text) => text.parse().map_err(|_| wrong(format!("{text:?} is no number of seconds")))?,
-        Err(_) => Timestamp::now().as_second(),
-    };
-    Timestamp::from_second(seconds).map_err(|error| wrong(error.to_string()))
-}
-
-/// The archives as the lock records them, each with the packages that need it.
-fn packages(asked: &[String], archives: &[PathBuf]) -> Result<BTreeMap<String, Item>, Error> {
-    let mut controls = Vec::new();
-    for archive in archives {
-        controls.push((archive, apt::Control::read(archive)?));
-    }
-    let mut found = BTreeMap::new();
-    for (archive, control) in &controls {
-        let name = control.field("Package");
-        let why = if asked.iter().any(|wanted| wanted == name) {
-            "asked for".to_owned()
-        } else {
-            let users = controls.iter().filter(|(_, user)| user.needs().contains(&name));
-            let users: Vec<_> = users.map(|(_, user)| user.field("Package")).collect();
-            if users.is_empty() {
-                "a newer one than the base has is needed".to_owned()
-            } else {
-                format!("needed by {}", users.join(", "))
-            }
-        };
-        let (sha256, size) = files::digest(archive)?;
-        found.insert(control.file_name(), Item { sha256, size, source: "apt".to_owned(), why });
-    }
-    Ok(found)
-}
-
-fn image_part(parts: &Parts, images: &[Found<'_>]) -> Result<Part, Error> {
-    let named: Vec<_> = images
-        .iter()
-        .map(|(reference, layout, image)| (reference.to_string(), *layout, image.clone()))
-        .collect();
-    let mut inputs: Vec<_> =
-        named.iter().map(|(reference, _, image)| format!("{reference} {}", image.manifest.digest)).collect();
+fn image_part(parts: &Parts, images: &[oci::Found]) -> Result<Part, Error> {
+    let digest = |found: &oci::Found| format!("{} {}", found.reference, found.image.manifest.digest);
+    let mut inputs: Vec<_> = images.iter().map(digest).collect();
     inputs.sort_unstable();
     parts.get("images", &inputs.join("\n"), |dir| {
-        oci::gather(&named, dir)?;
+        oci::gather(images, dir)?;
         Ok(BTreeMap::new())
     })
 }

@@ -80,7 +80,8 @@ impl Diff {
     }
 }
 
-fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
+/// What is not the same in both.
+pub(crate) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let change = |name: &String| {
         let (old, new) = (old.get(name).cloned(), new.get(name).cloned());

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::complete::Missing;
+use crate::{complete::Missing, fetch};
 
 /// Why a bundle could not be built or read.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// Something that went in is not what the lock says.
     #[error(
-        "{lock} records something else:\n  {}\nbuild with `--update` to record what is there now, or bring back what was there",
+        "{lock} records something else:\n  {}\nrun `ctl bundle update` to record what is there now, or bring back what was there",
         .differences.join("\n  ")
     )]
     Lock {
@@ -39,6 +39,20 @@ pub enum Error {
         /// Each difference.
         differences: Vec<String>,
     },
+    /// The recipe names what the lock does not record yet, and only recorded things are built from other machines.
+    #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these come to", .names.join("\n  "))]
+    Unrecorded {
+        /// The lock file.
+        lock: String,
+        /// Each thing.
+        names: Vec<String>,
+    },
+    /// Something could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] fetch::Error),
+    /// Several of these.
+    #[error("{}", Lines(.0))]
+    Several(Vec<Error>),
     /// A program that the build needs failed or is not there.
     #[error("{what}: {message}")]
     Program {
@@ -72,6 +86,26 @@ impl Error {
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |cause| Self::File { action, path, cause }
+    }
+
+    /// One report of many: what could not be fetched is told together, so that what is missing offline is one list.
+    ///
+    /// # Errors
+    /// That report, unless there is nothing to report.
+    pub(crate) fn all(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+        let (mut fetched, mut rest) = (Vec::new(), Vec::new());
+        for error in errors {
+            match error {
+                Self::Fetch(error) => fetched.push(error),
+                error => rest.push(error),
+            }
+        }
+        rest.extend(fetch::Error::all(fetched).err().map(Self::Fetch));
+        match rest.len() {
+            0 => Ok(()),
+            1 => Err(rest.remove(0)),
+            _ => Err(Self::Several(rest)),
+        }
     }
 
     pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {

@@ -8,11 +8,13 @@
 
 pub mod apt;
 mod build;
+mod busy;
 pub mod complete;
 mod diff;
 mod error;
 pub mod fetch;
 mod files;
+mod gather;
 pub mod iso;
 mod list;
 pub mod lock;
@@ -23,6 +25,7 @@ mod pack;
 pub mod package;
 mod part;
 pub mod recipe;
+mod resolve;
 pub mod rpm;
 pub mod seal;
 mod tenths;
@@ -34,4 +37,5 @@ pub use error::Error;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack, unpack_some};
+pub use resolve::{Resolved, lock, update};
 pub use verify::{Problem, Report, verify};

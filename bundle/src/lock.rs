@@ -1,5 +1,5 @@
 //! The lock beside a recipe: what each name came to when it was first resolved, so that a bundle built next year from
-//! the same recipe holds the same. Halite's own programs and its state tree are not locked: they come from the tree
+//! the same recipe holds the same. Programs from this machine and the state tree are not locked: they come from the tree
 //! that the recipe belongs to.
 
 use std::{
@@ -10,17 +10,21 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files};
+use crate::{
+    diff::{self, Change},
+    error::Error,
+    files,
+};
 
 /// Everything that a recipe came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     /// 1.
     pub format: u32,
     /// When it was first resolved, RFC 3339 in UTC. The date of whatever a bundle made from it dates.
     pub resolved: String,
-    /// SHA-256 of what was asked of apt: the package names and the status of the base.
+    /// SHA-256 of what was asked of apt: the package names, the status of the base, and the repositories.
     pub request: String,
     /// Images by reference.
     pub images: BTreeMap<String, Item>,
@@ -36,8 +40,12 @@ pub struct Item {
     pub sha256: String,
     /// Its size in bytes (for an image: of all its blobs).
     pub size: u64,
-    /// Where it came from: `apt`, or the path that the recipe gives.
+    /// Where it came from: an address, `registry` (that of its name), `apt` (this machine's own sources), or the path
+    /// that the recipe gives.
     pub source: String,
+    /// Its licence, as it says itself or the recipe says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
     /// Who needs it.
     pub why: String,
 }
@@ -72,9 +80,9 @@ impl Lock {
     pub(crate) fn save(&self, recipe: &Path) -> Result<(), Error> {
         let path = path_of(recipe);
         let text = serde_saphyr::to_string(self).map_err(|error| Error::content(&path, error.to_string()))?;
-        let head =
-            "# Made by `ctl bundle build`: what the recipe beside it came to. Keep the two together.\n";
-        files::replace(&path, 0o644, format!("{head}{text}").as_bytes())
+        let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
+        files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
+        files::sync_parent(&path)
     }
 
     /// What is recorded here and is something else in `new`. What only one of the two has is no difference: the recipe
@@ -91,6 +99,43 @@ impl Lock {
             );
         }
         found
+    }
+
+    /// What is not the same in a later lock, for people.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        diff::changes(&self.shown(), &new.shown())
+    }
+
+    /// Each thing with what identifies it: a package by its version, the others by their digest.
+    fn shown(&self) -> BTreeMap<String, String> {
+        let items = |list: &BTreeMap<String, Item>| -> Vec<(String, String)> {
+            list.iter().map(|(name, item)| (name.clone(), item.shown())).collect()
+        };
+        let package = |(name, item): (&String, &Item)| match name.split('_').collect::<Vec<_>>()[..] {
+            [package, version, _] => (format!("package {package}"), format!("{version} {}", item.shown())),
+            _ => (name.clone(), item.shown()),
+        };
+        items(&self.images).into_iter().chain(self.packages.iter().map(package)).collect()
+    }
+
+    /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
+    #[must_use]
+    pub fn unlicensed(&self) -> Vec<&str> {
+        let items = self.images.iter();
+        items.filter(|(_, item)| item.licence.is_none()).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The size in bytes of all that it records.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.images.values().chain(self.packages.values()).map(|item| item.size).sum()
+    }
+}
+
+impl Item {
+    fn shown(&self) -> String {
+        format!("sha256:{}", self.sha256.get(..12).unwrap_or(&self.sha256))
     }
 }
 

@@ -156,15 +156,27 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
     serde_json::from_slice(&bytes).map_err(|error| Error::content(path, error.to_string()))
 }
 
-/// Gathers images, each from its own layout, into one new layout. Every blob is compared with its digest on the way.
-pub(crate) fn gather(images: &[(String, &Path, Image)], out: &Path) -> Result<(), Error> {
+/// An image, and the directory in which its blobs lie under their digests.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// Its full name.
+    pub reference: String,
+    /// `LAYOUT/blobs/sha256`, or the cache of what was pulled.
+    pub blobs: PathBuf,
+    /// Manifest, configuration, layers.
+    pub image: Image,
+}
+
+/// Gathers images into one new layout. Every blob is compared with its digest on the way.
+pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     let mut there = BTreeSet::new();
     let mut manifests = Vec::new();
-    for (reference, layout, image) in images {
+    for Found { reference, blobs, image } in images {
         for part in image.blobs() {
             if there.insert(part.digest.clone()) {
-                let from = blob(layout, part)?;
-                let (sha256, size) = files::copy(&from, &blob(out, part)?, 0o644)?;
+                let to = blob(out, part)?;
+                let from = blobs.join(part.hex().unwrap_or_default());
+                let (sha256, size) = files::copy(&from, &to, 0o644)?;
                 if Some(sha256.as_str()) != part.hex() || size != part.size {
                     let message = format!("it is damaged: its SHA-256 is {sha256}, its size {size}");
                     return Err(Error::content(from, message));

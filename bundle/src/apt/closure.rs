@@ -66,6 +66,18 @@ fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error>
     Ok((found.len() == wanted.len()).then_some(paths))
 }
 
+/// The archives that a lock records and that are not kept, by their names in the repository.
+pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
+    let mut there = BTreeSet::new();
+    if archives.is_dir() {
+        for name in files::walk(archives)?.into_iter().filter(|name| name.ends_with(".deb")) {
+            there.insert(files::digest(&archives.join(name))?.0);
+        }
+    }
+    let gone = lock.packages.iter().filter(|(_, item)| !there.contains(&item.sha256));
+    Ok(gone.map(|(name, _)| name.clone()).collect())
+}
+
 /// The file names of the archives, as apt stores them.
 fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<String>, Error> {
     // Printed are only those that would be downloaded; an empty directory makes that all of them.

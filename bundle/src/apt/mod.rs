@@ -8,7 +8,7 @@ mod proof;
 mod repository;
 mod sign;
 
-pub(crate) use closure::{fetch, request};
+pub(crate) use closure::{fetch, request, unkept};
 pub(crate) use package::Control;
 pub(crate) use proof::prove;
 pub(crate) use repository::{parse_index, stanzas, write};

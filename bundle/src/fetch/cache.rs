@@ -98,7 +98,7 @@ impl Cache {
     /// # Errors
     /// When the directory cannot be read, or a damaged file not removed.
     pub fn check(&self) -> Result<Vec<Digest>, Error> {
-        let dir = self.root.join("sha256");
+        let dir = self.contents();
         let mut removed = Vec::new();
         for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
             let path = entry.map_err(Error::file("list", &dir))?.path();
@@ -138,7 +138,12 @@ impl Cache {
         Partial::open(self.root.join("partial").join(name))
     }
 
+    /// The directory of whole contents, each under its digest: the blobs of everything that was pulled.
+    pub(crate) fn contents(&self) -> PathBuf {
+        self.root.join("sha256")
+    }
+
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
-        self.root.join("sha256").join(digest.hex())
+        self.contents().join(digest.hex())
     }
 }

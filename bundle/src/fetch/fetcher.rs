@@ -84,6 +84,12 @@ impl Fetcher {
         client.fetch(&target, &self.cache, self.meter())
     }
 
+    /// Whether it has no network.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.client.is_none()
+    }
+
     pub(crate) fn client(&self) -> Option<&Client> {
         self.client.as_ref()
     }

@@ -14,7 +14,7 @@ mod fetcher;
 pub mod http;
 pub mod oci;
 mod openpgp;
-mod parallel;
+pub(crate) mod parallel;
 pub mod progress;
 mod unpack;
 pub mod yum;

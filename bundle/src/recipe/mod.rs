@@ -5,7 +5,9 @@
 //! version: 0.1.0
 //! kubernetes: v1.36.3
 //! images:
-//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0", layout: images/etcd}
+//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0"}             # pulled, for linux/amd64
+//!   - {component: pause, reference: "registry.k8s.io/pause:3.10.2", layout: images/pause}   # from a local OCI layout
+//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # an own image: no component
 //! packages:
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
@@ -19,6 +21,7 @@
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
+mod network;
 mod reader;
 mod reference;
 
@@ -28,6 +31,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
 
@@ -76,19 +80,24 @@ pub struct Recipe {
     /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
     /// have any value. The bundle has to hold what any of them needs.
     pub options: BTreeMap<String, Vec<String>>,
-    /// Where parts that did not change are kept between builds.
+    /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// How to reach the machines that things come from.
+    pub network: Network,
 }
 
 /// An image that goes into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The key under which the state tree finds it.
-    pub component: String,
+    /// The key under which the state tree finds it; none for an image of the site's own.
+    pub component: Option<String>,
     /// Its full name.
     pub reference: Reference,
     /// An OCI layout in which it is found by that name (annotation `org.opencontainers.image.ref.name`), or alone.
-    pub layout: PathBuf,
+    /// Without one it is pulled from the registry of its name.
+    pub layout: Option<PathBuf>,
+    /// Its licence, where it says none itself.
+    pub licence: Option<String>,
 }
 
 impl Recipe {
@@ -120,8 +129,12 @@ impl Recipe {
         let mut wanted: Vec<(String, PathBuf)> =
             vec![("packages.base".into(), self.base.clone()), ("states".into(), self.states.join("top.sls"))];
         for image in &self.images {
-            wanted.push((format!("the image {}", image.reference), image.layout.join("index.json")));
+            let layout = image.layout.as_ref();
+            wanted.extend(
+                layout.map(|layout| (format!("the image {}", image.reference), layout.join("index.json"))),
+            );
         }
+        wanted.extend(self.network.files());
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -142,12 +155,18 @@ impl Recipe {
             .collect()
     }
 
+    /// Whether anything in it comes from another machine, other than through this machine's own apt.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.images.iter().any(|image| image.layout.is_none())
+    }
+
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
     /// image stands for.
     pub(crate) fn components(&self) -> BTreeMap<String, String> {
         let images = self.images.iter().filter(|image| image.reference.tag != self.kubernetes);
-        let mut found: BTreeMap<_, _> =
-            images.map(|image| (image.component.clone(), image.reference.tag.clone())).collect();
+        let mut found: BTreeMap<_, _> = images
+            .filter_map(|image| Some((image.component.clone()?, image.reference.tag.clone())))
+            .collect();
         let kubernetes = self.kubernetes.trim_start_matches('v');
         for made in &self.made {
             if made.upstream_version() != kubernetes {
@@ -169,6 +188,9 @@ const KEYS: &[&str] = &[
     "signing-key",
     "options",
     "cache",
+    "registries",
+    "proxy",
+    "no-proxy",
 ];
 
 fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
@@ -185,7 +207,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         kubernetes: reader.text("kubernetes", top.get("kubernetes")),
         images,
         base: reader.path("packages.base", packages.get("base")),
-        apt: texts(reader, "packages.apt", packages.get("apt")),
+        apt: reader.texts("packages.apt", packages.get("apt")),
         made: made_packages(reader, packages.get("made")),
         binaries: BINARIES
             .iter()
@@ -195,6 +217,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
         cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+        network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
     };
     check(reader, &recipe, &components);
     recipe
@@ -205,18 +228,21 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
     let (mut found, mut components) = (Vec::new(), Vec::new());
     for (index, item) in reader.list("images", value).iter().enumerate() {
         let path = format!("images[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout"]) else {
+        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout", "licence"])
+        else {
             continue;
         };
-        let component = reader.text(&format!("{path}.component"), map.get("component"));
+        let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
+        let component = given("component").map(|(path, value)| reader.text(&path, Some(value)));
         let text = reader.text(&format!("{path}.reference"), map.get("reference"));
-        let layout = reader.path(&format!("{path}.layout"), map.get("layout"));
-        components.push(component.clone());
+        let layout = given("layout").map(|(path, value)| reader.path(&path, Some(value)));
+        let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
+        components.extend(component.clone());
         if text.is_empty() {
             continue;
         }
         match Reference::parse(&text) {
-            Ok(reference) => found.push(Image { component, reference, layout }),
+            Ok(reference) => found.push(Image { component, reference, layout, licence }),
             Err(why) => reader.problem(&format!("{path}.reference"), &why),
         }
     }
@@ -286,15 +312,6 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
     found
 }
 
-fn texts(reader: &mut Reader, path: &str, value: Option<&serde_json::Value>) -> Vec<String> {
-    let items = reader.list(path, value);
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| reader.text(&format!("{path}[{index}]"), Some(item)))
-        .collect()
-}
-
 /// What must hold between the parts of a recipe.
 fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
@@ -312,6 +329,9 @@ fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     let made = recipe.made.iter().map(|made| &made.package);
     for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
         reader.problem("packages", &format!("{twice:?} is listed twice"));
+    }
+    if recipe.is_remote() && recipe.cache.is_none() {
+        reader.problem("cache", "is missing: what comes from other machines is kept there");
     }
     for name in recipe.apt.iter().filter(|name| !made::is_package_name(name)) {
         reader.problem("packages.apt", &format!("{name:?} is no package name"));

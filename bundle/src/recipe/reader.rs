@@ -70,6 +70,12 @@ impl<'a> Reader<'a> {
         String::new()
     }
 
+    /// A list of texts.
+    pub fn texts(&mut self, path: &str, value: Option<&Value>) -> Vec<String> {
+        let items = self.list(path, value).iter().enumerate();
+        items.map(|(index, item)| self.text(&format!("{path}[{index}]"), Some(item))).collect()
+    }
+
     /// A path; a relative one starts at the recipe's folder.
     pub fn path(&mut self, path: &str, value: Option<&Value>) -> PathBuf {
         let text = self.text(path, value);

@@ -104,8 +104,18 @@ fn what_is_not_as_recorded_is_refused_until_it_is_recorded() {
     assert_eq!(differences.len(), 1);
     assert!(differences[0].starts_with("registry.k8s.io/pause:3.10.2: recorded sha256"), "{differences:?}");
     assert_eq!(fs::read(site.path("bundle/manifest.json")).unwrap(), before);
-    site.build_with("bundle", &Options { update: true }).unwrap();
+    assert!(error.to_string().contains("run `ctl bundle update`"), "{error}");
+    assert!(matches!(site.lock(), Err(Error::Lock { .. })));
+    let recorded = fs::read(site.path("recipe.lock.yaml")).unwrap();
+    let change = &site.update(false).unwrap().changes[..];
+    assert!(matches!(change, [one] if one.name == "registry.k8s.io/pause:3.10.2"), "{change:?}");
+    assert_eq!(fs::read(site.path("recipe.lock.yaml")).unwrap(), recorded);
+    assert_eq!(site.update(true).unwrap().changes, change);
+    let recorded = fs::read(site.path("recipe.lock.yaml")).unwrap();
+    assert!(site.update(true).unwrap().changes.is_empty() && site.lock().unwrap().changes.is_empty());
+    assert_eq!(fs::read(site.path("recipe.lock.yaml")).unwrap(), recorded);
     site.build("bundle").unwrap();
+    assert_eq!(fs::read(site.path("recipe.lock.yaml")).unwrap(), recorded);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use halite_bundle::{
-    Change, Diff, Manifest, Options, manifest, pack,
+    Change, Diff, Manifest, manifest, pack,
     seal::{
         self,
         keys::{SecretKey, Trust, generate},
@@ -95,8 +95,7 @@ fn what_changes_is_told() {
     site.recipe["packages"]["made"][2]["version"] = "1.2.4-1".into();
     put(&site.path("states/host/init.sls"), b"# new\n{}\n");
     put(&site.path("states/more.sls"), b"{}\n");
-    let options = Options { update: true };
-    site.build_with("bundle", &options).unwrap();
+    site.build("bundle").unwrap();
     pack(&site.path("bundle"), &site.path("new.iso"), &[key], &mut |_| ()).unwrap();
     let diff = Diff::new(&look(&site, "site.iso"), &look(&site, "new.iso"));
     let change = |name: &str, old: Option<&str>, new: Option<&str>| Change {

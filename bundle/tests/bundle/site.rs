@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_bundle::{Error, Manifest, Options, Render, complete::Needs};
+use halite_bundle::{Error, Manifest, Options, Render, Resolved, complete::Needs};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -109,8 +109,25 @@ impl Site {
     }
 
     pub fn build_for(&self, out: &str, options: &Options, render: &Render<'_>) -> Result<Manifest, Error> {
-        put(&self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap().as_bytes());
-        halite_bundle::build(&self.path("recipe.yaml"), &self.path(out), options, render, &mut |_| ())
+        halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
+    }
+
+    pub fn lock(&self) -> Result<Resolved, Error> {
+        halite_bundle::lock(&self.written(), &Options::default(), &mut |_| ())
+    }
+
+    pub fn update(&self, write: bool) -> Result<Resolved, Error> {
+        halite_bundle::update(&self.written(), &Options::default(), write, &mut |_| ())
+    }
+
+    /// The recipe as a file.
+    fn written(&self) -> PathBuf {
+        let (path, text) = (self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap());
+        // A build that runs holds the file.
+        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            put(&path, text.as_bytes());
+        }
+        path
     }
 }
 

@@ -1,12 +1,4 @@
-//! A real registry, the `distribution` program, with TLS and logins.
-
-use std::{
-    fs::File,
-    net::{TcpListener, TcpStream},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+//! Images from a real registry, with TLS and logins.
 
 use halite_bundle::{
     fetch::{
@@ -16,120 +8,19 @@ use halite_bundle::{
     },
     recipe::Reference,
 };
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::{
-    fixture::{Fixture, content, run},
+    fixture::{Fixture, content},
+    program::Registry,
     registry::{Content, OCI_INDEX},
     tls::Authority,
 };
-
-/// Where the program is.
-const PROGRAM: &str = "HALITE_REGISTRY";
-
-struct Registry {
-    child: Child,
-    port: u16,
-    agent: ureq::Agent,
-}
-
-impl Registry {
-    fn start(fixture: &Fixture, authority: &Authority) -> Self {
-        let program = std::env::var_os(PROGRAM).map(PathBuf::from);
-        let program = program.unwrap_or_else(|| {
-            panic!(
-                "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
-                    github.com/distribution/distribution/v3/cmd/registry@v3.0.0"
-            )
-        });
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (certificate, key) = authority.files(&fixture.path(""));
-        let logins = run("apache2-utils", &fixture.path(""), "htpasswd", &["-Bbn", "me", "secret"]);
-        std::fs::write(fixture.path("htpasswd"), logins).unwrap();
-        let text = format!(
-            "\
-version: 0.1
-log: {{level: error}}
-storage: {{filesystem: {{rootdirectory: {root}}}}}
-auth: {{htpasswd: {{realm: test, path: {logins}}}}}
-http:
-  addr: 127.0.0.1:{port}
-  tls: {{certificate: {certificate}, key: {key}}}
-",
-            root = fixture.path("storage").display(),
-            logins = fixture.path("htpasswd").display(),
-            certificate = certificate.display(),
-            key = key.display(),
-        );
-        let conf = fixture.path("registry.yml");
-        std::fs::write(&conf, text).unwrap();
-        let log = fixture.path("registry.log");
-        let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg(conf)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap());
-        let mut child = command.spawn().unwrap();
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let said = || std::fs::read_to_string(&log).unwrap();
-            assert!(child.try_wait().unwrap().is_none(), "the registry ended: {}", said());
-            assert!(started.elapsed() < Duration::from_secs(30), "the registry does not listen: {}", said());
-            std::thread::yield_now();
-        }
-        let certificate = Certificate::from_pem(&std::fs::read(&authority.path).unwrap()).unwrap();
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
-        let tls = tls.unversioned_rustls_crypto_provider(provider).build();
-        let agent = ureq::Agent::config_builder().tls_config(tls).proxy(None).build().into();
-        Self { child, port, agent }
-    }
-
-    fn host(&self) -> String {
-        format!("localhost:{}", self.port)
-    }
-
-    /// Pushes everything in the order in which a registry takes it.
-    fn push(&self, name: &str, content: &Content) {
-        let url = |path: &str| format!("https://{}/v2/{name}/{path}", self.host());
-        let login = "Basic bWU6c2VjcmV0";
-        for (digest, bytes) in &content.blobs {
-            let begun =
-                self.agent.post(url("blobs/uploads/")).header("Authorization", login).send_empty().unwrap();
-            let location = begun.headers()["location"].to_str().unwrap();
-            let separator = if location.contains('?') { '&' } else { '?' };
-            let put = self
-                .agent
-                .put(format!("{location}{separator}digest={digest}"))
-                .header("Authorization", login);
-            put.header("Content-Type", "application/octet-stream").send(bytes.as_slice()).unwrap();
-        }
-        // Images before the indexes that name them.
-        let mut manifests: Vec<_> = content.manifests.iter().collect();
-        manifests.sort_by_key(|(reference, (kind, _))| (kind == OCI_INDEX, !reference.contains("sha256:")));
-        for (reference, (kind, bytes)) in manifests {
-            let reference = reference.rsplit_once('/').unwrap().1;
-            let put = self.agent.put(url(&format!("manifests/{reference}"))).header("Authorization", login);
-            put.header("Content-Type", kind).send(bytes.as_slice()).unwrap();
-        }
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn images_are_pulled_with_a_login() {
     let fixture = Fixture::new();
     let authority = Authority::new(&fixture.path(""));
-    let registry = Registry::start(&fixture, &authority);
+    let registry = Registry::start(&fixture.path(""), &authority);
     let (gzip, zstd) = (content(700_000, 50), content(300_000, 51));
     let mut all = Content::default();
     let layers: [(&str, &[u8]); 2] = [

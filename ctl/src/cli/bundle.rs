@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 
 /// Whom an ISO is believed.
 #[derive(Debug, Default, Args)]
@@ -80,18 +80,33 @@ pub enum Bundle {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
-    /// Gather a bundle, and seal and sign it where it is to be an ISO.
+    /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences. What is recorded stays.
+    Lock {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+    },
+    /// Resolve everything in a recipe anew, show what changes, and record it.
+    Update {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+        /// Only show what would change.
+        #[arg(long)]
+        test: bool,
+    },
+    /// Gather a bundle, just as its lock says, and seal and sign it where it is to be an ISO.
     Build {
         /// The recipe.
-        #[arg(long)]
+        #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
         /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long)]
+        #[arg(long, short)]
         out: PathBuf,
         #[command(flatten)]
         signing: Signing,
-        /// Record in the lock file what is found now, instead of refusing what differs from it.
-        #[arg(long, action = ArgAction::SetTrue)]
-        update: bool,
+        /// Ask no other machine for anything: take everything from the recipe's cache.
+        #[arg(long)]
+        offline: bool,
     },
 }

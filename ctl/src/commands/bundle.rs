@@ -1,15 +1,17 @@
 //! `ctl bundle`.
 
+mod recipe;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halite_bundle::complete::{Missing, Stock};
-use halite_bundle::{Diff, Error, Manifest, Options, Problem, manifest};
+use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
 use super::seal;
 use crate::FAILED;
-use crate::cli::{Bundle, Signing};
+use crate::cli::Bundle;
 use crate::complete;
 use crate::output::{Screen, count, table};
 
@@ -58,42 +60,12 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
         }
         Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
-        Bundle::Build { recipe, out, update, signing } => build(&recipe, &out, update, &signing, screen),
+        Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
+        Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
+        Bundle::Build { recipe, out, offline, signing } => {
+            recipe::build(&recipe, &out, offline, &signing, screen)
+        }
     }
-}
-
-/// `ctl bundle build`.
-fn build(
-    recipe: &Path,
-    out: &Path,
-    update: bool,
-    signing: &Signing,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let iso = out.extension().is_some_and(|suffix| suffix == "iso");
-    // A key that cannot be read, or a wrong password, is told before the long work.
-    let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
-    let people = screen.is_for_people();
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
-    let render = |directory: &Path, manifest: &Manifest| {
-        complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
-    };
-    let manifest = halite_bundle::build(recipe, &directory, &Options { update }, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
-    let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
-    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
-    let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
-        "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
-    screen.document(&document)?;
-    Ok(0)
 }
 
 /// `ctl bundle diff`.
@@ -108,18 +80,22 @@ fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             ("packages", &diff.packages),
             ("states", &diff.states),
         ];
-        let short = |text: &Option<String>| {
-            text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned()
-        };
         let mut text = String::new();
         for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-            let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-            text.push_str(&format!("{}\n", table::rows(&[heading, "old", "new"], rows)));
+            text.push_str(&format!("{}\n", changed(heading, changes)));
         }
         let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
         text + &format!("{old} before, {new} now, {added} of it new\n")
     })?;
     Ok(0)
+}
+
+/// What changes, as a table.
+fn changed(heading: &str, changes: &[Change]) -> String {
+    let short =
+        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
+    let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+    table::rows(&[heading, "old", "new"], rows)
 }
 
 /// `ctl bundle needs`.

@@ -5,6 +5,8 @@ pub mod returns;
 pub mod table;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -27,7 +29,29 @@ pub struct Screen {
     /// Standard error is a terminal: it shows a line that is written over.
     live: bool,
     colour: bool,
-    shown: bool,
+    /// Whether that line holds something; tickers write it too.
+    shown: Arc<AtomicBool>,
+}
+
+/// Writes the line that follows what goes on, from any thread.
+pub struct Ticker {
+    live: bool,
+    shown: Arc<AtomicBool>,
+}
+
+impl Ticker {
+    /// Replaces the line; only on a terminal.
+    pub fn show(&self, text: &str) {
+        if !self.live {
+            return;
+        }
+        let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100usize);
+        let short: String = text.chars().take(width.saturating_sub(1)).collect();
+        let mut out = std::io::stderr().lock();
+        // A terminal that has gone is no reason to stop.
+        let _ = write!(out, "\r\x1b[2K{short}").and_then(|()| out.flush());
+        self.shown.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Screen {
@@ -36,7 +60,7 @@ impl Screen {
         let live = std::io::stderr().is_terminal();
         let people = format == Format::Table && std::io::stdout().is_terminal();
         let colour = people && std::env::var_os("NO_COLOR").is_none();
-        Self { format, live, colour, shown: false }
+        Self { format, live, colour, shown: Arc::default() }
     }
 
     /// The format that was asked for.
@@ -70,23 +94,19 @@ impl Screen {
 
     /// Replaces the line that follows what goes on; only on a terminal.
     pub fn progress(&mut self, text: &str) {
-        if !self.live {
-            return;
-        }
-        let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100usize);
-        let short: String = text.chars().take(width.saturating_sub(1)).collect();
-        eprint!("\r\x1b[2K{short}");
-        // A terminal that has gone is no reason to stop.
-        let _ = std::io::stderr().flush();
-        self.shown = true;
+        self.ticker().show(text);
+    }
+
+    /// The same for whoever works on other threads.
+    pub fn ticker(&self) -> Ticker {
+        Ticker { live: self.live, shown: Arc::clone(&self.shown) }
     }
 
     /// Removes that line.
     pub fn clear(&mut self) {
-        if self.shown {
+        if self.shown.swap(false, Ordering::Relaxed) {
             eprint!("\r\x1b[2K");
             let _ = std::io::stderr().flush();
-            self.shown = false;
         }
     }
 

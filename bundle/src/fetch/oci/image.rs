@@ -77,6 +77,19 @@ impl Image {
         digest(&self.wanted.reference, &self.manifest)
     }
 
+    /// What the manifest says of the licence, or else the configuration, which is fetched for it.
+    pub fn licence(&self, fetcher: &Fetcher) -> Result<Option<String>, Error> {
+        let manifest = fetcher.cache().read(&self.manifest_digest()?)?;
+        if let Some(licence) = manifest.and_then(|bytes| licence_of(&bytes)) {
+            return Ok(Some(licence));
+        }
+        let (Some(config), Some(client)) = (self.parts.first(), fetcher.client()) else { return Ok(None) };
+        let digest = digest(&self.wanted.reference, config)?;
+        let name = format!("{} {}", self.wanted.reference, &digest.hex()[..12]);
+        self.repository.blob(client, fetcher.cache(), None, (&name, &digest, config.size))?;
+        Ok(fetcher.cache().read(&digest)?.and_then(|bytes| licence_of(&bytes)))
+    }
+
     /// The size of all blobs in bytes.
     pub fn size(&self) -> u64 {
         self.manifest.size + self.parts.iter().map(|part| part.size).sum::<u64>()
@@ -111,6 +124,18 @@ fn get(
     let kind = header(header::CONTENT_TYPE.as_str()).map(str::to_owned);
     fetcher.cache().put(&reply.body)?;
     Ok((found, reply.body, kind))
+}
+
+/// The annotation or label in which a manifest or a configuration says what its licence is
+/// (<https://github.com/opencontainers/image-spec/blob/main/annotations.md>).
+const LICENCES: &str = "org.opencontainers.image.licenses";
+
+/// The licence in a manifest or in a configuration.
+pub(crate) fn licence_of(bytes: &[u8]) -> Option<String> {
+    let document: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let places = [document.pointer("/annotations"), document.pointer("/config/Labels")];
+    let said = places.into_iter().flatten().find_map(|labels| labels.get(LICENCES)?.as_str());
+    said.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn digest(reference: &Reference, descriptor: &Descriptor) -> Result<Digest, Error> {

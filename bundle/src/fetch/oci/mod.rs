@@ -13,6 +13,7 @@ mod registries;
 use std::path::Path;
 
 pub use image::Pulled;
+pub(crate) use image::licence_of;
 pub use manifest::Platform;
 pub use registries::{Endpoint, Registries};
 
@@ -39,6 +40,8 @@ pub struct Resolved {
     pub manifest: Digest,
     /// The size in bytes of the manifest and all blobs.
     pub size: u64,
+    /// What the image says of its licence (`org.opencontainers.image.licenses`).
+    pub licence: Option<String>,
 }
 
 /// Pulls images.
@@ -61,8 +64,13 @@ impl<'a> Puller<'a> {
     /// When the registry does not have it, or not for that platform.
     pub fn resolve(&self, wanted: &Wanted) -> Result<Resolved, Error> {
         let image = image::Image::find(self.fetcher, self.registries, wanted)?;
-        let (tag, manifest, size) = (image.tag.clone(), image.manifest_digest()?, image.size());
-        Ok(Resolved { tag, manifest, size })
+        let licence = image.licence(self.fetcher)?;
+        Ok(Resolved {
+            tag: image.tag.clone(),
+            manifest: image.manifest_digest()?,
+            size: image.size(),
+            licence,
+        })
     }
 
     /// Pulls images into the cache, several blobs at once, and each blob once.

@@ -1,0 +1,121 @@
+//! A real registry, the `distribution` program, with TLS and logins.
+
+use std::{
+    fs::File,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::{
+    fixture::run,
+    registry::{Content, OCI_INDEX},
+    tls::Authority,
+};
+
+/// Where the program is.
+const PROGRAM: &str = "HALITE_REGISTRY";
+
+/// It runs until it is dropped. Its login is `me` and `secret`.
+pub struct Registry {
+    child: Child,
+    port: u16,
+    agent: ureq::Agent,
+}
+
+impl Registry {
+    /// Starts one that keeps everything in a directory.
+    pub fn start(dir: &Path, authority: &Authority) -> Self {
+        let program = std::env::var_os(PROGRAM).map(PathBuf::from);
+        let program = program.unwrap_or_else(|| {
+            panic!(
+                "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
+                    github.com/distribution/distribution/v3/cmd/registry@v3.0.0"
+            )
+        });
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (certificate, key) = authority.files(dir);
+        let logins = run("apache2-utils", dir, "htpasswd", &["-Bbn", "me", "secret"]);
+        std::fs::write(dir.join("htpasswd"), logins).unwrap();
+        let text = format!(
+            "\
+version: 0.1
+log: {{level: error}}
+storage: {{filesystem: {{rootdirectory: {root}}}}}
+auth: {{htpasswd: {{realm: test, path: {logins}}}}}
+http:
+  addr: 127.0.0.1:{port}
+  tls: {{certificate: {certificate}, key: {key}}}
+",
+            root = dir.join("storage").display(),
+            logins = dir.join("htpasswd").display(),
+            certificate = certificate.display(),
+            key = key.display(),
+        );
+        let conf = dir.join("registry.yml");
+        std::fs::write(&conf, text).unwrap();
+        let log = dir.join("registry.log");
+        let mut command = Command::new(program);
+        command
+            .arg("serve")
+            .arg(conf)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap());
+        let mut child = command.spawn().unwrap();
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let said = || std::fs::read_to_string(&log).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "the registry ended: {}", said());
+            assert!(started.elapsed() < Duration::from_secs(30), "the registry does not listen: {}", said());
+            std::thread::yield_now();
+        }
+        let certificate = Certificate::from_pem(&std::fs::read(&authority.path).unwrap()).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
+        let tls = tls.unversioned_rustls_crypto_provider(provider).build();
+        let agent = ureq::Agent::config_builder().tls_config(tls).proxy(None).build().into();
+        Self { child, port, agent }
+    }
+
+    /// `localhost:PORT`.
+    pub fn host(&self) -> String {
+        format!("localhost:{}", self.port)
+    }
+
+    /// Pushes everything in the order in which a registry takes it.
+    pub fn push(&self, name: &str, content: &Content) {
+        let url = |path: &str| format!("https://{}/v2/{name}/{path}", self.host());
+        let login = "Basic bWU6c2VjcmV0";
+        for (digest, bytes) in &content.blobs {
+            let begun =
+                self.agent.post(url("blobs/uploads/")).header("Authorization", login).send_empty().unwrap();
+            let location = begun.headers()["location"].to_str().unwrap();
+            let separator = if location.contains('?') { '&' } else { '?' };
+            let put = self
+                .agent
+                .put(format!("{location}{separator}digest={digest}"))
+                .header("Authorization", login);
+            put.header("Content-Type", "application/octet-stream").send(bytes.as_slice()).unwrap();
+        }
+        // Images before the indexes that name them.
+        let mut manifests: Vec<_> = content.manifests.iter().collect();
+        manifests.sort_by_key(|(reference, (kind, _))| (kind == OCI_INDEX, !reference.contains("sha256:")));
+        for (reference, (kind, bytes)) in manifests {
+            let reference = reference.rsplit_once('/').unwrap().1;
+            let put = self.agent.put(url(&format!("manifests/{reference}"))).header("Authorization", login);
+            put.header("Content-Type", kind).send(bytes.as_slice()).unwrap();
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

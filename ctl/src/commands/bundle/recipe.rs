@@ -1,0 +1,136 @@
+//! `ctl bundle lock`, `update` and `build`: from a recipe to a bundle.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use halite_bundle::fetch::progress::Status;
+use halite_bundle::{Error, Manifest, Options, Resolved};
+use serde_json::json;
+
+use super::super::seal;
+use super::{changed, megabytes};
+use crate::cli::Signing;
+use crate::complete;
+use crate::output::{Screen, count, seconds};
+
+/// `ctl bundle lock`.
+///
+/// # Errors
+/// Something cannot be resolved, or is not what is recorded.
+pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let options = options(false, screen);
+    let resolved = halite_bundle::lock(recipe, &options, &mut |text| screen.progress(text))?;
+    answer(recipe, &resolved, "recorded", screen)
+}
+
+/// `ctl bundle update`.
+///
+/// # Errors
+/// Something cannot be resolved.
+pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
+    let options = options(false, screen);
+    let resolved = halite_bundle::update(recipe, &options, !test, &mut |text| screen.progress(text))?;
+    answer(recipe, &resolved, if test { "would be recorded" } else { "recorded" }, screen)
+}
+
+fn answer(recipe: &Path, resolved: &Resolved, done: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+    let file = halite_bundle::lock::path_of(recipe);
+    let unlicensed = resolved.lock.unlicensed();
+    let document = json!({"lock": file, "changes": resolved.changes, "size": resolved.lock.size(),
+        "unlicensed": unlicensed});
+    screen.answer(&document, |paint| {
+        let size = megabytes(resolved.lock.size());
+        let mut text = match resolved.changes.len() {
+            0 => format!("nothing changes in {}, {size}\n", file.display()),
+            changes => {
+                let table = changed("what", &resolved.changes);
+                format!("{table}{} {done} in {}, {size}\n", count(changes, "change"), file.display())
+            }
+        };
+        if !unlicensed.is_empty() {
+            let text_of = "no licence is known of these; say it with `licence:` in the recipe";
+            text.push_str(&format!("{}: {}\n", paint.notable(text_of), unlicensed.join(", ")));
+        }
+        text
+    })?;
+    Ok(0)
+}
+
+/// `ctl bundle build`.
+///
+/// # Errors
+/// The bundle cannot be built.
+pub fn build(
+    recipe: &Path,
+    out: &Path,
+    offline: bool,
+    signing: &Signing,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let iso = out.extension().is_some_and(|suffix| suffix == "iso");
+    // A key that cannot be read, or a wrong password, is told before the long work.
+    let keys = if iso { seal::signers(signing)? } else { Vec::new() };
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
+    let people = screen.is_for_people();
+    let options = options(offline, screen);
+    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let render = |directory: &Path, manifest: &Manifest| {
+        complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
+    };
+    let manifest = halite_bundle::build(recipe, &directory, &options, &render, &mut told)?;
+    if iso {
+        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
+        // What it was made of is kept in the recipe's cache, if it is to be kept.
+        std::fs::remove_dir_all(&directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+        packed?;
+    }
+    let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
+    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
+    let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
+        "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
+    screen.document(&document)?;
+    Ok(0)
+}
+
+fn options(offline: bool, screen: &Screen) -> Options {
+    let ticker = screen.ticker();
+    Options { offline, watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))) }
+}
+
+/// `8.1 MB/s, 120.0 of 412.0 MB, 36 s left: registry.k8s.io/etcd:3.6.8-0 ab12cd34ef56`.
+fn told(status: &Status) -> String {
+    let left = status.left.map_or_else(String::new, |left| format!(", {} left", seconds(left.as_secs_f64())));
+    let (done, total) = (megabytes(status.all_done), megabytes(status.all_total.max(status.all_done)));
+    format!(
+        "{}/s, {} of {total}{left}: {}",
+        megabytes(status.rate as u64),
+        done.trim_end_matches(" MB"),
+        status.name
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn how_far_it_is_fits_on_a_line() {
+        let status = Status {
+            name: "kubelet".into(),
+            done: 1,
+            total: None,
+            all_done: 120_000_000,
+            all_total: 412_000_000,
+            rate: 8_100_000.0,
+            left: Some(Duration::from_secs(36)),
+        };
+        assert_eq!(told(&status), "8.1 MB/s, 120.0 of 412.0 MB, 36 s left: kubelet");
+        let status = Status { left: None, ..status };
+        assert_eq!(told(&status), "8.1 MB/s, 120.0 of 412.0 MB: kubelet");
+    }
+}
