@@ -30,6 +30,19 @@ pub struct Lock {
     pub images: BTreeMap<String, Item>,
     /// Packages from apt by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
+    /// What the packages for RPM distributions came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpms: Option<Rpms>,
+}
+
+/// What packages for RPM distributions came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rpms {
+    /// SHA-256 of what was asked: the names, the base, and the repositories with their keys.
+    pub request: String,
+    /// Packages by the name of their file in the repository.
+    pub packages: BTreeMap<String, Item>,
 }
 
 /// One thing that was resolved.
@@ -116,7 +129,8 @@ impl Lock {
             [package, version, _] => (format!("package {package}"), format!("{version} {}", item.shown())),
             _ => (name.clone(), item.shown()),
         };
-        items(&self.images).into_iter().chain(self.packages.iter().map(package)).collect()
+        let rpms = self.rpms.iter().flat_map(|rpms| items(&rpms.packages));
+        items(&self.images).into_iter().chain(self.packages.iter().map(package)).chain(rpms).collect()
     }
 
     /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
@@ -129,7 +143,8 @@ impl Lock {
     /// The size in bytes of all that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.images.values().chain(self.packages.values()).map(|item| item.size).sum()
+        let rpms = self.rpms.iter().flat_map(|rpms| rpms.packages.values());
+        self.images.values().chain(self.packages.values()).chain(rpms).map(|item| item.size).sum()
     }
 }
 

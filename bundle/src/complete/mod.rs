@@ -25,6 +25,9 @@ pub use stock::Stock;
 /// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before anything is installed.
 pub const BASE: &str = "base/dpkg-status";
 
+/// The packages of a minimal RPM host, likewise; in a bundle that is for such hosts.
+pub const RPM_BASE: &str = "base/rpm-packages";
+
 /// What every bundle needs by itself: the first program that is run from it, and what serves it.
 pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (BASE, "what else has to be installed follows from it"),

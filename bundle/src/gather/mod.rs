@@ -3,6 +3,7 @@
 
 mod images;
 mod packages;
+mod rpms;
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,8 @@ pub struct Contents {
     pub images: Vec<Found>,
     /// The archives of packages.
     pub archives: Vec<PathBuf>,
+    /// Packages for RPM distributions: the name of each in its repository, and where it is.
+    pub rpms: Vec<(String, PathBuf)>,
 }
 
 impl<'a> Gather<'a> {
@@ -89,12 +92,14 @@ impl<'a> Gather<'a> {
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
         let (images, found) = self.settle_images(before, mode, &mut unrecorded, &mut errors);
         let packages = self.settle_packages(before).map_err(|error| errors.push(error));
+        let rpms = self.settle_rpms(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
         if !unrecorded.is_empty() {
             errors.push(Error::Unrecorded { lock: self.lock_file(), names: unrecorded });
         }
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
-        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages };
+        let rpms = rpms.unwrap_or_default();
+        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, rpms };
         if let Some(before) = before {
             let differences = before.differences(&lock);
             if !differences.is_empty() {
@@ -120,8 +125,13 @@ impl<'a> Gather<'a> {
         }
         let mut errors = Vec::new();
         let images = self.fetch_images(&settled).map_err(|error| errors.push(error));
+        let rpms = self.fetch_rpms(&settled).map_err(|error| errors.push(error));
         Error::all(errors)?;
-        Ok(Contents { images: images.unwrap_or_default(), archives: settled.archives.unwrap_or_default() })
+        Ok(Contents {
+            images: images.unwrap_or_default(),
+            archives: settled.archives.unwrap_or_default(),
+            rpms: rpms.unwrap_or_default(),
+        })
     }
 
     fn lock_file(&self) -> String {

@@ -11,6 +11,7 @@
 //! packages:
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
+//!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
 //!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
@@ -24,6 +25,7 @@
 mod network;
 mod reader;
 mod reference;
+mod rpm;
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +36,7 @@ use std::{
 pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
+pub use rpm::{Repository, Rpm};
 
 use crate::{
     error::Error,
@@ -71,6 +74,8 @@ pub struct Recipe {
     pub apt: Vec<String>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
+    /// Packages for RPM distributions, if the bundle is for them too.
+    pub rpm: Option<Rpm>,
     /// Halite's own programs by name: each of [`BINARIES`].
     pub binaries: BTreeMap<String, PathBuf>,
     /// The state tree.
@@ -135,6 +140,7 @@ impl Recipe {
             );
         }
         wanted.extend(self.network.files());
+        wanted.extend(self.rpm.iter().flat_map(Rpm::files));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -158,6 +164,7 @@ impl Recipe {
     /// Whether anything in it comes from another machine, other than through this machine's own apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
+            || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
@@ -199,7 +206,8 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
         reader.problem("format", "must be 1");
     }
-    let packages = reader.map("packages", top.get("packages"), &["base", "apt", "made"]).unwrap_or(&empty);
+    let packages =
+        reader.map("packages", top.get("packages"), &["base", "apt", "made", "rpm"]).unwrap_or(&empty);
     let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
     let recipe = Recipe {
@@ -209,6 +217,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         base: reader.path("packages.base", packages.get("base")),
         apt: reader.texts("packages.apt", packages.get("apt")),
         made: made_packages(reader, packages.get("made")),
+        rpm: packages.get("rpm").and_then(|value| Rpm::read(reader, value)),
         binaries: BINARIES
             .iter()
             .map(|name| ((*name).to_owned(), reader.path(&format!("binaries.{name}"), binaries.get(*name))))

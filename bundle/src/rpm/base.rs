@@ -117,7 +117,7 @@ impl Base {
 
     /// The list again, with none but the files of `wanted`, sorted: the part of it that dependencies hang on.
     #[must_use]
-    pub fn essence(&self, wanted: &BTreeSet<&str>) -> String {
+    pub fn essence(&self, wanted: &BTreeSet<String>) -> String {
         let mut packages: Vec<_> = self.packages.iter().map(|package| package.text(wanted)).collect();
         packages.sort_unstable();
         packages.concat()
@@ -125,7 +125,7 @@ impl Base {
 }
 
 impl Installed {
-    fn text(&self, wanted: &BTreeSet<&str>) -> String {
+    fn text(&self, wanted: &BTreeSet<String>) -> String {
         let Version { epoch, version, release } = &self.version;
         let mut text = format!("P {} {epoch}:{version}-{release} {}\n", self.name, self.architecture);
         for (kind, list) in
@@ -136,7 +136,7 @@ impl Installed {
             lines.dedup();
             text.extend(lines);
         }
-        let files = self.files.iter().filter(|file| wanted.contains(file.as_str()));
+        let files = self.files.iter().filter(|file| wanted.contains(*file));
         text.extend(files.map(|file| format!("f {file}\n")));
         text
     }
@@ -159,11 +159,14 @@ mod tests {
         assert_eq!((bash.requires[0].name.as_str(), bash.files.len()), ("(a if b)", 2));
         let (flag, version) = a.obsoletes[0].version.as_ref().unwrap();
         assert_eq!((*flag, version.epoch, version.release.as_str()), (Flag::Le, 3, ""));
-        let essence = base.essence(&BTreeSet::from(["/usr/bin/bash"]));
+        let essence = base.essence(&BTreeSet::from(["/usr/bin/bash".to_owned()]));
         let expected = "P a 2:1-1 noarch\no b <= 3:2\nP bash 0:5.1.8-9.el9 x86_64\np /bin/sh\n\
                         p bash = 5.1.8-9.el9\nr (a if b)\nc x < 1\nf /usr/bin/bash\n";
         assert_eq!(essence, expected);
-        assert_eq!(Base::parse(&essence).unwrap().essence(&BTreeSet::from(["/usr/bin/bash"])), essence);
+        assert_eq!(
+            Base::parse(&essence).unwrap().essence(&BTreeSet::from(["/usr/bin/bash".to_owned()])),
+            essence
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt,
 };
 
 use super::{
@@ -44,6 +45,21 @@ pub struct Lack {
     pub need: String,
     /// Why it does not get it.
     pub why: String,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} needs {}: {}", self.user, self.need, self.why)
+    }
+}
+
+impl Closure<'_> {
+    /// The files that are lacking: the index of packages does not tell who has most files.
+    #[must_use]
+    pub fn files(&self) -> BTreeSet<String> {
+        let words = self.lacks.iter().flat_map(|lack| lack.need.split([' ', '(', ')']));
+        words.filter(|word| word.starts_with('/')).map(str::to_owned).collect()
+    }
 }
 
 /// What a host would have.

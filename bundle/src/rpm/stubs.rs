@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Base, Installed};
-use crate::{apt::program, error::Error, fetch::yum::Need, files};
+use crate::{apt::program as run, error::Error, fetch::yum::Need, files};
 
 /// Makes a package without content for each one, in a directory. Files become provided names: a dependency sees no
 /// difference.
@@ -30,12 +30,12 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
         let head = "Name: halite-stubs\nVersion: 1\nRelease: 1\nSummary: none\nLicense: none\n%description\n";
         files::write(&file, 0o644, format!("{head}{text}").as_bytes())?;
         let define = |name: &str, path: &Path| ["--define".to_owned(), format!("{name} {}", path.display())];
-        let mut build = rpm("rpmbuild", work.path());
+        let mut build = program("rpmbuild", work.path());
         build.args(["-bb", "--quiet", "--nodeps", "--target", &format!("{architecture}-linux")]);
         build.args(define("_topdir", &work.path().join("build"))).args(define("_rpmdir", out)).arg(&file);
         // All lie in one directory, under one name for every version.
         build.args(["--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm"]);
-        program::run(&mut build, "making packages that stand for those of the base")?;
+        run::run(&mut build, "making packages that stand for those of the base")?;
     }
     let names: BTreeSet<String> =
         files::walk(out)?.into_iter().filter(|name| name.ends_with(".rpm")).collect();
@@ -53,14 +53,14 @@ pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
     let work = tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let stubs = stubs(&base.packages, &work.path().join("packages"))?;
     files::make_dir(root)?;
-    let mut install = rpm("rpm", work.path());
+    let mut install = program("rpm", work.path());
     install.arg("--root").arg(root).args(["-i", "--justdb", "--nodeps", "--noscripts", "--notriggers"]);
     install.args(["--nosignature", "--nodigest", "--ignorearch", "--ignoreos", "--ignoresize", "--force"]);
-    program::run(install.args(stubs), "making a database of rpm with the packages of the base").map(drop)
+    run::run(install.args(stubs), "making a database of rpm with the packages of the base").map(drop)
 }
 
 /// A program of rpm that looks at no configuration of a user, with its database where hosts have it.
-pub(super) fn rpm(name: &str, home: &Path) -> Command {
+pub(crate) fn program(name: &str, home: &Path) -> Command {
     let mut command = Command::new(name);
     // Debian's rpm keeps its database in the user's home.
     command.args(["--define", &format!("_dbpath {DATABASE}")]).env("HOME", home);

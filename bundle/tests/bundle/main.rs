@@ -7,6 +7,8 @@ mod pack;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]
+mod rpm;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
 mod site;

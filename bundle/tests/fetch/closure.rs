@@ -58,7 +58,8 @@ impl Site {
         let repomd = dir.join("repodata/repomd.xml");
         self.signer.detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
         let keyring = Keyring::open(&self.fixture.path("key.asc")).unwrap();
-        let source = yum::Source { url: self.server.url(&format!("/repository-{number}")), keyring };
+        let source =
+            yum::Source { url: self.server.url(&format!("/repository-{number}")), keyring, signed: true };
         yum::Repository::open(&self.fixture.fetcher(), &source, &["x86_64"]).unwrap()
     }
 

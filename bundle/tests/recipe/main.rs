@@ -29,3 +29,5 @@ mod tls;
 
 #[cfg(test)]
 mod images;
+#[cfg(test)]
+mod rpm;
