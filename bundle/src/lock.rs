@@ -30,6 +30,9 @@ pub struct Lock {
     pub images: BTreeMap<String, Item>,
     /// Packages from apt by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
+    /// Files by address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, Item>,
     /// What the packages for RPM distributions came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpms: Option<Rpms>,
@@ -129,14 +132,15 @@ impl Lock {
             [package, version, _] => (format!("package {package}"), format!("{version} {}", item.shown())),
             _ => (name.clone(), item.shown()),
         };
+        let rest = items(&self.images).into_iter().chain(items(&self.files));
         let rpms = self.rpms.iter().flat_map(|rpms| items(&rpms.packages));
-        items(&self.images).into_iter().chain(self.packages.iter().map(package)).chain(rpms).collect()
+        rest.chain(self.packages.iter().map(package)).chain(rpms).collect()
     }
 
     /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
     #[must_use]
     pub fn unlicensed(&self) -> Vec<&str> {
-        let items = self.images.iter();
+        let items = self.images.iter().chain(&self.files);
         items.filter(|(_, item)| item.licence.is_none()).map(|(name, _)| name.as_str()).collect()
     }
 
@@ -144,7 +148,8 @@ impl Lock {
     #[must_use]
     pub fn size(&self) -> u64 {
         let rpms = self.rpms.iter().flat_map(|rpms| rpms.packages.values());
-        self.images.values().chain(self.packages.values()).chain(rpms).map(|item| item.size).sum()
+        let here = self.images.values().chain(self.packages.values()).chain(self.files.values());
+        here.chain(rpms).map(|item| item.size).sum()
     }
 }
 

@@ -89,6 +89,11 @@ impl Part {
         &self.record.note
     }
 
+    /// Where one of its files is.
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.dir.join(file)
+    }
+
     /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.
     pub fn place(&self, root: &Path, below: &str, list: &mut BTreeMap<String, Entry>) -> Result<(), Error> {
         for (file, recorded) in &self.record.files {

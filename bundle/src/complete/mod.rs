@@ -7,6 +7,7 @@
 //! with the place that needs it.
 
 mod debian;
+mod install;
 mod needs;
 mod scan;
 mod stock;
@@ -14,7 +15,8 @@ mod walk;
 
 use std::{collections::BTreeMap, fmt};
 
-pub(crate) use debian::essence;
+pub(crate) use debian::{Packages, essence, installed};
+pub(crate) use install::plan;
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -16,7 +16,7 @@ pub mod oci;
 mod openpgp;
 pub(crate) mod parallel;
 pub mod progress;
-mod unpack;
+pub(crate) mod unpack;
 pub mod yum;
 
 pub use cache::Cache;

@@ -38,6 +38,21 @@ impl Compression {
     }
 }
 
+impl Compression {
+    /// From how a file begins.
+    pub fn sniff(path: &Path) -> Result<Self, Error> {
+        let mut begin = Vec::new();
+        let file = File::open(path).map_err(Error::file("read", path))?;
+        file.take(6).read_to_end(&mut begin).map_err(Error::file("read", path))?;
+        Ok(match begin[..] {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Self::Xz,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            _ => Self::None,
+        })
+    }
+}
+
 /// Reads a compressed file, `limit` bytes of its content at most.
 pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read + use<>, Error> {
     let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::file("read", path))?);

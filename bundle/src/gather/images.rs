@@ -6,7 +6,7 @@ use super::{Contents, Gather, Mode, Settled};
 use crate::{
     error::Error,
     fetch::{
-        self, Digest,
+        Digest,
         oci::{Platform, Puller, Wanted, licence_of},
         parallel,
     },
@@ -91,11 +91,8 @@ impl Gather<'_> {
             if place.is_none() {
                 let name = image.reference.to_string();
                 let item = settled.lock.images.get(&name);
-                let digest = item.and_then(|item| item.sha256.parse::<Digest>().ok());
-                let digest = digest.ok_or_else(|| {
-                    fetch::Error::content(self.lock_file(), format!("{name}: its sha256 is none"))
-                })?;
-                pull.push(wanted(image, Some(digest)));
+                let item = item.ok_or_else(|| Error::content(&name, "it is not settled"))?;
+                pull.push(wanted(image, Some(self.digest(&name, item)?)));
             }
         }
         let pulled = Puller::new(&self.fetcher, &self.registries).pull(&pull)?;

@@ -1,6 +1,7 @@
 //! Gathering what a recipe names: first what each name comes to, which the lock records, then the contents, which are
 //! what the lock says.
 
+mod files;
 mod images;
 mod packages;
 mod rpms;
@@ -39,8 +40,8 @@ pub struct Gather<'a> {
     registries: Registries,
     /// Whether nothing may be asked of other machines, through this machine's apt either.
     offline: bool,
-    /// Where the archives of this machine's apt are kept.
-    archives: PathBuf,
+    /// Where everything is kept.
+    cache: PathBuf,
 }
 
 /// What a recipe came to, and what of it this machine has at hand.
@@ -80,7 +81,7 @@ impl<'a> Gather<'a> {
             false => recipe.network.fetcher(fetched, watcher)?,
         };
         let registries = recipe.network.registries(alone)?;
-        Ok(Self { file, recipe, fetcher, registries, offline, archives: cache.join("archives") })
+        Ok(Self { file, recipe, fetcher, registries, offline, cache: cache.to_owned() })
     }
 
     /// What everything comes to, in accordance with what is recorded.
@@ -91,7 +92,9 @@ impl<'a> Gather<'a> {
         let before = recorded.filter(|_| mode != Mode::Renew);
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
         let (images, found) = self.settle_images(before, mode, &mut unrecorded, &mut errors);
-        let packages = self.settle_packages(before).map_err(|error| errors.push(error));
+        let files = self.settle_files(before, mode, &mut unrecorded, &mut errors);
+        let packages =
+            self.settle_packages(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
         let rpms = self.settle_rpms(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
         if !unrecorded.is_empty() {
             errors.push(Error::Unrecorded { lock: self.lock_file(), names: unrecorded });
@@ -99,7 +102,7 @@ impl<'a> Gather<'a> {
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
         let rpms = rpms.unwrap_or_default();
-        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, rpms };
+        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, files, rpms };
         if let Some(before) = before {
             let differences = before.differences(&lock);
             if !differences.is_empty() {
@@ -125,11 +128,13 @@ impl<'a> Gather<'a> {
         }
         let mut errors = Vec::new();
         let images = self.fetch_images(&settled).map_err(|error| errors.push(error));
+        errors.extend(self.fetch_files(&settled).err());
         let rpms = self.fetch_rpms(&settled).map_err(|error| errors.push(error));
+        let archives = self.fetch_packages(settled).map_err(|error| errors.push(error));
         Error::all(errors)?;
         Ok(Contents {
             images: images.unwrap_or_default(),
-            archives: settled.archives.unwrap_or_default(),
+            archives: archives.unwrap_or_default(),
             rpms: rpms.unwrap_or_default(),
         })
     }

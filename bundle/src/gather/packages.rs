@@ -1,59 +1,171 @@
-//! Packages of the operating system.
+//! Packages of the operating system: from the repositories that the recipe names, or from this machine's own sources.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use super::Gather;
+use jiff::Timestamp;
+
+use super::{Gather, Mode, Settled};
 use crate::{
     apt,
+    complete::{self, Packages as Stanzas},
     error::Error,
-    fetch, files,
+    fetch::{self, Artifact, Keyring, apt::Source},
+    files,
     lock::{Item, Lock},
+    recipe::Repository,
 };
 
 /// What was asked, what it came to, and the archives where they are at hand.
 pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<PathBuf>>);
 
 impl Gather<'_> {
-    pub(super) fn settle_packages(&self, recorded: Option<&Lock>) -> Result<Packages, Error> {
-        let request = apt::request(&self.recipe.apt, &self.recipe.base)?;
-        if self.offline
-            && let Some(lock) = recorded.filter(|lock| lock.request == request)
-        {
-            let missing = apt::unkept(lock, &self.archives)?;
+    /// What the packages come to, with what they need.
+    pub(super) fn settle_packages(
+        &self,
+        recorded: Option<&Lock>,
+        mode: Mode,
+        unrecorded: &mut Vec<String>,
+    ) -> Result<Packages, Error> {
+        let request = self.request()?;
+        let known = recorded.filter(|lock| lock.request == request);
+        if self.recipe.repositories.is_empty() {
+            return self.settle_own(request, recorded, known);
+        }
+        let items = match known {
+            Some(known) => known.packages.clone(),
+            None if mode == Mode::Exact => {
+                let what = "the packages: packages.apt, base or repositories changed, or were never recorded";
+                unrecorded.push(what.to_owned());
+                BTreeMap::new()
+            }
+            None => self.resolve_packages()?,
+        };
+        Ok((request, items, None))
+    }
+
+    /// From this machine's own package sources.
+    fn settle_own(
+        &self,
+        request: String,
+        recorded: Option<&Lock>,
+        known: Option<&Lock>,
+    ) -> Result<Packages, Error> {
+        let kept = self.cache.join("archives");
+        if self.offline && !self.recipe.apt.is_empty() {
+            let missing = match known {
+                Some(lock) => apt::unkept(lock, &kept)?,
+                None => self.recipe.apt.clone(),
+            };
             if !missing.is_empty() {
                 let named = |name: &String| format!("package {name} (from this machine's apt)");
                 return Err(fetch::Error::Missing(missing.iter().map(named).collect()).into());
             }
         }
-        let archives = apt::fetch(&self.recipe.apt, &self.recipe.base, &self.archives, recorded)?;
-        let items = self.archived(&archives)?;
+        let archives = apt::fetch(&self.recipe.apt, &self.recipe.base, &kept, recorded)?;
+        let controls = archives.iter().map(|archive| apt::Control::read(archive));
+        let controls = controls.collect::<Result<Vec<_>, _>>()?;
+        let mut items = BTreeMap::new();
+        for (archive, control) in archives.iter().zip(&controls) {
+            let (sha256, size) = files::digest(archive)?;
+            let why = self.why_package(control, controls.iter());
+            let item = Item { sha256, size, source: "apt".to_owned(), licence: None, why };
+            items.insert(control.file_name(), item);
+        }
         Ok((request, items, Some(archives)))
     }
 
-    /// The archives as the lock records them, each with the packages that need it.
-    fn archived(&self, archives: &[PathBuf]) -> Result<BTreeMap<String, Item>, Error> {
-        let controls = archives.iter().map(|archive| apt::Control::read(archive));
-        let controls = controls.collect::<Result<Vec<_>, _>>()?;
-        let mut found = BTreeMap::new();
-        for (archive, control) in archives.iter().zip(&controls) {
-            let (sha256, size) = files::digest(archive)?;
-            let why = self.why_package(control, &controls);
-            let item = Item { sha256, size, source: "apt".to_owned(), licence: None, why };
-            found.insert(control.file_name(), item);
+    /// From the repositories, of each package the newest.
+    fn resolve_packages(&self) -> Result<BTreeMap<String, Item>, Error> {
+        let (mut newest, mut errors) = (BTreeMap::<String, fetch::apt::Package>::new(), Vec::new());
+        for repository in &self.recipe.repositories {
+            let opened = source(repository)
+                .and_then(|source| fetch::apt::Repository::open(&self.fetcher, &source, Timestamp::now()));
+            match opened {
+                Err(error) => errors.push(Error::Fetch(error)),
+                Ok(repository) => {
+                    for package in repository.packages() {
+                        let older = |there: &fetch::apt::Package| {
+                            fetch::apt::compare(&there.version, &package.version).is_lt()
+                        };
+                        if newest.get(&package.name).is_none_or(older) {
+                            newest.insert(package.name.clone(), package.clone());
+                        }
+                    }
+                }
+            }
         }
-        Ok(found)
+        Error::all(errors)?;
+        let base = self.base()?;
+        let stanzas = Stanzas::new(newest.values().map(|package| package.control().clone()).collect());
+        let taken = complete::plan(&stanzas, &base, &self.recipe.apt)
+            .map_err(|problems| Error::Incomplete(problems.join("\n")))?;
+        let taken: Vec<_> = taken.keys().filter_map(|name| newest.get(name)).collect();
+        let item = |package: &&fetch::apt::Package| {
+            let why = self.why_package(package.control(), taken.iter().map(|taken| taken.control()));
+            let (sha256, source) = (package.digest.hex().to_owned(), package.url.clone());
+            let item = Item { sha256, size: package.size, source, licence: None, why };
+            (package.control().file_name(), item)
+        };
+        Ok(taken.iter().map(item).collect())
     }
 
-    fn why_package(&self, control: &apt::Control, all: &[apt::Control]) -> String {
+    /// The archives; those from repositories are fetched.
+    pub(super) fn fetch_packages(&self, settled: Settled) -> Result<Vec<PathBuf>, Error> {
+        if let Some(archives) = settled.archives {
+            return Ok(archives);
+        }
+        let mut artifacts = Vec::new();
+        for (name, item) in &settled.lock.packages {
+            let digest = Some(self.digest(name, item)?);
+            let (name, url) = (name.clone(), item.source.clone());
+            artifacts.push(Artifact { name, url, digest, size: Some(item.size) });
+        }
+        Ok(self.fetcher.files(&artifacts)?.into_iter().map(|entry| entry.path).collect())
+    }
+
+    /// What identifies what is asked for: the packages, the base, the repositories and their keys.
+    fn request(&self) -> Result<String, Error> {
+        let mut request = apt::request(&self.recipe.apt, &self.recipe.base)?;
+        for repository in &self.recipe.repositories {
+            let Repository { url, suite, components, key } = repository;
+            let (key, _) = files::digest(key)?;
+            let text = format!("{request}\n{url} {suite} {} {key}\n", components.join(" "));
+            request = files::sha256(text.as_bytes());
+        }
+        Ok(request)
+    }
+
+    fn base(&self) -> Result<Stanzas, Error> {
+        let path: &Path = &self.recipe.base;
+        let status = fs::read_to_string(path).map_err(Error::file("read", path))?;
+        Ok(Stanzas::new(complete::installed(&status)))
+    }
+
+    fn why_package<'c>(&self, control: &apt::Control, all: impl Iterator<Item = &'c apt::Control>) -> String {
         let name = control.field("Package");
         if self.recipe.apt.iter().any(|wanted| wanted == name) {
             return "asked for".to_owned();
         }
-        let users = all.iter().filter(|user| user.needs().contains(&name));
-        let users: Vec<_> = users.map(|user| user.field("Package")).collect();
+        let users: Vec<_> =
+            all.filter(|user| user.needs().contains(&name)).map(|user| user.field("Package")).collect();
         match users[..] {
             [] => "a newer one than the base has is needed".to_owned(),
             _ => format!("needed by {}", users.join(", ")),
         }
     }
+}
+
+fn source(repository: &Repository) -> Result<Source, fetch::Error> {
+    let Repository { url, suite, components, key } = repository;
+    Ok(Source {
+        url: url.clone(),
+        suite: suite.clone(),
+        components: components.clone(),
+        architectures: vec!["amd64".to_owned()],
+        keyring: Keyring::open(key)?,
+    })
 }

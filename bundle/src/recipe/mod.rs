@@ -11,20 +11,25 @@
 //! packages:
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
+//!   repositories:                         # optional: in place of this machine's own package sources
+//!     - {url: "https://deb.debian.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
 //!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
 //!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
+//!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
+mod download;
 mod network;
 mod reader;
 mod reference;
+mod repositories;
 mod rpm;
 
 use std::{
@@ -33,10 +38,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use download::Download;
 pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
-pub use rpm::{Repository, Rpm};
+pub use repositories::Repository;
+pub use rpm::{Rpm, YumRepository};
 
 use crate::{
     error::Error,
@@ -70,8 +77,10 @@ pub struct Recipe {
     pub images: Vec<Image>,
     /// The status file of dpkg on a bare host.
     pub base: PathBuf,
-    /// Packages to take from this machine's package sources, with all that a bare host lacks for them.
+    /// Packages to take from the repositories, with all that a bare host lacks for them.
     pub apt: Vec<String>,
+    /// Where those come from; without any, from this machine's own package sources.
+    pub repositories: Vec<Repository>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
     /// Packages for RPM distributions, if the bundle is for them too.
@@ -87,6 +96,8 @@ pub struct Recipe {
     pub options: BTreeMap<String, Vec<String>>,
     /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
+    /// What of the programs comes from an address.
+    pub downloads: Vec<Download>,
     /// How to reach the machines that things come from.
     pub network: Network,
 }
@@ -148,7 +159,12 @@ impl Recipe {
             );
         }
         wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
-        let mut missing: Vec<_> = wanted.into_iter().filter(|(_, path)| !path.is_file()).collect();
+        wanted.extend(self.repositories.iter().enumerate().map(|(index, repository)| {
+            (format!("packages.repositories[{index}].key"), repository.key.clone())
+        }));
+        let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
+        let mut missing: Vec<_> =
+            wanted.into_iter().filter(|(_, path)| !path.is_file() && !fetched(path)).collect();
         for made in &self.made {
             let given = made.files.iter().filter(|(_, from)| !from.exists());
             missing.extend(
@@ -164,6 +180,8 @@ impl Recipe {
     /// Whether anything in it comes from another machine, other than through this machine's own apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
+            || !self.downloads.is_empty()
+            || !self.repositories.is_empty()
             || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
     }
 
@@ -206,28 +224,36 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
         reader.problem("format", "must be 1");
     }
-    let packages =
-        reader.map("packages", top.get("packages"), &["base", "apt", "made", "rpm"]).unwrap_or(&empty);
+    let cache = top.get("cache").map(|cache| reader.path("cache", Some(cache)));
+    reader.cache = cache.clone().unwrap_or_default();
+    let keys = ["base", "apt", "repositories", "made", "rpm"];
+    let packages = reader.map("packages", top.get("packages"), &keys).unwrap_or(&empty);
     let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
-    let recipe = Recipe {
+    let mut recipe = Recipe {
         version: reader.text("version", top.get("version")),
         kubernetes: reader.text("kubernetes", top.get("kubernetes")),
         images,
         base: reader.path("packages.base", packages.get("base")),
         apt: reader.texts("packages.apt", packages.get("apt")),
+        repositories: repositories::read(reader, packages.get("repositories")),
         made: made_packages(reader, packages.get("made")),
         rpm: packages.get("rpm").and_then(|value| Rpm::read(reader, value)),
         binaries: BINARIES
             .iter()
-            .map(|name| ((*name).to_owned(), reader.path(&format!("binaries.{name}"), binaries.get(*name))))
+            .map(|name| {
+                let path = format!("binaries.{name}");
+                ((*name).to_owned(), reader.program(&path, binaries.get(*name), &format!("program {name}")))
+            })
             .collect(),
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
-        cache: top.get("cache").map(|cache| reader.path("cache", Some(cache))),
+        cache,
+        downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
     };
+    recipe.downloads = std::mem::take(&mut reader.downloads);
     check(reader, &recipe, &components);
     recipe
 }
@@ -294,7 +320,9 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
         match map.get("programs").and_then(serde_json::Value::as_object) {
             Some(listed) => {
                 for (name, file) in listed {
-                    programs.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                    let why = format!("{name} of package {package}");
+                    let file = reader.program(&format!("{place}.{name}"), Some(file), &why);
+                    programs.insert(name.clone(), file);
                 }
             }
             None => reader.problem(&place, "must map program names to files"),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::download::Download;
 use crate::error::Error;
 
 /// Takes typed parts out of a value and remembers each that is not as it should be; a part that is wrong is replaced
@@ -11,12 +12,16 @@ use crate::error::Error;
 pub struct Reader<'a> {
     name: &'a str,
     dir: &'a Path,
+    /// Where the recipe keeps what it fetches.
+    pub(super) cache: PathBuf,
+    /// What is to be fetched from an address.
+    pub(super) downloads: Vec<Download>,
     problems: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(name: &'a str, dir: &'a Path) -> Self {
-        Self { name, dir, problems: Vec::new() }
+        Self { name, dir, cache: PathBuf::new(), downloads: Vec::new(), problems: Vec::new() }
     }
 
     /// Remembers a problem with the value at a path.

@@ -22,14 +22,14 @@ pub struct Rpm {
     /// The packages of a minimal host ([`crate::rpm::Base`]).
     pub base: PathBuf,
     /// Where packages come from; of a package that several have the first one's is taken.
-    pub repositories: Vec<Repository>,
+    pub repositories: Vec<YumRepository>,
     /// What is taken from there, with all that a minimal host lacks for it: `NAME` or `NAME=VERSION`.
     pub names: Vec<String>,
 }
 
 /// A yum repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
+pub struct YumRepository {
     /// What it is called in messages.
     pub name: String,
     /// Its address, above `repodata`.
@@ -66,7 +66,7 @@ impl Rpm {
                     true
                 }
             };
-            repositories.push(Repository {
+            repositories.push(YumRepository {
                 name: reader.text(&format!("{path}.name"), map.get("name")),
                 url,
                 key: reader.path(&format!("{path}.key"), map.get("key")),

@@ -30,4 +30,8 @@ mod tls;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod rpm;

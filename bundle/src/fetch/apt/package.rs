@@ -51,6 +51,11 @@ impl Package {
         })
     }
 
+    /// Its stanza.
+    pub(crate) fn control(&self) -> &Control {
+        &self.stanza
+    }
+
     /// The first line of a field of its stanza (`Depends` …); empty when it is not there.
     #[must_use]
     pub fn field(&self, name: &str) -> &str {

@@ -81,6 +81,11 @@ mod tests {
             "1.a.1",
             "1.-1",
             "1.0-2-1",
+            "1.0-0",
+            "1.0+b1",
+            "0001",
+            "1.0-1+deb12u2",
+            "1.0-1+deb12u10",
         ];
         for a in versions {
             for b in versions {
