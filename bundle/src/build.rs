@@ -8,19 +8,21 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
     apt,
-    busy::Busy,
+    claim::Claim,
     complete::{self, Needs, Stock},
     error::Error,
     fetch::yum,
     files,
     gather::{Contents, Gather, Mode},
+    iso::portable,
     lock::Lock,
     manifest::{self, Entry, Manifest},
     nginx, oci, package,
-    part::{Part, Parts},
+    part::{self, Part, Parts},
     recipe::{self, Recipe, Watcher},
     rpm::{self, Base},
 };
@@ -60,21 +62,27 @@ pub fn build(
     render: &Render<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
+    // apt takes a relative path for one below its own directories.
+    let recipe_file = &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
     let recipe = Recipe::load(recipe_file)?;
     let occupied = out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
-    let _recipe = Busy::wait(recipe_file, "recipe", progress)?;
-    restore(out)?;
-    let (work, _work) = workplace(out)?;
+    let _out = Claim::new(out)?;
+    // The lock beside it is read, and written at the end.
+    let _recipe = Claim::wait(recipe_file, progress)?;
+    let work = files::sibling(out, "new");
+    files::remove_dir(&work)?;
     let scratch = files::sibling(out, "parts");
     let built = (|| {
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
+        files::make_dir(&work)?;
         files::make_dir(&cache)?;
-        let _cache = Busy::wait(&cache, "cache", progress)?;
+        let held = part::claim(&cache, progress)?;
         let gather = Gather::new(recipe_file, &recipe, &cache, options.offline, options.watcher.clone())?;
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
+        drop(held);
         progress("looking for what a cluster could ask for and would not find");
         let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);
         if !missing.is_empty() {
@@ -92,51 +100,18 @@ pub fn build(
     built.and_then(|manifest| removed.map(|()| manifest))
 }
 
-/// An empty directory beside `out`, held against another build that would write the same.
-fn workplace(out: &Path) -> Result<(PathBuf, Busy), Error> {
-    let work = files::sibling(out, "new");
-    loop {
-        files::make_dir(&work)?;
-        let Some(held) = Busy::take(&work)? else {
-            return Err(Error::content(out, "another build is writing it: wait for that one to end"));
-        };
-        // Whoever had it may have moved or removed what was opened here.
-        if !held.is(&work) {
-            continue;
-        }
-        for entry in fs::read_dir(&work).map_err(Error::file("list", &work))? {
-            let path = entry.map_err(Error::file("list", &work))?.path();
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(Error::file("remove", path))?;
-        }
-        return Ok((work, held));
-    }
-}
-
-/// A build that was killed between two names left the old bundle under another one.
-fn restore(out: &Path) -> Result<(), Error> {
-    let old = files::sibling(out, "old");
-    if old.exists() && !out.exists() {
-        fs::rename(&old, out).map_err(Error::file("restore", out))?;
-    }
-    files::remove_dir(&old)
-}
-
-/// Puts the new bundle, once it is on the disk, in the place of the old one: in one step where the file system can.
+/// Puts the new bundle in the place of the old one in one step, on the disk.
 fn swap(new: &Path, out: &Path) -> Result<(), Error> {
-    let on_disk = fs::File::open(new).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
-    on_disk.map_err(Error::file("write", new))?;
-    if !out.exists() {
-        return fs::rename(new, out).map_err(Error::file("move", new));
-    }
-    let here = rustix::fs::CWD;
-    if rustix::fs::renameat_with(here, new, here, out, rustix::fs::RenameFlags::EXCHANGE).is_ok() {
+    files::settle(new)?;
+    if out.exists() {
+        let exchange = RenameFlags::EXCHANGE;
+        renameat_with(CWD, new, CWD, out, exchange)
+            .map_err(|error| Error::file("replace", out)(error.into()))?;
+        files::sync_parent(out)?;
         return files::remove_dir(new);
     }
-    let old = files::sibling(out, "old");
-    fs::rename(out, &old).map_err(Error::file("move", out))?;
     fs::rename(new, out).map_err(Error::file("move", new))?;
-    files::remove_dir(&old)
+    files::sync_parent(out)
 }
 
 fn fill(
@@ -177,8 +152,10 @@ fn fill(
         Ok(())
     };
     let served = contents.served(&recipe.images);
-    put(nginx::MAPS.to_owned(), 0o644, nginx::maps(&served).as_bytes())?;
-    put(nginx::SERVER.to_owned(), 0o644, nginx::LOCATIONS.as_bytes())?;
+    for (name, entries) in nginx::maps(&recipe.version, &served) {
+        put(name.to_owned(), 0o644, entries.as_bytes())?;
+    }
+    put(nginx::SERVER.to_owned(), 0o644, nginx::locations().as_bytes())?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
     put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
     if let Some(rpm) = &recipe.rpm {
@@ -215,10 +192,16 @@ fn fill(
             .filter_map(|image| Some((image.component.clone()?, image.reference.to_string())))
             .collect(),
         options: recipe.options.clone(),
+        not_images: recipe.not_images.clone(),
+        charts: BTreeMap::new(),
         packages: repository.note().clone(),
         rpms: yum.map(|yum| yum.note().clone()).unwrap_or_default(),
         files: listed,
     };
+    let names = portable::problems(manifest.files.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
     files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;
@@ -300,8 +283,9 @@ fn rpm_part(
         files::make_dir(&packages)?;
         let mut taken = Vec::new();
         for (name, file) in fetched {
-            files::copy(file, &packages.join(name), 0o644)?;
-            taken.push(packages.join(name));
+            let place = packages.join(rpm::file_name(name, &files::digest(file)?.0));
+            files::copy(file, &place, 0o644)?;
+            taken.push(place);
         }
         rpm::check(&taken, &keys)?;
         let mut ours = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::{complete::Missing, fetch};
+use crate::{complete::Missing, fetch, verify::Problem};
 
 /// Why a bundle could not be built or read.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +67,23 @@ pub enum Error {
     /// Something that a cluster could ask for is not in the bundle; all of it.
     #[error("the bundle would not be complete; missing are\n{}", Lines(.0))]
     Missing(Vec<Missing>),
+    /// Names that an image would not show as they are in each of its views; all of them.
+    #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
+    Names(Vec<String>),
+    /// A bundle is not what its manifest says.
+    #[error("{} is not what its manifest says, and is not sealed; build it again\n{}", dir.display(), Lines(problems))]
+    Unsound {
+        /// The bundle.
+        dir: PathBuf,
+        /// What is wrong with it.
+        problems: Vec<Problem>,
+    },
     /// The place for the bundle holds something else.
     #[error("{} is there and is no bundle: choose another place or remove it", .0.display())]
     Occupied(PathBuf),
+    /// The place for an image is a directory.
+    #[error("{} is a directory: name a file for the image", .0.display())]
+    Directory(PathBuf),
 }
 
 struct Lines<'a, T>(&'a [T]);

@@ -2,9 +2,10 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use sha2::{Digest as _, Sha256};
@@ -13,6 +14,9 @@ use crate::error::Error;
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
+
+/// How often the removal of a directory is tried.
+const ATTEMPTS: u32 = 20;
 
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
@@ -109,8 +113,30 @@ pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
 
 /// Removes a directory with all that is in it; one that is not there is fine.
 pub fn remove_dir(dir: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", dir)(error)),
+    for attempt in 1.. {
+        match fs::remove_dir_all(dir) {
+            // A program that a killed build had started may be writing there for a moment yet.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && attempt < ATTEMPTS => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::file("remove", dir)(error));
+            }
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all that is in it.
+pub fn remove_any(path: &Path) -> Result<(), Error> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(status) if status.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -120,14 +146,29 @@ pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
-/// Replaces a file in one step: it holds the old content or the new one, never a part.
+/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the disk then.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
     let _ = fs::remove_file(&new);
-    write(&new, mode, content)?;
-    fs::rename(&new, path).map_err(Error::file("replace", path))
+    let written = create(&new, mode)
+        .and_then(|mut file| {
+            file.write_all(content).and_then(|()| file.sync_all()).map_err(Error::file("write", path))
+        })
+        .and_then(|()| fs::rename(&new, path).map_err(Error::file("replace", path)));
+    if written.is_err() {
+        // Best effort: the first error is the one that matters.
+        let _ = fs::remove_file(&new);
+    }
+    written.and_then(|()| sync_parent(path))
+}
+
+/// Waits until everything in a directory is on the disk, with all else in its file system: one call instead of one for
+/// each file.
+pub fn settle(dir: &Path) -> Result<(), Error> {
+    let opened = File::open(dir).map_err(Error::file("open", dir))?;
+    rustix::fs::syncfs(&opened).map_err(|error| Error::file("write", dir)(error.into()))
 }
 
 /// Waits until the name of a file or directory is on the disk.

@@ -8,13 +8,14 @@
 
 pub mod apt;
 mod build;
-mod busy;
+mod claim;
 pub mod complete;
 mod diff;
 mod error;
 pub mod fetch;
 mod files;
 mod gather;
+mod image;
 pub mod iso;
 mod list;
 pub mod lock;
@@ -28,12 +29,16 @@ pub mod recipe;
 mod resolve;
 pub mod rpm;
 pub mod seal;
+pub mod site;
+mod stage;
 mod tenths;
 mod verify;
 
 pub use build::{Options, Render, build};
+pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
+pub use image::build_image;
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack, unpack_some};

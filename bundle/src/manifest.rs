@@ -76,6 +76,12 @@ pub struct Manifest {
     /// The choices that the bundle was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    #[serde(default, rename = "not-images", skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_images: BTreeMap<String, String>,
+    /// Chart to its version; `charts/NAME.yaml` holds its objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charts: BTreeMap<String, String>,
     /// Package of the apt repository to its version.
     pub packages: BTreeMap<String, String>,
     /// Package of the yum repository to its version.

@@ -10,14 +10,17 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    claim::Claim,
     error::Error,
     files,
     iso::{
+        portable,
         read::Image,
         write::{Content, Source, Volume},
     },
     manifest::{self, Manifest},
     seal::{self, Facts, keys::SecretKey},
+    verify::verify,
 };
 
 /// The longest volume identifier of ISO 9660.
@@ -27,16 +30,33 @@ const LONGEST_ID: usize = 32;
 /// The same bundle and keys give the same bytes. Nothing is at `out` before all of it is, on the disk.
 ///
 /// # Errors
-/// When the directory holds no sound manifest or something that no image can hold, or a file cannot be read or written.
+/// When the directory is not what its manifest says or holds something that not every reader of an image would find, or a
+/// file cannot be read or written.
 pub fn pack(
     dir: &Path,
     out: &Path,
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
+    let _claim = claim(out)?;
+    write(dir, out, keys, progress)
+}
+
+/// Claims the place of an image, which has to be that of a file.
+pub(crate) fn claim(out: &Path) -> Result<Claim, Error> {
     if out.is_dir() || out.file_name().is_none() {
-        return Err(Error::Occupied(out.to_owned()));
+        return Err(Error::Directory(out.to_owned()));
     }
+    Claim::new(out)
+}
+
+/// Writes the image at a place that the caller has claimed.
+pub(crate) fn write(
+    dir: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
     let manifest = manifest::load(dir)?;
     let built: Timestamp = manifest
         .built
@@ -65,6 +85,15 @@ pub fn pack(
         let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
         let text = seal::detached::sign(key, &bytes, &comment);
         sources.insert(name, Source { from: Content::Bytes(text.into_bytes()), mode: 0o644 });
+    }
+    let names = portable::problems(sources.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
+    // A seal says that everything is as it was made: damage that is there before would be vouched for.
+    let problems = verify(dir, progress)?.problems;
+    if !problems.is_empty() {
+        return Err(Error::Unsound { dir: dir.to_owned(), problems });
     }
     let made = (|| {
         let placed = crate::iso::write::write(&new, &volume, &sources, progress)?;

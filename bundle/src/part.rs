@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files, manifest::Entry};
+use crate::{claim::Claim, error::Error, files, manifest::Entry};
 
 /// Counts on every change of how parts are made that their inputs do not show.
 const REVISION: u32 = 1;
@@ -43,6 +43,19 @@ pub struct Parts {
     root: PathBuf,
 }
 
+/// Claims the directory in which parts and archives are kept, and removes what a build that was killed has left there.
+pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<Claim, Error> {
+    let claim = Claim::wait(&root.join("parts"), progress)?;
+    for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
+        let entry = entry.map_err(Error::file("list", root))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') && name.ends_with(".new") {
+            files::remove_dir(&entry.path())?;
+        }
+    }
+    Ok(claim)
+}
+
 impl Parts {
     pub fn new(root: &Path) -> Result<Self, Error> {
         files::make_dir(root)?;
@@ -66,7 +79,12 @@ impl Parts {
         let work = files::sibling(&dir, "new");
         files::remove_dir(&work)?;
         files::make_dir(&work)?;
-        let note = make(&work)?;
+        let made = make(&work).and_then(|note| files::settle(&work).map(|()| note));
+        if made.is_err() {
+            // Best effort: the first error is the one that matters. A full disk would stay full.
+            let _ = files::remove_dir(&work);
+        }
+        let note = made?;
         files::remove_dir(&dir)?;
         fs::rename(&work, &dir).map_err(Error::file("make", &dir))?;
         let mut record = Record { note, files: BTreeMap::new() };

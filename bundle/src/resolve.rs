@@ -4,11 +4,12 @@ use std::path::Path;
 
 use crate::{
     Change, Options,
-    busy::Busy,
+    claim::Claim,
     error::Error,
     files,
     gather::{Gather, Mode},
     lock::Lock,
+    part,
     recipe::Recipe,
 };
 
@@ -51,12 +52,12 @@ fn resolve(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Resolved, Error> {
     let recipe = Recipe::load(file)?;
-    let _recipe = Busy::wait(file, "recipe", progress)?;
+    let _recipe = Claim::wait(file, progress)?;
     let scratch = files::sibling(file, "parts");
     let resolved = (|| {
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
         files::make_dir(&cache)?;
-        let _cache = Busy::wait(&cache, "cache", progress)?;
+        let _cache = part::claim(&cache, progress)?;
         let recorded = Lock::load(file)?;
         let gather = Gather::new(file, &recipe, &cache, options.offline, options.watcher.clone())?;
         progress("resolving what the recipe names");

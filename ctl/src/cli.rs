@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use self::bundle::{Bundle, Signing, TrustArgs};
+pub use self::bundle::{Bundle, Signing, Switch, TrustArgs};
 use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.
@@ -448,6 +448,13 @@ mod tests {
             "ctl bundle key builder.key --not-after 2027-12-31",
             "ctl bundle pack b --out halite.iso --key builder.key",
             "ctl bundle diff old.iso new.iso",
+            "ctl bundle add new.iso --trust builder.pub",
+            "ctl bundle add /srv/halite-0.2.0",
+            "ctl bundle list -o json",
+            "ctl bundle show 0.2.0",
+            "ctl bundle use 0.2.0 --test",
+            "ctl bundle use 0.1.0 --allow-downgrade",
+            "ctl bundle remove 0.1.0",
             "ctl bundle verify halite.iso --trust builder.pub",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {

@@ -86,13 +86,18 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
     let programs = manifest.files.iter();
     BundleFacts {
         path: path.to_owned(),
+        // Only further hosts that serve the bundle ask for it, and for those the master compiles.
+        manifest: String::new(),
         version: manifest.version.clone(),
         kubernetes: manifest.kubernetes.clone(),
         components: manifest.components.clone(),
         images: manifest.images.clone(),
         packages: manifest.packages.clone(),
+        rpms: manifest.rpms.clone(),
+        charts: manifest.charts.clone(),
         options: manifest.options.clone(),
         programs: programs.filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone()))).collect(),
+        site: Vec::new(),
     }
 }
 

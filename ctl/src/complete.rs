@@ -8,14 +8,15 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow};
 use halite_bundle::Manifest;
-use halite_bundle::complete::{Artifact, Needs, Rendering, State, Stock};
+use halite_bundle::complete::{Artifact, Needs, Rendering, State, Stock, stand_in};
+use halite_bundle::recipe::{BINARIES, COMPONENTS};
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options::{self, Set, Target};
 use halite_pillar::view::{self, MASTER, Pki};
 use halite_states::compile::{self, Compiled, Input};
 use halite_states::low::Chunk;
 use halite_states::problem::Problem;
-use halite_states::tree::{DirTree, Tree, sha256};
+use halite_states::tree::{CHARTS, DirTree, Tree, sha256};
 use serde_json::{Value, json};
 
 use crate::compile::facts;
@@ -33,9 +34,18 @@ const WORKERS: usize = 2;
 /// The master and a first host.
 const FEW: usize = 2;
 
-/// Operating systems that the state tree installs packages on, as their hosts' grains name them. A bundle has packages
-/// of Debian's kind.
-const SYSTEMS: [(&str, &str); 1] = [("Debian", "Debian")];
+/// Operating systems that the state tree installs packages on, as their hosts' grains name them: family and system.
+type System = (&'static str, &'static str);
+
+/// Every bundle has packages for it.
+const DEBIAN: System = ("Debian", "Debian");
+
+/// Not every bundle has packages for it.
+const RED_HAT: System = ("RedHat", "Rocky");
+
+fn systems(facts: &BundleFacts) -> impl Iterator<Item = System> + use<> {
+    std::iter::once(DEBIAN).chain((!facts.rpms.is_empty()).then_some(RED_HAT))
+}
 
 /// Compiles the state tree of the bundle in a directory for every set of options and gathers what comes out.
 ///
@@ -44,13 +54,52 @@ const SYSTEMS: [(&str, &str); 1] = [("Debian", "Debian")];
 pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
     let facts = facts(manifest, BUNDLE);
     let sets = sets(manifest)?;
-    let tree = Kept::new(&DirTree::new().root(directory.join("states")));
+    let tree = Kept::new(&DirTree::new().bundle(directory));
+    let needs = gather(&tree, &facts, &sets)?;
+    if needs.compiles() {
+        return Ok(needs);
+    }
+    // Where a component is missing, nothing else that the same state asks for would be seen.
+    let filled = with_stand_ins(&facts, &tree);
+    if filled == facts { Ok(needs) } else { gather(&tree, &filled, &sets) }
+}
+
+/// The facts with something in the place of each image and program that they lack and that the tree could mean.
+fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
+    let mut filled = facts.clone();
+    let texts = tree.files.values().filter_map(|content| std::str::from_utf8(content).ok());
+    let named = texts.flat_map(components).chain(COMPONENTS.iter().copied());
+    for component in named {
+        filled.images.entry(component.to_owned()).or_insert_with(|| stand_in(component));
+    }
+    for program in BINARIES {
+        filled.programs.entry((*program).to_owned()).or_insert_with(|| sha256(b""));
+    }
+    filled
+}
+
+/// The components whose images a template names: `pillar.images.NAME` and `pillar.images['NAME']`.
+fn components(text: &str) -> impl Iterator<Item = &str> {
+    text.split("pillar.images").skip(1).filter_map(|rest| {
+        let rest = rest
+            .strip_prefix('.')
+            .or_else(|| rest.strip_prefix("['"))
+            .or_else(|| rest.strip_prefix("[\""))?;
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c))).unwrap_or(rest.len());
+        // A method of the map: `pillar.images.get('NAME')`.
+        let call = rest[end..].strip_prefix('(').map(|rest| rest.trim_start_matches(['\'', '"']));
+        let name = call.map_or(&rest[..end], |rest| rest.split(['\'', '"']).next().unwrap_or_default());
+        Some(name).filter(|name| !name.is_empty())
+    })
+}
+
+fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Needs> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut needs = Needs::default();
         let mut applied = BTreeSet::new();
         while let Some(set) = sets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let site = Site { tree: &tree, facts: &facts, set };
+            let site = Site { tree, facts, set };
             site.hosts(&mut needs)?;
             // They differ by the hosts that there are.
             if set.targets.len() > FEW {
@@ -69,24 +118,27 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
     })
 }
 
-/// What could be taken out of the bundle, one by one, and would not be missed.
+/// What would be said if each artifact of the bundle in turn were taken out of it. Of what nobody would miss that is
+/// nothing.
 ///
 /// # Errors
 /// As [`needs`].
-pub fn spare(
+pub fn without_each(
     directory: &Path,
     manifest: &Manifest,
     needs: &Needs,
     stock: &Stock,
-) -> anyhow::Result<Vec<Artifact>> {
+) -> anyhow::Result<Vec<(Artifact, Vec<String>)>> {
     let facts = facts(manifest, BUNDLE);
     let sets = sets(manifest)?;
     let set = sets.first().context("there is no set of options")?;
-    let mut tree = Kept::new(&DirTree::new().root(directory.join("states")));
-    let mut spare = Vec::new();
-    for artifact in needs.spare(stock) {
+    let mut tree = Kept::new(&DirTree::new().bundle(directory));
+    let mut all = Vec::new();
+    for (artifact, missing) in needs.without_each(stock) {
+        let mut said: Vec<String> = missing.iter().map(ToString::to_string).collect();
         // A file that only includes others makes no state; it is missed when the tree is compiled without it.
-        if let Artifact::File { path } = &artifact
+        if said.is_empty()
+            && let Artifact::File { path } = &artifact
             && let Some(path) = path.strip_prefix("states/")
             && let Some(content) = tree.files.remove(path)
         {
@@ -95,18 +147,21 @@ pub fn spare(
             site.hosts(&mut without)?;
             site.orchestrations(&mut BTreeSet::new(), &mut without)?;
             tree.files.insert(path.to_owned(), content);
-            if !without.compiles() {
-                continue;
-            }
+            said.extend(without.problems().map(str::to_owned));
         }
-        spare.push(artifact);
+        all.push((artifact, said));
     }
-    Ok(spare)
+    Ok(all)
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    options::sets(&manifest.kubernetes, &manifest.options)
-        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))
+    let mut sets = options::sets(&manifest.kubernetes, &manifest.options)
+        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))?;
+    // None excludes another, so no set needs more than one in which all are installed.
+    for set in &mut sets {
+        set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();
+    }
+    Ok(sets)
 }
 
 /// A state tree in memory: it is read a thousand times.
@@ -142,9 +197,16 @@ impl Site<'_> {
     fn hosts(&self, needs: &mut Needs) -> anyhow::Result<()> {
         for target in &self.set.targets {
             let pillar = self.view(&target.minion)?;
-            for system in SYSTEMS {
+            for system in systems(self.facts) {
                 let grains = grains(target, &pillar, system);
-                needs.add(&self.render(target, &pillar, &grains, None));
+                if system == DEBIAN {
+                    needs.add(&self.render(target, &pillar, &grains, None));
+                } else {
+                    let what = format!("{} of {}", target.what, system.1);
+                    let target = Target { minion: target.minion.clone(), what };
+                    let rendering = self.render(&target, &pillar, &grains, None);
+                    needs.add(&Rendering { rpm: true, ..rendering });
+                }
             }
         }
         Ok(())
@@ -169,7 +231,7 @@ impl Site<'_> {
                     continue;
                 };
                 let pillar = self.view(&host.minion)?;
-                let grains = grains(host, &pillar, SYSTEMS[0]);
+                let grains = grains(host, &pillar, DEBIAN);
                 let what = format!("{}, by {}:{}", host.what, step.file, step.line);
                 let host = Target { minion: host.minion.clone(), what };
                 needs.add(&self.render(&host, &pillar, &grains, Some(&named)));
@@ -207,7 +269,7 @@ impl Site<'_> {
                 rendering.states = states.collect();
                 let read: BTreeSet<&String> =
                     compiled.provenance.iter().flat_map(|provenance| &provenance.files).collect();
-                rendering.files.extend(read.into_iter().map(|path| format!("states/{path}")));
+                rendering.files.extend(read.into_iter().map(|path| in_bundle(path)));
             }
             Err(problems) => rendering.problems = problems.iter().map(Problem::to_string).collect(),
         }
@@ -215,8 +277,14 @@ impl Site<'_> {
     }
 }
 
+/// Where the bundle has a file of the tree.
+fn in_bundle(path: &str) -> String {
+    let is_chart = path.strip_prefix(CHARTS).is_some_and(|rest| rest.starts_with('/'));
+    if is_chart { path.to_owned() } else { format!("states/{path}") }
+}
+
 /// What a host would report of itself, as far as the state tree asks.
-fn grains(target: &Target, pillar: &Value, (family, system): (&str, &str)) -> Value {
+fn grains(target: &Target, pillar: &Value, (family, system): System) -> Value {
     if target.minion == MASTER {
         return json!({"id": MASTER});
     }

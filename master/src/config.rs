@@ -20,9 +20,12 @@ pub struct Config {
     /// What people write: `cluster.yaml`, `nodes/`, `custom/`.
     #[serde(default = "default_config_dir")]
     pub config_dir: PathBuf,
-    /// The bundle's directory.
-    #[serde(default = "default_bundle")]
-    pub bundle: PathBuf,
+    /// Where the bundles of the site stand, each under its version. The cluster document records which one is in use.
+    #[serde(default = "default_bundles")]
+    pub bundles: PathBuf,
+    /// The bundle of a cluster whose document records none.
+    #[serde(default)]
+    pub bundle: Option<PathBuf>,
     /// Addresses under which hosts reach this master; the first one is what enrolment commands name.
     pub advertise: Vec<IpAddr>,
     /// Where metrics are served, in plain HTTP.
@@ -65,8 +68,8 @@ fn default_config_dir() -> PathBuf {
     PathBuf::from("/etc/halite")
 }
 
-fn default_bundle() -> PathBuf {
-    PathBuf::from("/media/halite")
+fn default_bundles() -> PathBuf {
+    PathBuf::from(halite_bundle::site::DIRECTORY)
 }
 
 /// Why the configuration cannot be used.
@@ -134,6 +137,7 @@ mod tests {
         let config = Config::parse("cluster: prod\nadvertise: [10.0.0.1, 'fd00::1']\n").unwrap();
         assert_eq!(config.listen.port(), 4550);
         assert_eq!(config.state_dir, PathBuf::from("/var/lib/halite/master"));
+        assert_eq!(config.bundles, PathBuf::from("/var/lib/halite/bundles"));
         assert_eq!(config.metrics.to_string(), "127.0.0.1:4552");
         assert_eq!(config.jobs, KeptJobs { keep_days: 30, keep_last: 100 });
         assert_eq!(config.endpoints(), ["10.0.0.1:4550", "[fd00::1]:4550"]);

@@ -1,6 +1,8 @@
 //! The engine as the services see it: compiler, job engine, orchestration and documents behind one trait.
 
 #[cfg(test)]
+mod bundle_tests;
+#[cfg(test)]
 pub(crate) mod fixture;
 mod history;
 mod show;

@@ -9,6 +9,7 @@ pub mod config;
 pub mod daemon;
 pub mod engine;
 pub mod files;
+pub mod follow;
 pub mod hub;
 pub mod init;
 pub mod jobs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_states::tree::sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Allowed;
@@ -15,6 +16,9 @@ pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
     pub path: String,
+    /// SHA-256 of `manifest.json`, which knows that of every other file; not in the manifest.
+    #[serde(default)]
+    pub manifest: String,
     /// The bundle's own version.
     pub version: String,
     /// Its Kubernetes, for example `v1.36.3`.
@@ -28,12 +32,36 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// Package versions by package, for hosts of RPM distributions; empty: it is not for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rpms: BTreeMap<String, String>,
+    /// Versions by chart.
+    #[serde(default)]
+    pub charts: BTreeMap<String, String>,
     /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
     #[serde(default)]
     pub options: Allowed,
     /// SHA-256 of its programs (`bin/`), by name; in the manifest they stand among all files.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,
+    /// Every whole bundle that stands on the site, this one among them; not in the manifest. Empty: nothing is known of
+    /// others.
+    #[serde(default)]
+    pub site: Vec<SiteBundle>,
+}
+
+/// A bundle among those of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteBundle {
+    /// Its version.
+    pub version: String,
+    /// Its Kubernetes, for example `v1.36.3`.
+    pub kubernetes: String,
+    /// Its directory on the bootstrap host.
+    pub path: String,
+    /// SHA-256 of its `manifest.json`, by which other hosts know it.
+    #[serde(default)]
+    pub manifest: String,
 }
 
 fn default_path() -> String {
@@ -49,6 +77,7 @@ impl BundleFacts {
         let manifest: serde_json::Value = serde_json::from_str(text)?;
         let mut facts = Self::deserialize(&manifest)?;
         facts.path = path.to_owned();
+        facts.manifest = sha256(text.as_bytes());
         if let Some(files) = manifest.get("files").and_then(serde_json::Value::as_object) {
             let program = |(path, entry): (&String, &serde_json::Value)| {
                 Some((path.strip_prefix("bin/")?.to_owned(), entry.get("sha256")?.as_str()?.to_owned()))
@@ -56,6 +85,22 @@ impl BundleFacts {
             facts.programs = files.iter().filter_map(program).collect();
         }
         Ok(facts)
+    }
+
+    /// All bundles of the site, in the order of their versions' texts; this one is always among them.
+    #[must_use]
+    pub fn on_site(&self) -> Vec<SiteBundle> {
+        let own = SiteBundle {
+            version: self.version.clone(),
+            kubernetes: self.kubernetes.clone(),
+            path: self.path.clone(),
+            manifest: self.manifest.clone(),
+        };
+        let mut all: Vec<SiteBundle> =
+            self.site.iter().filter(|bundle| bundle.version != own.version).cloned().collect();
+        all.push(own);
+        all.sort_by(|a, b| a.version.cmp(&b.version));
+        all
     }
 
     /// Whether the bundle's Kubernetes is the wanted one: `1.36` and `v1.36.3` both match `v1.36.3`.
@@ -83,11 +128,32 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_is_among_those_of_its_site_once() {
+        let bundle = |version: &str, kubernetes: &str| SiteBundle {
+            version: version.into(),
+            kubernetes: kubernetes.into(),
+            path: format!("/b/{version}"),
+            manifest: String::new(),
+        };
+        let mut facts = BundleFacts {
+            version: "0.2.0".into(),
+            kubernetes: "v1.36.3".into(),
+            path: "/b/0.2.0".into(),
+            ..BundleFacts::default()
+        };
+        assert_eq!(facts.on_site(), [bundle("0.2.0", "v1.36.3")]);
+        facts.site = vec![bundle("0.3.0", "v1.36.4"), bundle("0.2.0", "v1.36.3"), bundle("0.1.0", "v1.35.4")];
+        let versions: Vec<String> = facts.on_site().into_iter().map(|bundle| bundle.version).collect();
+        assert_eq!(versions, ["0.1.0", "0.2.0", "0.3.0"]);
+    }
+
+    #[test]
     fn foreign_manifest_fields_are_left_alone() {
         let text = r#"{"format":1,"name":"halite","version":"0.1.0","built":"x","kubernetes":"v1.36.3",
                 "files":{"bin/ctl":{"sha256":"ab","size":1},"apt/halite.gpg":{"sha256":"cd","size":1}}}"#;
         let facts = BundleFacts::from_manifest(text, "/mnt/b").unwrap();
         assert_eq!((facts.path.as_str(), facts.version.as_str()), ("/mnt/b", "0.1.0"));
+        assert_eq!(facts.manifest, sha256(text.as_bytes()));
         assert_eq!(facts.programs, [("ctl".to_owned(), "ab".to_owned())].into());
     }
 }

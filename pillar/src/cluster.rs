@@ -58,6 +58,13 @@ pub struct Cluster {
     /// kube-proxy.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
+    /// What runs in the cluster besides Kubernetes itself.
+    #[serde(default)]
+    pub addons: Addons,
+    /// Charts of the bundle that are installed, by name.
+    #[serde(default)]
+    #[schemars(schema_with = "formats::names")]
+    pub charts: Vec<String>,
     /// What is done to the hosts themselves.
     #[serde(default)]
     pub host: Host,
@@ -272,6 +279,16 @@ pub enum ProxyMode {
     Iptables,
 }
 
+/// What runs in the cluster besides Kubernetes itself. What is switched off again is removed from the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Addons {
+    /// metrics-server: what nodes and pods use just now, for `kubectl top` and for autoscalers.
+    pub metrics_server: bool,
+    /// local-path storage: volumes in a directory of the node that runs the pod, as the default storage class.
+    pub local_path: bool,
+}
+
 /// What is done to the hosts themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -356,6 +373,9 @@ pub struct ResolvedCluster {
     /// The Kubernetes version, for example `v1.36.3`.
     #[schemars(schema_with = "formats::version")]
     pub kubernetes: String,
+    /// The version of the bundle in use, one of those that stand on the site. `ctl bundle use` changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
 }
 
 impl Cluster {

@@ -7,7 +7,7 @@ use halite_states::problem::Problem;
 use halite_states::yaml::{self, Kind};
 use ipnet::Ipv4Net;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ResolvedCluster};
 use crate::facts::HostFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, ResolvedNode};
@@ -95,10 +95,16 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
     block
 }
 
-/// The block that records a cluster's Kubernetes version.
+/// The block that records a cluster's Kubernetes version and the bundle in use.
 #[must_use]
-pub fn cluster_block(kubernetes: &str) -> String {
-    format!("# Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n  kubernetes: {kubernetes}\n")
+pub fn cluster_block(resolved: &ResolvedCluster) -> String {
+    let mut block = String::from("# Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n");
+    let _ = writeln!(block, "  kubernetes: {}", resolved.kubernetes);
+    if let Some(bundle) = &resolved.bundle {
+        // A version may look like a number.
+        let _ = writeln!(block, "  bundle: {}", serde_json::Value::from(bundle.as_str()));
+    }
+    block
 }
 
 /// Puts a `resolved` block into the text of a document in place of an older one, or at its end. Everything else stays as

@@ -1,6 +1,7 @@
 //! The view of one minion: everything that its templates may know, and nothing more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
 
@@ -144,13 +145,17 @@ pub fn view(
         "components": bundle.components,
         "images": bundle.images,
         "packages": bundle.packages,
+        "rpms": bundle.rpms,
         "bundle": {
             "path": bundle.path,
             "version": bundle.version,
             "host": first,
-            "url": format!("https://{first}:{BUNDLE_PORT}"),
+            "url": bundle_url(first, &bundle.version),
+            "servers": servers(declaration, first, &bundle.version),
             "programs": bundle.programs,
+            "charts": bundle.charts,
         },
+        "bundles": bundle.on_site(),
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
         "nodes": everybody(declaration),
@@ -161,6 +166,8 @@ pub fn view(
             "config": cluster.containerd.config,
         },
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
+        "addons": cluster.addons,
+        "charts": cluster.charts,
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "host": cluster.host,
         "firewall": {
@@ -172,6 +179,18 @@ pub fn view(
         "secrets": own_secrets(&allowed),
         "custom": custom(declaration, node),
     }))
+}
+
+/// Where a host serves a bundle.
+fn bundle_url(host: Ipv4Addr, version: &str) -> String {
+    format!("https://{host}:{BUNDLE_PORT}/bundles/{version}")
+}
+
+/// Where the bundle in use is served: by the first host, and after it by those with the role `registry`, by their names.
+fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<String> {
+    let serving = declaration.nodes.values().filter(|node| node.has(Role::Registry));
+    let others = serving.filter_map(|node| node.control_plane()).filter(|address| *address != first);
+    std::iter::once(first).chain(others).map(|host| bundle_url(host, version)).collect()
 }
 
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
@@ -191,7 +210,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
 }
 
 /// Before it is recorded, the declared address stands for both.
-fn workload_plane(node: &Node) -> Option<std::net::Ipv4Addr> {
+fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
     node.resolved.map(|resolved| resolved.workload_plane).or(node.address)
 }
 

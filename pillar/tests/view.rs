@@ -52,6 +52,7 @@ fn bundle() -> BundleFacts {
         path: "/media/halite".into(),
         version: "0.1.0".into(),
         kubernetes: "v1.36.3".into(),
+        manifest: "ab".into(),
         ..BundleFacts::default()
     }
 }
@@ -74,7 +75,12 @@ fn the_view_has_the_agreed_shape() {
         ("/apiServer/vip", Value::Null),
         ("/apiServer/keepalived", json!(false)),
         ("/kubernetes/version", json!("v1.36.3")),
-        ("/bundle/url", json!("https://10.0.0.11:4551")),
+        ("/bundle/url", json!("https://10.0.0.11:4551/bundles/0.1.0")),
+        ("/bundle/servers", json!(["https://10.0.0.11:4551/bundles/0.1.0"])),
+        (
+            "/bundles",
+            json!([{"version": "0.1.0", "kubernetes": "v1.36.3", "path": "/media/halite", "manifest": "ab"}]),
+        ),
         ("/master", json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}})),
         ("/node/roles", json!(["bootstrap", "registry", "etcd", "control-plane"])),
         ("/node/controlPlane", json!("10.0.0.11")),
@@ -84,6 +90,8 @@ fn the_view_has_the_agreed_shape() {
         ("/pki/site", json!({"cert": UNKNOWN})),
         ("/pki/sa", json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")})),
         ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
+        ("/addons", json!({"metricsServer": false, "localPath": false})),
+        ("/charts", json!([])),
         ("/cni", json!({"plugin": "flannel", "mtu": null})),
         ("/host/manageSwap", json!(true)),
         ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),
@@ -107,6 +115,27 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     assert_eq!(view["custom"]["list"], json!([2]));
     assert_eq!(own_secret(&declaration, "worker-1", "secrets.only"), Some("canary-canary"));
     assert_eq!(own_secret(&declaration, "bootstrap-1", "secrets.only"), None);
+}
+
+#[test]
+fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
+    let mut declaration = declaration();
+    let mut further = declaration.nodes["bootstrap-1"].clone();
+    for (name, address, roles) in [
+        ("b", Some("10.0.0.13"), &[Role::Registry][..]),
+        ("a", Some("10.0.0.14"), &[Role::Worker, Role::Registry]),
+        ("not-reported-yet", None, &[Role::Registry]),
+    ] {
+        further.value = Node::new(name, address.map(|address| address.parse().unwrap()), roles);
+        declaration.nodes.insert(name.to_owned(), further.clone());
+    }
+    let wanted =
+        ["10.0.0.11", "10.0.0.14", "10.0.0.13"].map(|host| format!("https://{host}:4551/bundles/0.1.0"));
+    for name in ["bootstrap-1", "a", "worker-1", "master"] {
+        let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
+        assert_eq!(view["bundle"]["servers"], json!(wanted), "{name}");
+        assert_eq!(view["bundle"]["url"], json!(wanted[0]), "{name}");
+    }
 }
 
 #[test]

@@ -10,6 +10,9 @@ use crate::problem::Problem;
 /// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
 
+/// Where a tree has the charts of its bundle, each as `charts/NAME.yaml`, as the bundle itself has them.
+pub const CHARTS: &str = "charts";
+
 /// Where the compiler reads from. Paths use `/`, are relative, and have no `.` or `..` parts.
 pub trait Tree: Sync {
     /// The content of a file; `None` when there is none.
@@ -64,6 +67,12 @@ impl DirTree {
     pub fn mount(mut self, prefix: &str, directory: impl Into<PathBuf>) -> Self {
         self.roots.push((format!("{}/", prefix.trim_matches('/')), directory.into()));
         self
+    }
+
+    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below [`CHARTS`].
+    #[must_use]
+    pub fn bundle(self, directory: &Path) -> Self {
+        self.mount(CHARTS, directory.join(CHARTS)).root(directory.join("states"))
     }
 
     /// The file on disk that a path of the tree stands for. Links that lead out of their root are not followed.

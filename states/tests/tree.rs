@@ -22,7 +22,7 @@ fn fixture(name: &str) -> (Value, Value) {
 }
 
 fn bundle(path: &str) -> Option<String> {
-    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg"]
+    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg", "rpm/halite.asc"]
         .contains(&path)
         .then(|| halite_states::tree::sha256(path.as_bytes()))
 }
@@ -153,6 +153,122 @@ fn a_containerd_without_its_cri_is_no_runtime() {
     }
 }
 
+/// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
+fn two_servers(target: &str) -> (Value, Value) {
+    let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" { "bootstrap" } else { "worker" });
+    let url = |host: &str| format!("https://{host}:4551/bundles/0.1.0");
+    pillar["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
+    let further = json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
+    pillar["bundles"].as_array_mut().unwrap().push(further);
+    let mut second = pillar["nodes"]["worker-1"].clone();
+    second["roles"] = json!(["registry"]);
+    second["controlPlane"] = json!("10.10.0.13");
+    pillar["nodes"]["registry-2"] = second.clone();
+    if target == "registry-2" {
+        second["name"] = json!(target);
+        pillar["node"] = second;
+        grains["id"] = json!(target);
+    }
+    (pillar, grains)
+}
+
+#[test]
+fn a_second_host_that_serves_copies_what_the_first_one_has() {
+    let (pillar, grains) = two_servers("registry-2");
+    let compiled = highstate(&pillar, &grains);
+    golden("registry.txt", &listing(&compiled));
+    let nginx = contents(&compiled, "/etc/nginx/conf.d/halite.conf");
+    for part in [
+        "listen 10.10.0.13:4551 ssl;",
+        "\"0.1.0\" \"/var/lib/halite/bundles/0.1.0\";",
+        "\"0.2.0\" \"/var/lib/halite/bundles/0.2.0\";",
+        "include /var/lib/halite/bundles/0.2.0/nginx/manifests.map;",
+        "include /var/lib/halite/bundles/0.1.0/nginx/registry.conf;",
+        "rewrite ^ /bundles/0.1.0$uri last;",
+    ] {
+        assert!(nginx.contains(part), "{part} in {nginx}");
+    }
+    assert!(!nginx.contains("/media/halite") && !nginx.contains("/mnt/next"), "{nginx}");
+    let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.as_array().unwrap().contains(&json!("nginx-light")), "{packages}");
+    let rules = chunk(&compiled, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(rules.contains("4551") && !rules.contains("4550"), "{rules}");
+    let certificate = chunk(&compiled, "x509.certificate", "/etc/halite/pki/server.crt");
+    assert_eq!(certificate.args["sans_ip"], json!(["10.10.0.13", "127.0.0.1"]));
+    // The bootstrap host serves each bundle from where it stands.
+    let (pillar, grains) = two_servers("bootstrap-1");
+    let first = highstate(&pillar, &grains);
+    let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
+    assert!(nginx.contains("include /media/halite/nginx/registry.conf;"), "{nginx}");
+    assert!(nginx.contains("\"0.2.0\" \"/mnt/next\";"), "{nginx}");
+    assert!(!first.low.chunks.iter().any(|chunk| chunk.name.contains("bundle copy")));
+}
+
+#[test]
+fn every_client_asks_one_server_after_the_other_itself_first() {
+    let first = "https://10.10.0.11:4551/bundles/0.1.0";
+    let second = "https://10.10.0.13:4551/bundles/0.1.0";
+    let hosts = "/etc/containerd/certs.d/_default/hosts.toml";
+    let mirrors = "/etc/apt/halite/0.1.0.mirrors";
+    let (mut pillar, grains) = two_servers("worker-1");
+    let worker = highstate(&pillar, &grains);
+    assert_eq!(
+        contents(&worker, hosts),
+        format!(
+            "# Written by Halite. Every registry's name leads to the bundle, and nowhere else. A host that does not answer \
+             within\n# `dial_timeout` is passed over, and what broke off is taken up at the next one.\n\
+             server = \"{second}/v2\"\ncapabilities = [\"pull\", \"resolve\"]\n\
+             ca = \"/etc/halite/pki/site-ca.crt\"\noverride_path = true\ndial_timeout = \"2s\"\n\n\
+             [host.\"{first}/v2\"]\n  capabilities = [\"pull\", \"resolve\"]\n  \
+             ca = \"/etc/halite/pki/site-ca.crt\"\n  override_path = true\n  dial_timeout = \"2s\"\n"
+        )
+    );
+    assert_eq!(contents(&worker, mirrors), format!("{first}/apt\tpriority:1\n{second}/apt\tpriority:2\n"));
+    let apt = contents(&worker, "/etc/apt/apt.conf.d/60halite");
+    for host in ["10.10.0.11", "10.10.0.13"] {
+        assert!(
+            apt.contains(&format!("Acquire::https::{host}::CaInfo \"/etc/halite/pki/site-ca.crt\";")),
+            "{apt}"
+        );
+    }
+    // One that serves and runs pods asks itself first.
+    pillar["node"]["controlPlane"] = json!("10.10.0.13");
+    pillar["node"]["roles"] = json!(["worker", "registry"]);
+    let both = highstate(&pillar, &grains);
+    assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
+    assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
+    assert!(contents(&both, mirrors).starts_with(second));
+}
+
+#[test]
+fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
+    let (mut pillar, mut grains) = two_servers("worker-1");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({"kubelet": "1.36.3-2"});
+    let worker = highstate(&pillar, &grains);
+    let repository = &chunk(&worker, "pkgrepo.managed", "halite").args;
+    let servers = ["10.10.0.11", "10.10.0.13"];
+    let servers = servers.map(|host| format!("https://{host}:4551/bundles/0.1.0/rpm"));
+    assert_eq!(repository["uris"], json!(servers));
+    assert_eq!(repository["signed_by"], "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert_eq!((&repository["signed_index"], &repository["proxy"]), (&json!(true), &json!("_none_")));
+    assert_eq!(repository["sslcacert"], "/etc/halite/pki/site-ca.crt");
+    chunk(&worker, "file.managed", "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert!(!worker.low.chunks.iter().any(|chunk| chunk.name.starts_with("/etc/apt")));
+    let packages = &chunk(&worker, "pkg.installed", "host-packages").args["pkgs"];
+    for wanted in [json!("conntrack-tools"), json!("iptables-nft"), json!({"kubelet": "1.36.3-2"})] {
+        assert!(packages.as_array().unwrap().contains(&wanted), "{wanted}: {packages}");
+    }
+    // The first host has the bundle itself.
+    let (mut pillar, mut grains) = fixture("bootstrap");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({});
+    let first = highstate(&pillar, &grains);
+    let path = pillar["bundle"]["path"].as_str().unwrap();
+    let uris = &chunk(&first, "pkgrepo.managed", "halite").args["uris"];
+    assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
+}
+
 #[test]
 fn orchestrations_compile() {
     let (pillar, grains) = fixture("master");
@@ -191,7 +307,10 @@ fn every_step_compiles_alone() {
             ],
         ),
         ("worker", &["host", "host.hosts", "host.firewall", "base.containerd", "images", "base.kubelet"]),
-        ("master", &["base.nodes", "base.network", "base.kube_proxy", "base.coredns"]),
+        (
+            "master",
+            &["base.nodes", "base.network", "base.kube_proxy", "base.coredns", "addons", "addons.owned"],
+        ),
     ];
     for (name, slss) in steps {
         let (pillar, grains) = fixture(name);
@@ -351,6 +470,94 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
     }
 }
 
+#[test]
+fn addons_are_sets_and_what_is_off_is_none() {
+    let (mut pillar, grains) = fixture("master");
+    let owned = |pillar: &Value| {
+        chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
+    };
+    assert_eq!(owned(&pillar), json!([]));
+    pillar["addons"] = json!({"metricsServer": true, "localPath": true});
+    pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
+    pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
+    pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
+    assert_eq!(owned(&pillar), json!(["metrics-server", "local-path"]));
+    let compiled = highstate(&pillar, &grains);
+    for (set, kinds, images) in [
+        ("metrics-server", ["APIService", "Deployment"], &["r.example/metrics-server:1"][..]),
+        ("local-path", ["StorageClass", "Namespace"], &["r.example/provisioner:1", "r.example/shell:1"]),
+    ] {
+        let args = &chunk(&compiled, "kubernetes.manifest", set).args;
+        assert_eq!(args["set"], set);
+        let documents = args["documents"].as_array().unwrap();
+        for kind in kinds {
+            assert!(documents.iter().any(|document| document["kind"] == kind), "{set}: {kind}");
+        }
+        let text = args["documents"].to_string();
+        for image in images {
+            assert!(text.contains(image), "{set}: {image}");
+        }
+    }
+    let place = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
+    assert!(place("addons-owned") < place("metrics-server"), "what goes, goes first");
+
+    pillar["images"].as_object_mut().unwrap().remove("local-path-helper");
+    let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+    assert!(problems[0].to_string().contains("no image `local-path-helper`"), "{}", problems[0]);
+}
+
+#[test]
+fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
+    pillar["charts"] = json!(["demo"]);
+    let bundle_dir = std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
+    fs::create_dir_all(bundle_dir.join("charts")).unwrap();
+    let text = "kind: Service\napiVersion: v1\nmetadata: {name: demo}\n---\nkind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: demo}\n";
+    fs::write(bundle_dir.join("charts/demo.yaml"), text).unwrap();
+    let tree = DirTree::new().bundle(&bundle_dir).root(here().join("tree"));
+    let compile = |pillar: &Value| {
+        compile::highstate(&Input { tree: &tree, minion: "master", pillar, grains: &grains, bundle: &bundle })
+    };
+    let compiled = sure(compile(&pillar));
+    let args = &chunk(&compiled, "kubernetes.manifest", "chart-demo").args;
+    assert_eq!((args["set"].as_str(), args["documents"].as_array().unwrap().len()), (Some("chart-demo"), 2));
+    assert_eq!(chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"], json!(["chart-demo"]));
+    pillar["charts"] = json!(["dmeo"]);
+    let problems = compile(&pillar).unwrap_err();
+    assert!(problems[0].to_string().contains("no chart `dmeo`; it has demo, logs"), "{}", problems[0]);
+    fs::remove_dir_all(bundle_dir).unwrap();
+}
+
+/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without the addon.
+#[test]
+fn metrics_server_reaches_every_kubelet() {
+    let rule = |text: &str| {
+        format!("rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept")
+    };
+    for (name, other, own) in
+        [("bootstrap", "10.10.1.12", "10.10.0.11"), ("worker", "10.10.0.11", "10.10.1.12")]
+    {
+        let (mut pillar, grains) = fixture(name);
+        let is_open = |compiled: &Compiled, source: &str| {
+            let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
+            rules.as_array().unwrap().contains(&json!(rule(source)))
+        };
+        let crt = "/var/lib/kubelet/pki/kubelet.crt";
+        let off = highstate(&pillar, &grains);
+        assert!(!is_open(&off, "10.233.0.0/16"));
+        assert!(!off.low.chunks.iter().any(|chunk| chunk.name == crt));
+        pillar["addons"]["metricsServer"] = json!(true);
+        let on = highstate(&pillar, &grains);
+        for source in ["10.233.0.0/16", other] {
+            assert!(is_open(&on, source), "{name}: {source}");
+        }
+        let certificate = &chunk(&on, "x509.certificate", crt).args;
+        assert_eq!((&certificate["sans_ip"], &certificate["server_auth"]), (&json!([own]), &json!(true)));
+        assert!(!certificate.contains_key("client_auth"));
+    }
+}
+
 /// What only the test machines need must come through pillar keys that any operator can set.
 #[test]
 fn the_tree_knows_nothing_of_the_lab() {
@@ -375,4 +582,46 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
     assert_eq!(hash(&pillar), "sha256:26488e9fc7c5cb5fdda9996cda2e6651a9af5febce07ea02de11bd3ef3f49e9c");
     pillar["kubelet"]["config"] = json!({"maxPods": 60});
     assert_eq!(hash(&pillar), Value::Null);
+}
+
+/// kubeadm's differences between the minor versions of Kubernetes that the tree knows; the lab's suite `versions: …` holds
+/// them against the real ones.
+#[test]
+fn each_release_gets_what_its_kubeadm_makes() {
+    let (bootstrap, grains) = fixture("bootstrap");
+    let (master, of_master) = fixture("master");
+    for (version, older) in [("v1.35.4", true), ("1.35", true), ("v1.36.3", false)] {
+        let (mut bootstrap, mut master) = (bootstrap.clone(), master.clone());
+        for pillar in [&mut bootstrap, &mut master] {
+            pillar["kubernetes"]["version"] = json!(version);
+        }
+        let host = highstate(&bootstrap, &grains);
+        let client =
+            chunk(&host, "x509.certificate", "/etc/kubernetes/pki/apiserver-kubelet-client.crt").args.clone();
+        let groups = if older { json!(["kubeadm:cluster-admins"]) } else { Value::Null };
+        assert_eq!(client.get("organization").unwrap_or(&Value::Null), &groups, "{version}");
+        let controllers = contents(&host, "/etc/kubernetes/manifests/kube-controller-manager.yaml");
+        assert_eq!(controllers.matches("flexvolume-dir").count(), if older { 2 } else { 0 }, "{version}");
+        let objects = highstate(&master, &of_master);
+        let rights = &chunk(&objects, "kubernetes.manifest", "kubeadm-rbac").args["documents"];
+        let names: Vec<&str> = rights
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|object| object["metadata"]["name"].as_str())
+            .collect();
+        assert_eq!(names.contains(&"kubeadm:apiserver-kubelet-client"), !older, "{version}: {names:?}");
+        assert_eq!(names.len(), if older { 12 } else { 13 }, "{version}: {names:?}");
+    }
+}
+
+#[test]
+fn a_kubernetes_that_the_tree_does_not_know_is_refused() {
+    for name in ["bootstrap", "worker", "master"] {
+        let (mut pillar, grains) = fixture(name);
+        pillar["kubernetes"]["version"] = json!("v1.34.4");
+        let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+        let told = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(told.contains("the state tree knows Kubernetes 1.35, 1.36, not v1.34.4"), "{name}: {told}");
+    }
 }

@@ -11,6 +11,9 @@ base:
   'I@node:roles:bootstrap':
     - match: compound
     - halite.master
+
+  'I@node:roles:bootstrap or I@node:roles:registry':
+    - match: compound
     - halite.bundle_server
 
   '{{ kubernetes_node }}':
@@ -33,6 +36,7 @@ base:
     - base.kube_proxy
     - base.coredns
     - base.nodes
+    - addons
 
   # The operator's own states, from /etc/halite/custom.
   '* and not master':

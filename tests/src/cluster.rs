@@ -8,14 +8,20 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::lab::{
-    Lab,
-    host::{Host, Spec},
-    room, wait,
+use crate::{
+    lab::{
+        Lab,
+        host::{Host, Spec},
+        room, wait,
+    },
+    upstream::versions::Release,
 };
 
 /// Where on the bootstrap host that stands which an operator carries to a site: the signed ISO, a `ctl`, and the public key.
 pub const MEDIUM: &str = "/media/halite";
+
+/// Where the same of a newer release stands beside it, on the one lab whose site has two.
+pub const NEWER: &str = "/media/newer";
 
 /// How the first host of a site is made; the options of `ctl bootstrap` follow.
 pub const INSTALL: [&str; 6] = [
@@ -29,6 +35,12 @@ pub const INSTALL: [&str; 6] = [
 
 /// Where the bundle stands once the bootstrap host is made.
 pub const BUNDLE: &str = concat!("/var/lib/halite/bundles/", env!("CARGO_PKG_VERSION"));
+
+/// Where the bundle of a release stands on a site that has it.
+#[must_use]
+pub fn bundle_place(release: &Release) -> String {
+    format!("/var/lib/halite/bundles/{}", release.bundle())
+}
 
 /// The first host: control plane, etcd, master, bundle.
 pub const BOOTSTRAP: &str = "bootstrap-1";
@@ -89,22 +101,32 @@ pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
     Ok(Cluster { lab, bootstrap, worker })
 }
 
+/// The same, with what the operator carried of a newer release beside it.
+pub fn boot_hosts_with(lab: Lab, medium: &Path, newer: &Path) -> Result<Cluster> {
+    let bootstrap = boot_first(&lab, &[(medium, MEDIUM), (newer, NEWER)])?;
+    let worker = boot_worker(&lab)?;
+    Ok(Cluster { lab, bootstrap, worker })
+}
+
 /// Boots the first host, on which what the operator carried stands read-only.
 pub fn boot_bootstrap(lab: &Lab, medium: &Path) -> Result<Host> {
-    boot_first(lab, medium, MEDIUM)
+    boot_first(lab, &[(medium, MEDIUM)])
 }
 
 /// Boots a host in the place of the first, on which the bundle's directory stands where it will stand on ours.
 pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
-    boot_first(lab, bundle, BUNDLE)
+    boot_first(lab, &[(bundle, BUNDLE)])
 }
 
-fn boot_first(lab: &Lab, directory: &Path, place: &str) -> Result<Host> {
+fn boot_first(lab: &Lab, directories: &[(&Path, &str)]) -> Result<Host> {
     lab.boot(Spec {
         name: BOOTSTRAP.to_owned(),
         number: 11,
         second_network: false,
-        read_only: vec![(directory.to_owned(), PathBuf::from(place))],
+        read_only: directories
+            .iter()
+            .map(|(directory, place)| ((*directory).to_owned(), PathBuf::from(place)))
+            .collect(),
         inotify: room::CONTROL_PLANE,
     })
 }

@@ -8,7 +8,10 @@ use crate::{
     build,
     cluster::{self, BOOTSTRAP, CLUSTER, Cluster},
     lab::{self, Lab, base, prerequisites},
-    upstream,
+    upstream::{
+        self,
+        versions::{NEWEST, Release},
+    },
 };
 
 /// Name of the demonstration's lab.
@@ -16,10 +19,15 @@ pub const DEMO: &str = "demo";
 
 /// Builds whatever is missing, up to the bundle, and returns its path.
 pub fn bundle(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    bundle_of(&NEWEST, progress)
+}
+
+/// The same for any release of Kubernetes.
+pub fn bundle_of(release: &Release, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     prerequisites::ensure(progress)?;
     let cache = lab::cache();
     base::ensure(&cache, progress)?;
-    let made = upstream::ensure(&cache, progress)?;
+    let made = upstream::ensure(&cache, release, progress)?;
     let programs = build::release(progress)?;
     let tree = build::source_root().join("states/tree");
     upstream::bundle(&cache, &made, &programs, &tree, progress)
@@ -28,7 +36,12 @@ pub fn bundle(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
 /// Builds whatever is missing, up to what an operator carries to a site, and returns its directory: `halite.iso`, signed
 /// with the lab's own key; `builder.pub`, that key; and a `ctl`.
 pub fn medium(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-    let bundle = bundle(progress)?;
+    medium_of(&NEWEST, progress)
+}
+
+/// The same for any release of Kubernetes.
+pub fn medium_of(release: &Release, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let bundle = bundle_of(release, progress)?;
     upstream::medium(&lab::cache(), &bundle, progress)
 }
 

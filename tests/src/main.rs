@@ -9,7 +9,11 @@ use halite_tests::{
     cluster::Cluster,
     demo,
     lab::{self, Lab, resolver, room, scan},
-    suite, upstream,
+    suite,
+    upstream::{
+        self,
+        versions::{NEWEST, RELEASES, Release},
+    },
 };
 
 /// Real hosts on one machine: the demonstration and the tests of Halite.
@@ -69,9 +73,17 @@ enum Verb {
         lab: String,
     },
     /// Build Halite, the upstream and the bundle, and print the bundle's path.
-    Bundle,
+    Bundle {
+        /// Which Kubernetes.
+        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
+        kubernetes: Release,
+    },
     /// Build Halite, the upstream and the bundle, seal and sign it as an ISO, and print its path.
-    Iso,
+    Iso {
+        /// Which Kubernetes.
+        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
+        kubernetes: Release,
+    },
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
@@ -102,6 +114,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// A minor version on the command line.
+fn release(minor: &str) -> Result<Release, String> {
+    let known = RELEASES.map(|release| release.minor()).join(", ");
+    Release::find(minor).ok_or_else(|| format!("the lab has Kubernetes {known}"))
+}
+
 fn open(name: &str) -> Result<Lab> {
     Lab::new(name, &lab::cache().join("base-root"))
 }
@@ -109,8 +127,10 @@ fn open(name: &str) -> Result<Lab> {
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
     let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
-    if matches!(verb, Verb::Demo { .. } | Verb::Test { .. } | Verb::Bench { .. } | Verb::Bundle | Verb::Iso)
-        && !uses_a_running_lab
+    if matches!(
+        verb,
+        Verb::Demo { .. } | Verb::Test { .. } | Verb::Bench { .. } | Verb::Bundle { .. } | Verb::Iso { .. }
+    ) && !uses_a_running_lab
     {
         room::for_a_run()?;
     }
@@ -136,8 +156,12 @@ fn run(verb: Verb) -> Result<ExitCode> {
                 Err(error) => println!("{error:#}"),
             }
         }
-        Verb::Bundle => println!("{}", demo::bundle(&mut progress)?.display()),
-        Verb::Iso => println!("{}", demo::medium(&mut progress)?.join(upstream::ISO).display()),
+        Verb::Bundle { kubernetes } => {
+            println!("{}", demo::bundle_of(&kubernetes, &mut progress)?.display());
+        }
+        Verb::Iso { kubernetes } => {
+            println!("{}", demo::medium_of(&kubernetes, &mut progress)?.join(upstream::ISO).display());
+        }
         Verb::Resolver { log } => resolver::serve(&log)?,
         Verb::Scan { address, udp, again } => {
             println!("{}", serde_json::to_string(&scan::scan(&address, &udp, &again)?)?);

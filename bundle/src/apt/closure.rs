@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::program;
-use crate::{error::Error, files, lock::Lock};
+use crate::{claim::Scratch, error::Error, files, lock::Lock};
 
 /// What identifies a request: the packages and the exact status of the base.
 pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
@@ -81,7 +81,7 @@ pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
 /// The file names of the archives, as apt stores them.
 fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<String>, Error> {
     // Printed are only those that would be downloaded; an empty directory makes that all of them.
-    let nowhere = tempfile::tempdir_in(archives).map_err(Error::file("make a directory in", archives))?;
+    let nowhere = Scratch::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
     let printed =

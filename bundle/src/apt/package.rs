@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use super::program;
-use crate::error::Error;
+use crate::{error::Error, iso::portable};
 
 /// The control fields of a package, as they stand in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,11 +46,12 @@ impl Control {
             .collect()
     }
 
-    /// The name of its file in a repository: without the epoch, whose colon not every medium and server can carry.
+    /// The name of its file in a repository: without the epoch, whose colon not every medium and server can carry, and cut
+    /// where no medium could carry it.
     pub fn file_name(&self) -> String {
         let version = self.field("Version");
         let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-        format!("{}_{version}_{}.deb", self.field("Package"), self.field("Architecture"))
+        portable::fit(&format!("{}_{version}_{}.deb", self.field("Package"), self.field("Architecture")))
     }
 }
 

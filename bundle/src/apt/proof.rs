@@ -4,12 +4,12 @@
 use std::{fs, path::Path, process::Command};
 
 use super::program;
-use crate::{error::Error, files};
+use crate::{claim::Scratch, error::Error, files};
 
 /// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the repository alone. That
 /// includes the check of its signature.
 pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error> {
-    let scratch = tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
+    let scratch = Scratch::new("halite-apt-")?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
     // apt takes no quotes here: a link without blanks stands for whatever path this is.

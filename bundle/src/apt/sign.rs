@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::program;
-use crate::{error::Error, files};
+use crate::{claim::Scratch, error::Error, files};
 
 /// Whom a key that the build makes names.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
@@ -18,9 +18,9 @@ const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
 /// rpmsign looks for the program under the name of an older version.
 const GPG: &str = "__gpg /usr/bin/gpg";
 
-/// A GnuPG home that holds one secret key.
+/// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds its home gone.
 pub struct Signer {
-    home: tempfile::TempDir,
+    home: Scratch,
 }
 
 impl Signer {
@@ -29,12 +29,7 @@ impl Signer {
     /// # Errors
     /// When the file is no secret key, or gpg fails.
     pub fn open(key: &Path) -> Result<Self, Error> {
-        let home = tempfile::Builder::new()
-            .prefix("halite-gpg-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir()
-            .map_err(Error::file("make a directory in", std::env::temp_dir()))?;
-        let signer = Self { home };
+        let signer = Self { home: Scratch::new("halite-gpg-")? };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
             program::run(signer.gpg().arg("--import").arg(key), &what)?;
@@ -45,7 +40,7 @@ impl Signer {
                 what,
             )?;
             let secret = program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
-            files::write(key, 0o600, secret.as_bytes())?;
+            files::replace(key, 0o600, secret.as_bytes())?;
         }
         Ok(signer)
     }

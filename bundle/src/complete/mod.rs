@@ -9,6 +9,7 @@
 mod debian;
 mod install;
 mod needs;
+mod rpm;
 mod scan;
 mod stock;
 mod walk;
@@ -35,7 +36,9 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (BASE, "what else has to be installed follows from it"),
     ("bin/ctl", "install runs it"),
     ("install", "the operator begins with it"),
-    (crate::nginx::MAPS, "nginx serves the images by it"),
+    (crate::nginx::MANIFESTS_MAP, "nginx serves the images by it"),
+    (crate::nginx::LISTS_MAP, "nginx serves the images by it"),
+    (crate::nginx::LINKS_MAP, "nginx serves the images by it"),
     (crate::nginx::SERVER, "nginx serves the images by it"),
     ("apt/dists/stable/InRelease", "apt reads it first"),
     ("apt/dists/stable/main/binary-amd64/Packages", "apt reads it"),
@@ -67,6 +70,20 @@ impl fmt::Display for Place {
     }
 }
 
+/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC 6761).
+const STAND_IN: &str = "component.invalid/";
+
+/// What stands for the image of a component that the bundle does not have, so that the state tree compiles and everything
+/// else that is missing is found too.
+#[must_use]
+pub fn stand_in(component: &str) -> String {
+    format!("{STAND_IN}{component}:missing")
+}
+
+fn component_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
+}
+
 /// Something that a bundle can hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -83,6 +100,13 @@ pub enum Artifact {
         /// Its version, where only that one will do.
         version: Option<String>,
     },
+    /// A package of the operating system, for hosts of RPM distributions.
+    Rpm {
+        /// Its name.
+        name: String,
+        /// Its version, where only that one will do.
+        version: Option<String>,
+    },
     /// A file, or a directory with at least one.
     File {
         /// Its path in the bundle.
@@ -93,9 +117,14 @@ pub enum Artifact {
 impl fmt::Display for Artifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Image { reference } => write!(f, "the image {reference}"),
+            Self::Image { reference } => match component_of(reference) {
+                Some(component) => write!(f, "the image of the component {component}"),
+                None => write!(f, "the image {reference}"),
+            },
             Self::Package { name, version: None } => write!(f, "the package {name}"),
             Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
+            Self::Rpm { name, version: None } => write!(f, "the RPM package {name}"),
+            Self::Rpm { name, version: Some(version) } => write!(f, "the RPM package {name} {version}"),
             Self::File { path } => write!(f, "the file {path}"),
         }
     }
@@ -121,6 +150,8 @@ pub struct State {
 pub struct Rendering {
     /// The options and the host, for people.
     pub options: String,
+    /// Whether the host is one of an RPM distribution.
+    pub rpm: bool,
     /// Its states.
     pub states: Vec<State>,
     /// Files of the state tree that were read for them, by their path in the bundle.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     Artifact, Missing, Place, Rendering, State, Stock,
     debian::{self, Lack},
+    rpm::Rpms,
     walk::{self, Found},
 };
 
@@ -63,7 +64,11 @@ impl Needs {
         for state in &rendering.states {
             for found in self.found(state) {
                 let place = Place { file: state.file.clone(), line: state.line, what: found.what };
-                self.need(found.artifact, place, &rendering.options, 1);
+                let artifact = match found.artifact {
+                    Artifact::Package { name, version } if rendering.rpm => Artifact::Rpm { name, version },
+                    artifact => artifact,
+                };
+                self.need(artifact, place, &rendering.options, 1);
             }
         }
         for path in &rendering.files {
@@ -95,6 +100,11 @@ impl Needs {
     #[must_use]
     pub fn compiles(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Why some do not compile.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        self.problems.keys().map(String::as_str)
     }
 
     /// Each artifact that is needed, with the places that need it.
@@ -130,27 +140,55 @@ impl Needs {
         for (path, what) in super::OWN_FILES {
             let artifact = Artifact::File { path: (*path).to_owned() };
             if let Some(why) = stock.lacks(&artifact) {
+                let mut needed_by = everybody(what);
+                needed_by.extend(self.artifacts.get(&artifact).cloned().unwrap_or_default());
+                found.push(Missing { artifact: Some(artifact), why, needed_by });
+            }
+        }
+        for text in stock.not_images() {
+            if !self.artifacts.contains_key(&Artifact::Image { reference: text.to_owned() }) {
+                let why = format!("`not-images` has {text}, and nothing names it: take it out of the recipe");
+                let needed_by = everybody("an exception that is not needed hides what is, one day");
+                found.push(Missing { artifact: None, why, needed_by });
+            }
+        }
+        for (path, what) in stock.rpms().into_iter().flat_map(Rpms::own_files) {
+            let artifact = Artifact::File { path };
+            if let Some(why) = stock.lacks(&artifact) {
                 found.push(Missing { artifact: Some(artifact), why, needed_by: everybody(what) });
             }
         }
         let mut packages = BTreeSet::new();
+        let mut rpms = BTreeMap::new();
         for (artifact, places) in &self.artifacts {
+            let own = |path: &str| super::OWN_FILES.iter().any(|(own, _)| *own == path);
+            if matches!(artifact, Artifact::File { path } if own(path)) {
+                continue;
+            }
             if let Some(why) = stock.lacks(artifact) {
                 found.push(Missing { artifact: Some(artifact.clone()), why, needed_by: places.clone() });
             } else if let Artifact::Package { name, .. } = artifact {
                 packages.insert(name.as_str());
+            } else if let Artifact::Rpm { name, .. } = artifact {
+                rpms.insert(name.clone(), places.values().next().cloned().unwrap_or_default());
             }
         }
         found.extend(self.dependencies(stock, &packages));
+        found.extend(stock.rpms().into_iter().flat_map(|stocked| stocked.dependencies(stock, &rpms)));
         found
     }
 
-    /// What could be taken out of the stock, one by one, and would not be missed: nothing asks for it.
+    /// What would be missing besides if each artifact of the stock in turn were taken out of it. Of what nothing asks for
+    /// that is nothing.
     #[must_use]
-    pub fn spare(&self, stock: &Stock) -> Vec<Artifact> {
+    pub fn without_each(&self, stock: &Stock) -> Vec<(Artifact, Vec<Missing>)> {
         let before = self.missing(stock);
-        let missed = |artifact: &Artifact| self.missing(&stock.without(artifact)) != before;
-        stock.artifacts().into_iter().filter(|artifact| !missed(artifact)).collect()
+        let without = |artifact: Artifact| {
+            let mut missing = self.missing(&stock.without(&artifact));
+            missing.retain(|missing| !before.contains(missing));
+            (artifact, missing)
+        };
+        stock.artifacts().into_iter().map(without).collect()
     }
 
     /// What the needed packages need in turn.

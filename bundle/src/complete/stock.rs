@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use super::{
     Artifact, BASE,
     debian::{self, Packages},
+    rpm::Rpms,
     scan,
 };
 use crate::{
@@ -24,6 +25,8 @@ pub struct Stock {
     packages: Packages,
     base: Packages,
     files: BTreeMap<String, Entry>,
+    not_images: BTreeMap<String, String>,
+    rpms: Option<Rpms>,
 }
 
 impl Stock {
@@ -49,6 +52,8 @@ impl Stock {
             packages: Packages::new(apt::stanzas(&dir.join("apt"))?),
             base: Packages::new(debian::installed(&base)),
             files: manifest.files.clone(),
+            not_images: manifest.not_images.clone(),
+            rpms: if manifest.rpms.is_empty() { None } else { Some(Rpms::read(dir)?) },
         })
     }
 
@@ -59,7 +64,9 @@ impl Stock {
         let packages =
             self.packages.names().map(|name| Artifact::Package { name: name.to_owned(), version: None });
         let files = self.files.keys().map(|path| Artifact::File { path: path.clone() });
-        images.chain(packages).chain(files).collect()
+        let rpms = self.rpms.iter().flat_map(Rpms::names);
+        let rpms = rpms.map(|name| Artifact::Rpm { name: name.to_owned(), version: None });
+        images.chain(packages).chain(rpms).chain(files).collect()
     }
 
     /// The same without one artifact: an image that the layout does not name, a package that the repository does not
@@ -70,6 +77,7 @@ impl Stock {
         match artifact {
             Artifact::Image { reference } => drop(rest.images.remove(reference)),
             Artifact::Package { name, .. } => rest.packages.remove(name),
+            Artifact::Rpm { name, .. } => rest.rpms.iter_mut().for_each(|rpms| rpms.remove(name)),
             Artifact::File { path } => drop(rest.files.remove(path)),
         }
         rest
@@ -85,11 +93,26 @@ impl Stock {
         &self.base
     }
 
+    /// Packages for RPM distributions.
+    pub(super) fn rpms(&self) -> Option<&Rpms> {
+        self.rpms.as_ref()
+    }
+
+    /// What looks like an image and is none, as the recipe says.
+    pub(super) fn not_images(&self) -> impl Iterator<Item = &str> {
+        self.not_images.keys().map(String::as_str)
+    }
+
     /// What is not there of an artifact; `None` when all of it is.
     pub(super) fn lacks(&self, artifact: &Artifact) -> Option<String> {
         match artifact {
+            Artifact::Image { reference } if self.not_images.contains_key(reference) => None,
             Artifact::Image { reference } => self.image(reference),
             Artifact::Package { name, version } => self.package(name, version.as_deref()),
+            Artifact::Rpm { name, version } => match &self.rpms {
+                Some(rpms) => rpms.lacks(name, version.as_deref(), &self.files),
+                None => Some("the bundle has no packages for RPM distributions".to_owned()),
+            },
             Artifact::File { path } => {
                 let below = format!("{path}/");
                 let there = self.files.contains_key(path)
@@ -104,6 +127,9 @@ impl Stock {
     }
 
     fn image(&self, reference: &str) -> Option<String> {
+        if let Some(component) = super::component_of(reference) {
+            return Some(format!("the recipe has no image of a component {component:?}"));
+        }
         let name = match scan::full(reference) {
             Ok(name) => name,
             Err(why) => return Some(format!("no bundle can serve this name: {why}")),

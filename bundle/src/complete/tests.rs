@@ -206,6 +206,7 @@ fn whatever_is_taken_away_is_named_with_what_needs_it() {
             Artifact::Package { name, .. } => {
                 (format!("the package {name} 1-1"), "base/x.sls:3: pkg.installed host")
             }
+            Artifact::Rpm { .. } => unreachable!("this bundle is not for RPM distributions"),
             Artifact::File { path } => match path.split_once("sha256/") {
                 Some((_, hex)) => (hex.to_owned(), "base/x.sls:3: image.present"),
                 None if path == "README" => continue,
@@ -223,7 +224,11 @@ fn whatever_is_taken_away_is_named_with_what_needs_it() {
         taken += 1;
     }
     assert_eq!(taken, 1 + 2 + 3 + 2 + 1 + OWN_FILES.len());
-    assert_eq!(needs.spare(&stock), [Artifact::File { path: "README".into() }]);
+    let without = needs.without_each(&stock);
+    assert_eq!(without.len(), taken + 1);
+    let spare: Vec<_> =
+        without.iter().filter(|(_, missing)| missing.is_empty()).map(|(spare, _)| spare).collect();
+    assert_eq!(spare, [&Artifact::File { path: "README".into() }]);
 }
 
 #[test]
@@ -243,6 +248,7 @@ fn everything_that_is_missing_is_in_one_report() {
         ],
         files: vec!["states/gone.sls".into()],
         problems: vec!["base/y.sls:1: `pillar.images.x` is undefined".into()],
+        ..Rendering::default()
     });
     let report = report(&needs.missing(&stock));
     for wanted in [
@@ -258,6 +264,31 @@ fn everything_that_is_missing_is_in_one_report() {
     ] {
         assert!(report.contains(wanted), "{wanted:?} is not in {report}");
     }
+}
+
+#[test]
+fn what_somebody_says_is_no_image_is_not_missed() {
+    let (dir, mut manifest) = site();
+    let mut needs = needs();
+    let text = "see example.com/a/b:1 and example.com/a/c:1";
+    needs.add(&rendering(vec![state("file.managed", "/etc/x", json!({"contents": text}))]));
+    let said = |manifest: &Manifest| {
+        let stock = Stock::read(dir.path(), manifest).unwrap();
+        needs.missing(&stock).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&manifest).len(), 2);
+    manifest.not_images.insert("example.com/a/b:1".into(), "an example".into());
+    let found = said(&manifest);
+    assert!(found.len() == 1 && found[0].starts_with("the image example.com/a/c:1: "), "{found:?}");
+    manifest.not_images.insert("example.com/a/c:1".into(), "an example".into());
+    assert_eq!(said(&manifest), [""; 0]);
+    // One that is not needed is told.
+    manifest.not_images.insert("example.com/gone:1".into(), "an example".into());
+    let found = said(&manifest);
+    assert!(found.len() == 1 && found[0].contains("example.com/gone:1, and nothing names it"), "{found:?}");
+    // It says nothing of what is there: the image is missed all the same when it is taken away.
+    let json = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(json["not-images"]["example.com/a/b:1"], "an example");
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! Taking all files out of an image.
 
 use std::{
-    collections::BTreeSet,
     ffi::OsStr,
-    fs::{self, File},
     io::{Read as _, Write as _},
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +10,12 @@ use super::{
     read::{Entry, Image},
     sink::Sink,
 };
-use crate::{error::Error, files, tenths::Tenths};
+use crate::{
+    error::Error,
+    files,
+    stage::{self, Stage},
+    tenths::Tenths,
+};
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
@@ -27,33 +29,18 @@ impl Image {
     /// When something is at `dir`, another extraction to it is under way, or a file cannot be read or written. Then
     /// there is nothing left of it.
     pub fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        let new = files::sibling(dir, "new");
-        // Held until the directory has its name: two that write the same files would both be wrong.
-        let lock = take(&new, dir)?;
-        let written = self.fill(&new, progress).and_then(|()| {
-            fs::rename(&new, dir).map_err(Error::file("rename", &new))?;
-            sync(above(dir))
-        });
-        if written.is_err() {
-            let _ = fs::remove_dir_all(&new);
-        }
-        drop(lock);
-        written
+        Stage::begin(dir)?.fill(|new| self.fill(new, progress))
     }
 
     fn fill(&self, new: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let total = self.entries().iter().map(|entry| entry.size).sum();
         let mut tenths = Tenths::new("extracted", total, progress);
-        let mut made = BTreeSet::from([new.to_owned()]);
         for entry in self.entries() {
             let path = inside(new, entry).ok_or_else(|| {
                 Error::content(self.path(), format!("the path {:?} leads out of the image", entry.path))
             })?;
-            make_directories(&path, &mut made)?;
+            stage::make_above(new, &path)?;
             self.copy(entry, &path, &mut |count| tenths.add(count))?;
-        }
-        for directory in &made {
-            sync(directory)?;
         }
         Ok(())
     }
@@ -84,55 +71,4 @@ fn inside(dir: &Path, entry: &Entry) -> Option<PathBuf> {
         path.push(name);
     }
     Some(path)
-}
-
-/// Makes the directories above a file that have not been made yet, whatever the caller's umask.
-fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
-    let mut missing: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| !made.contains(*dir)).collect();
-    while let Some(dir) = missing.pop() {
-        fs::create_dir(dir).map_err(Error::file("make", dir))?;
-        open_to_all(dir)?;
-        made.insert(dir.to_owned());
-    }
-    Ok(())
-}
-
-fn open_to_all(dir: &Path) -> Result<(), Error> {
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(Error::file("make", dir))
-}
-
-/// Makes the directory that is to be renamed, or takes one that was left behind and empties it. The lock ends with the
-/// process that holds it.
-fn take(new: &Path, dir: &Path) -> Result<File, Error> {
-    files::make_dir(new)?;
-    let lock = File::open(new).map_err(Error::file("open", new))?;
-    if lock.try_lock().is_err() {
-        return Err(Error::content(dir, "another extraction to it is under way: wait until that has ended"));
-    }
-    // Only now nobody else can put it there.
-    if fs::symlink_metadata(dir).is_ok() {
-        let _ = fs::remove_dir(new);
-        return Err(Error::content(dir, "something is there already: remove it, or choose another place"));
-    }
-    for left in fs::read_dir(new).map_err(Error::file("list", new))? {
-        let left = left.map_err(Error::file("list", new))?;
-        let path = left.path();
-        let removed = match left.file_type() {
-            Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
-            _ => fs::remove_file(&path),
-        };
-        removed.map_err(Error::file("remove", &path))?;
-    }
-    open_to_all(new)?;
-    Ok(lock)
-}
-
-/// The directory that holds a path.
-fn above(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Waits until the names in a directory are on the disk.
-fn sync(dir: &Path) -> Result<(), Error> {
-    File::open(dir).and_then(|opened| opened.sync_all()).map_err(Error::file("write", dir))
 }

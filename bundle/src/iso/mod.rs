@@ -16,6 +16,7 @@ mod extract;
 mod layout;
 mod names;
 mod parse;
+pub mod portable;
 pub mod read;
 mod records;
 mod sink;

@@ -12,13 +12,13 @@ const LONGEST_FILE: usize = 30;
 const LONGEST_DIRECTORY: usize = 31;
 
 /// The longest Joliet name, in UCS-2 units (Joliet, "Relaxation of ISO 9660 restrictions": 128 bytes).
-const LONGEST_JOLIET: usize = 64;
+pub const LONGEST_JOLIET: usize = 64;
 
 /// An extension up to this length stays when a name is cut; a longer one is rather a part of the name.
-const LONGEST_EXTENSION: usize = 8;
+pub const LONGEST_EXTENSION: usize = 8;
 
 /// What Joliet allows in no name, besides control characters.
-const NOT_IN_JOLIET: &[char] = &['*', '/', ':', ';', '?', '\\'];
+pub const NOT_IN_JOLIET: &[char] = &['*', '/', ':', ';', '?', '\\'];
 
 /// Which names a view has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Kind, Package, Relation, Source};
-use crate::{apt::program, error::Error, files};
+use crate::{apt::program, error::Error, files, iso::portable};
 
 /// The earliest moment that every tool can represent (FAT begins there): packages hold no time of their own.
 pub(super) const EPOCH: &str = "315532800";
@@ -54,7 +54,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         files::write(&root.join("DEBIAN").join(name), 0o755, script.as_bytes())?;
     }
     modes(&root, &package.directories)?;
-    let archive = out.join(format!("{}_{}_amd64.deb", package.name, package.full_version()));
+    let archive = out.join(portable::fit(&format!("{}_{}_amd64.deb", package.name, package.full_version())));
     let mut build = Command::new("dpkg-deb");
     build.env("SOURCE_DATE_EPOCH", EPOCH).args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
     program::run(build.arg(&root).arg(&archive), &format!("making the package {}", package.name))?;

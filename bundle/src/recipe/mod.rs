@@ -22,11 +22,14 @@
 //! states: states/tree
 //! signing-key: keys/bundle.asc          # made when it is not there; keep it
 //! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
+//! not-images:                            # optional: what a build would take for the name of an image that is missing
+//!   - {text: "example.com/a:1", why: an example in a comment}
 //! cache: /var/cache/halite              # optional: what did not change is taken from here
 //! ```
 
 mod download;
 mod network;
+mod not_images;
 mod reader;
 mod reference;
 mod repositories;
@@ -94,6 +97,8 @@ pub struct Recipe {
     /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
     /// have any value. The bundle has to hold what any of them needs.
     pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    pub not_images: BTreeMap<String, String>,
     /// Where parts that did not change, and what was fetched, are kept between builds.
     pub cache: Option<PathBuf>,
     /// What of the programs comes from an address.
@@ -212,6 +217,7 @@ const KEYS: &[&str] = &[
     "states",
     "signing-key",
     "options",
+    not_images::KEY,
     "cache",
     "registries",
     "proxy",
@@ -249,6 +255,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         states: reader.path("states", top.get("states")),
         signing_key: reader.path("signing-key", top.get("signing-key")),
         options: options(reader, top.get("options")),
+        not_images: not_images::read(reader, top.get(not_images::KEY)),
         cache,
         downloads: Vec::new(),
         network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),

@@ -151,6 +151,10 @@ impl Solver<'_, '_> {
             None => (asked, None),
         };
         let mut named = self.universe.named(name);
+        if named.is_empty() {
+            // dnf takes what merely provides the name, too.
+            named = self.universe.providers(&Need { name: name.to_owned(), version: None });
+        }
         named.retain(|id| version.is_none_or(|version| self.universe.node(*id).version.is(version)));
         // What is installed will do, unless it is obsoleted by what a repository has.
         if let Some(id) = named.iter().find(|id| self.universe.is_installed(**id)) {

@@ -13,6 +13,6 @@ pub use base::{Base, FORMAT, Installed};
 pub use closure::{Closure, Lack, closure};
 pub(crate) use proof::prove;
 pub use repository::{KEY, PACKAGES, REPOMD};
-pub(crate) use repository::{check, write};
+pub(crate) use repository::{check, file_name, write};
 pub(crate) use stubs::program;
 pub use stubs::{database, stubs};

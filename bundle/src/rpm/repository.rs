@@ -20,6 +20,9 @@ use crate::{
 /// The packages, below the repository.
 pub const PACKAGES: &str = "packages";
 
+/// Joliet cuts longer names of files.
+const LONGEST: usize = 64;
+
 /// What dnf reads first, and its signature.
 pub const REPOMD: &str = "repodata/repomd.xml";
 
@@ -50,13 +53,25 @@ pub fn write(
     }
     let seconds = date.as_second().to_string();
     let mut index = Command::new("createrepo_c");
+    // Names with digests are longer than every view of an image can show.
     index.args(["--quiet", "--no-database", "--general-compress-type=gz", "--checksum=sha256"]);
+    index.arg("--simple-md-filenames");
     index.args(["--revision", &seconds, "--set-timestamp-to-revision", "--workers=1"]);
     index.env("SOURCE_DATE_EPOCH", &seconds).arg(root);
     program::run(&mut index, "writing the indexes of the yum repository")?;
     signer.detach(&root.join(REPOMD), &root.join(format!("{REPOMD}.asc")), date)?;
     signer.export_with(&root.join(KEY), keys)?;
     Ok(versions)
+}
+
+/// The name of a package's file in the repository: its own, or one by its digest where that is longer than every view of
+/// an image can show.
+pub fn file_name(name: &str, digest: &str) -> String {
+    if name.len() <= LONGEST {
+        name.to_owned()
+    } else {
+        format!("{}.rpm", digest.get(..40).unwrap_or(digest))
+    }
 }
 
 /// Name and version, with the epoch where it has one, of a package.

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod build;
 #[cfg(test)]
+mod halts;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod pack;
 #[cfg(test)]
 mod recipe;
@@ -10,6 +14,8 @@ mod recipe;
 mod rpm;
 #[cfg(test)]
 mod serve;
+#[cfg(test)]
+mod several;
 #[cfg(test)]
 mod site;
 #[cfg(test)]

@@ -28,6 +28,8 @@ mod site;
 mod tls;
 
 #[cfg(test)]
+mod dnf;
+#[cfg(test)]
 mod images;
 #[cfg(test)]
 mod packages;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_pillar::bundle::BundleFacts;
-use halite_pillar::cluster::{Cluster, ProxyMode};
+use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
 use halite_pillar::facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
@@ -21,7 +21,7 @@ use crate::files;
 use crate::preflight::{Installed, Wanted};
 
 /// The cluster document may hold the operator's secrets.
-const CLUSTER_MODE: u32 = 0o600;
+pub const CLUSTER_MODE: u32 = 0o600;
 const NODE_MODE: u32 = 0o644;
 
 /// The texts before anything is known of them.
@@ -98,7 +98,8 @@ impl Given {
     /// # Errors
     /// All problems.
     pub fn load(&self, ground: &Ground) -> Result<Declared, Vec<Problem>> {
-        let bundle = crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
+        let mut bundle = crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
+        bundle.site.clone_from(&ground.others);
         let host = HostFacts::from_grains(&ground.name, &ground.grains);
         let context = Context { bundle: Some(&bundle), host: Some(&host) };
         let mut declaration = load(&self.texts, &context)?;
@@ -120,13 +121,14 @@ impl Given {
             None => declaration.nodes[&ground.name].source.text().to_owned(),
         };
         let cluster = &declaration.cluster;
-        let cluster_text = match &cluster.resolved {
-            Some(_) => cluster.source.text().to_owned(),
-            None => {
-                let block = resolve::cluster_block(&bundle.kubernetes);
-                resolve::record(&cluster.source.file, cluster.source.text(), &block)
-                    .map_err(|problem| vec![problem])?
-            }
+        let kubernetes =
+            cluster.resolved.as_ref().map_or(&bundle.kubernetes, |resolved| &resolved.kubernetes);
+        let wanted = ResolvedCluster { kubernetes: kubernetes.clone(), bundle: Some(bundle.version.clone()) };
+        let cluster_text = if cluster.resolved.as_ref() == Some(&wanted) {
+            cluster.source.text().to_owned()
+        } else {
+            resolve::record(&cluster.source.file, cluster.source.text(), &resolve::cluster_block(&wanted))
+                .map_err(|problem| vec![problem])?
         };
         let node_file = format!("nodes/{}.yaml", ground.name);
         let files =
@@ -144,12 +146,14 @@ fn cluster_name(text: &str) -> Option<String> {
 fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     let resolved = |text: &str| {
         let root = yaml::parse(file, text).ok()?;
-        Some(root.get("resolved")?.get("kubernetes")?.raw.clone())
+        let resolved = root.get("resolved")?;
+        let bundle = resolved.get("bundle").map(|version| version.raw.clone());
+        Some(ResolvedCluster { kubernetes: resolved.get("kubernetes")?.raw.clone(), bundle })
     };
     match (resolved(installed), resolved(&given)) {
         // What does not parse is reported as such later.
-        (Some(version), None) => {
-            resolve::record(file, &given, &resolve::cluster_block(&version)).unwrap_or(given)
+        (Some(there), None) => {
+            resolve::record(file, &given, &resolve::cluster_block(&there)).unwrap_or(given)
         }
         _ => given,
     }

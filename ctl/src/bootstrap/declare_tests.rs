@@ -21,6 +21,7 @@ pub(in crate::bootstrap) fn ground(name: &str) -> Ground {
         bundle: "/media/halite".into(),
         site: "/media/halite".into(),
         manifest: serde_json::from_value(manifest).unwrap(),
+        others: Vec::new(),
         minion: crate::minion::Minion::find(None),
         grains: serde_json::json!({"ip4_interfaces": {"eth0": ["10.0.0.11"]}}),
         name: name.to_owned(),

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use halite_bundle::Manifest;
+use halite_pillar::bundle::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
 use halite_states::problem::Problem;
@@ -31,10 +32,10 @@ use crate::compile::{Source, report};
 use crate::minion::Minion;
 use crate::output::Screen;
 use crate::output::returns::{self, View};
+use crate::site::{CONFIG, Site};
 use crate::{follow, preflight};
 
-/// Where the declaration lives.
-const CONFIG: &str = "/etc/halite";
+pub use self::declare::CLUSTER_MODE;
 
 /// The orchestration that makes a control plane of the first host.
 pub const ORCHESTRATION: &str = "orchestrate.bootstrap";
@@ -46,6 +47,8 @@ struct Ground {
     /// Where it will stand.
     site: PathBuf,
     manifest: Manifest,
+    /// The bundles that stand on this site already.
+    others: Vec<SiteBundle>,
     minion: Minion,
     grains: Value,
     name: String,
@@ -61,7 +64,8 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     if let Some(reason) = closed(&document, std::fs::File::open(&document).map(drop)) {
         bail!(reason);
     }
-    let medium = match Medium::open(args, screen)? {
+    let here = Site::here();
+    let medium = match Medium::open(&here, args, screen)? {
         Ok(medium) => medium,
         Err(problems) => return damaged(args, problems, screen).await,
     };
@@ -70,7 +74,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);
-    let mut ground = Ground { bundle, site, manifest, minion, grains, name };
+    let mut ground = Ground { bundle, site, manifest, others: here.others(), minion, grains, name };
 
     let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &ground.name)?;
     let declared = given.load(&ground);
@@ -109,7 +113,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         return Ok(FAILED);
     }
 
-    medium.settle(screen)?;
+    medium.settle(&here, screen)?;
     ground.bundle.clone_from(&ground.site);
     declared.write(Path::new(CONFIG))?;
     install::install(global, &ground, &declared, screen).await?;
@@ -163,6 +167,10 @@ fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Resul
     Ok(FAILED)
 }
 
+fn temporary() -> anyhow::Result<tempfile::TempDir> {
+    tempfile::tempdir().context("there is no room for temporary files")
+}
+
 fn bundle_problems(bundle: &Path, screen: &mut Screen) -> anyhow::Result<Vec<String>> {
     let report = halite_bundle::verify(bundle, &mut |text| screen.progress(&format!("bundle: {text}")))?;
     Ok(report.problems.iter().map(ToString::to_string).collect())
@@ -189,7 +197,7 @@ async fn findings(
 
 /// The bundle's state tree with the operator's own states laid over it.
 fn tree(bundle: &Path) -> DirTree {
-    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).root(bundle.join("states"))
+    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).bundle(bundle)
 }
 
 /// Compiles the named SLS files, or the highstate, and gives them to the bundle's minion program.
@@ -206,7 +214,7 @@ async fn local(ground: &Ground, declared: &Declared, sls: &[&str], test: bool) -
     };
     let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
     let mut compiled = source.compile(&names).map_err(|problems| not_compiled(&tree, problems))?;
-    let blobs = tempfile::tempdir().context("there is no room for temporary files")?;
+    let blobs = temporary()?;
     source.lay_out(&compiled, blobs.path())?;
     authority.fill(&mut compiled.low, declared, &ground.name)?;
     ground.minion.apply(&compiled.low, blobs.path(), test).await

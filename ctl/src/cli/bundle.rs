@@ -29,13 +29,42 @@ pub struct Signing {
     pub unsigned: bool,
 }
 
+/// `ctl bundle use`.
+#[derive(Debug, Args)]
+pub struct Switch {
+    /// Its version; `ctl bundle list` shows those that are there.
+    pub version: String,
+    /// Take one that was built before the one in use.
+    #[arg(long)]
+    pub allow_downgrade: bool,
+    /// Check, and show what changes; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
 /// `ctl bundle`.
 #[derive(Debug, Subcommand)]
 pub enum Bundle {
+    /// Put a bundle beside those that this site has; which one its cluster uses stays the same.
+    Add {
+        /// Its ISO; or its directory, mounted or extracted, which is not copied and has to stay where it is.
+        bundle: PathBuf,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
+    /// The bundles of this site.
+    List,
+    /// Let the cluster use another bundle of this site, one with the same Kubernetes; `ctl highstate` carries it out.
+    Use(Switch),
+    /// Take a bundle away that is not in use. Of one that was not copied only the record goes.
+    Remove {
+        /// Its version.
+        version: String,
+    },
     /// What is in a bundle.
-    List {
-        /// Its directory; default: the directory above this program.
-        directory: Option<PathBuf>,
+    Show {
+        /// Its directory, or its version on this site; default: the directory above this program, or the bundle in use.
+        bundle: Option<PathBuf>,
     },
     /// Check who signed an ISO and every byte of it, or every file of a directory; name all that is not as it was made.
     Verify {

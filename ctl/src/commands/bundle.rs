@@ -9,11 +9,12 @@ use halite_bundle::complete::{Missing, Stock};
 use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
-use super::seal;
+use super::{bundles, seal};
 use crate::FAILED;
 use crate::cli::Bundle;
 use crate::complete;
 use crate::output::{Screen, count, table};
+use crate::site::Site;
 
 /// `ctl bundle`.
 ///
@@ -21,8 +22,12 @@ use crate::output::{Screen, count, table};
 /// The bundle cannot be read or built.
 pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Bundle::List { directory } => {
-            let listing = serde_json::to_value(halite_bundle::list(&directory_of(directory)?)?)?;
+        Bundle::Add { bundle, trust } => bundles::add(&Site::here(), &bundle, &trust, screen),
+        Bundle::List => bundles::list(&Site::here(), screen),
+        Bundle::Use(args) => bundles::switch(&Site::here(), &args, screen),
+        Bundle::Remove { version } => bundles::remove(&Site::here(), &version, screen),
+        Bundle::Show { bundle } => {
+            let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
@@ -72,22 +77,25 @@ pub fn run(command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
 fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let diff = Diff::new(&manifest::look(old)?, &manifest::look(new)?);
     let document = serde_json::to_value(&diff)?;
-    screen.answer(&document, |_| {
-        let lists = [
-            ("versions", &diff.versions),
-            ("components", &diff.components),
-            ("images", &diff.images),
-            ("packages", &diff.packages),
-            ("states", &diff.states),
-        ];
-        let mut text = String::new();
-        for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
-            text.push_str(&format!("{}\n", changed(heading, changes)));
-        }
-        let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
-        text + &format!("{old} before, {new} now, {added} of it new\n")
-    })?;
+    screen.answer(&document, |_| changes(&diff))?;
     Ok(0)
+}
+
+/// What changes, as tables.
+pub fn changes(diff: &Diff) -> String {
+    let lists = [
+        ("versions", &diff.versions),
+        ("components", &diff.components),
+        ("images", &diff.images),
+        ("packages", &diff.packages),
+        ("states", &diff.states),
+    ];
+    let mut text = String::new();
+    for (heading, changes) in lists.iter().filter(|(_, changes)| !changes.is_empty()) {
+        text.push_str(&format!("{}\n", changed(heading, changes)));
+    }
+    let [old, new, added] = [diff.old_size, diff.new_size, diff.added_size].map(megabytes);
+    text + &format!("{old} before, {new} now, {added} of it new\n")
 }
 
 /// What changes, as a table.
@@ -105,7 +113,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let stock = Stock::read(directory, &manifest)?;
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
-    let spare = complete::spare(directory, &manifest, &needs, &stock)?;
+    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
+    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -118,7 +127,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
         .collect();
     let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "spare": spare});
+        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
+            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         let mut text: String =
             missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
@@ -126,6 +136,8 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             text.push_str(&format!("{artifact}\n"));
             text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
         }
+        let excused = manifest.not_images.iter();
+        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
         text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
         text
     })?;
@@ -137,7 +149,7 @@ fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>
     Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
 }
 
-/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site was made from.
+/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site's cluster uses.
 ///
 /// # Errors
 /// There is none of these.
@@ -152,8 +164,8 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         .context("this program's place is unknown")?;
     match program.parent().and_then(std::path::Path::parent) {
         Some(directory) if directory.join(manifest::FILE).exists() => Ok(directory.to_owned()),
-        _ => match of_site() {
-            Some(directory) => Ok(directory),
+        _ => match Site::here().in_use()? {
+            Some(in_use) => Ok(in_use.path),
             None => {
                 bail!("{} is not part of a bundle, and none is installed here: name one", program.display())
             }
@@ -161,15 +173,17 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The bundle that this host's master uses, as its configuration says.
-pub fn of_site() -> Option<PathBuf> {
-    let text = std::fs::read_to_string("/etc/halite/master.yaml").ok()?;
-    let configuration: Value = serde_saphyr::from_str(&text).ok()?;
-    let directory = PathBuf::from(configuration["bundle"].as_str()?);
-    directory.join(manifest::FILE).exists().then_some(directory)
+/// The same for a bundle that may also be named by its version on this site.
+fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    match given.as_deref().and_then(Path::to_str) {
+        Some(version) if !Path::new(version).exists() && !version.contains('/') => {
+            Ok(Site::here().bundles.get(version)?.path)
+        }
+        _ => directory_of(given),
+    }
 }
 
-fn megabytes(bytes: u64) -> String {
+pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
@@ -186,8 +200,12 @@ fn list(listing: &Value) -> String {
     for (heading, columns) in [
         ("images", &["reference", "component", "size", "digest"][..]),
         ("packages", &["name", "version", "size"][..]),
+        ("rpms", &["name", "version", "size"][..]),
     ] {
         let rows = listing[heading].as_array().cloned().unwrap_or_default();
+        if rows.is_empty() {
+            continue;
+        }
         let cell = |row: &Value, column: &&str| match (*column, row[*column].as_u64()) {
             ("size", Some(size)) => megabytes(size),
             _ => table::cell(&row[*column]),

@@ -1,6 +1,7 @@
 //! The commands.
 
 mod bundle;
+mod bundles;
 mod config;
 mod keys;
 mod local;
@@ -9,7 +10,7 @@ mod seal;
 mod shows;
 mod targets;
 
-pub use bundle::{directory_of, of_site};
+pub use bundle::directory_of;
 pub use nodes::{ADD_NODE, finish};
 pub use seal::trust;
 

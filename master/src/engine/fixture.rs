@@ -75,21 +75,36 @@ impl Site {
             &node("bootstrap-1", "10.10.0.11", "bootstrap, registry, etcd, control-plane"),
         );
         put("etc/nodes/worker-1.yaml", &node("worker-1", "10.10.1.12", "worker"));
-        let payload = "a file of the bundle\n";
-        put("bundle/files/payload", payload);
+        let site = Self { directory, api: Arc::default() };
+        site.bundle("bundle", "0.1.0", tree);
+        site
+    }
+
+    /// Makes a bundle at a place below the site's directory.
+    pub fn bundle(&self, place: &str, version: &str, tree: &[(&str, &str)]) {
+        let put = |path: &str, text: &str| {
+            let path = self.path().join(place).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let payload = if version == "0.1.0" {
+            "a file of the bundle\n".to_owned()
+        } else {
+            format!("a file of the bundle {version}\n")
+        };
+        put("files/payload", &payload);
         let images: BTreeMap<&str, String> =
             IMAGES.iter().map(|name| (*name, format!("registry.k8s.io/{name}:1"))).collect();
         let manifest =
-            json!({"format": 1, "name": "halite", "version": "0.1.0", "built": "2026-01-01T00:00:00Z",
+            json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
             "kubernetes": "v1.36.3", "components": {"etcd": "3.6.8-0"}, "images": images, "packages": {},
-            "files": {"files/payload": {"sha256": sha256(payload), "size": payload.len()}}})
+            "files": {"files/payload": {"sha256": sha256(&payload), "size": payload.len()}}})
             .to_string();
-        put("bundle/manifest.json", &manifest);
-        put("bundle/manifest.json.sha256", &format!("{}  manifest.json\n", sha256(&manifest)));
+        put("manifest.json", &manifest);
+        put("manifest.json.sha256", &format!("{}  manifest.json\n", sha256(&manifest)));
         for (path, text) in tree {
-            put(&format!("bundle/states/{path}"), text);
+            put(&format!("states/{path}"), text);
         }
-        Self { directory, api: Arc::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -109,7 +124,8 @@ impl Site {
                 listen: "127.0.0.1:0".parse().unwrap(),
                 state_dir: state_dir.clone(),
                 config_dir: self.path().join("etc"),
-                bundle: self.path().join("bundle"),
+                bundles: self.path().join("bundles"),
+                bundle: Some(self.path().join("bundle")),
                 advertise: vec!["10.10.0.11".parse().unwrap()],
                 metrics: "127.0.0.1:0".parse().unwrap(),
                 jobs: KeptJobs::default(),

@@ -31,6 +31,10 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             None
         }
     };
+    let in_use = world.as_ref().map(|world| world.bundle());
+    if let Some(Err(refusal)) = &in_use {
+        problems.push(refusal.message.clone());
+    }
     problems.extend(little_room(&app.config.state_dir, free_bytes(&app.config.state_dir)));
     let (api, ready) = match &world {
         Some(world) => kubernetes(jobs, world).await,
@@ -68,8 +72,9 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "cluster": app.config.cluster,
         "version": env!("CARGO_PKG_VERSION"),
         "master": app.config.endpoints(),
-        "bundle": world.as_ref().map(|world| json!({
-            "version": world.bundle().version, "kubernetes": world.bundle().kubernetes,
+        "bundle": in_use.and_then(Result::ok).map(|bundle| json!({
+            "version": bundle.version, "kubernetes": bundle.kubernetes, "path": bundle.path,
+            "site": bundle.on_site(),
         })),
         "api": api,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),

@@ -129,6 +129,8 @@ impl Jobs {
         let sls = if function.name == "state.highstate" { None } else { Some(sls_of(&new.args)?) };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
+        // Told once, not for each minion.
+        self.views.load()?.bundle()?;
         for minion in &new.minions {
             let grains = self.grains_for_compile(minion).await?;
             if let Err(refusal) = self.views.record_addresses(minion, &grains).await {

@@ -28,6 +28,8 @@ pub async fn resolve(
     // Only an expression about the pillar needs what is declared; a ping must work without.
     let world =
         if matches!(kind, "compound") || kind.starts_with("pillar") { Some(views.load()?) } else { None };
+    // Nobody would match by a pillar that cannot be made.
+    world.as_ref().map(|world| world.bundle()).transpose()?;
     let accepted = accepted(app).await?;
     let mut found = Vec::new();
     for minion in &accepted {

@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use super::arguments::{flag, number, required, text};
 use super::modules::{Cluster, fail, fail_at, provides};
 use super::operation::Operation;
-use super::{ApiError, Reference, compare, node};
+use super::{ApiError, Reference, compare, node, sets, waves};
 
 /// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images at hand.
 const READY_TIMEOUT: u64 = 300;
-/// Objects of one manifest that are asked for at the same time.
-const AT_ONCE: usize = 8;
+/// Objects, or kinds, that are asked for at the same time.
+pub(super) const AT_ONCE: usize = 8;
 
 /// What a check found for one object.
 enum Found {
@@ -28,9 +28,18 @@ impl Cluster {
     pub(super) async fn check_documents(
         &self,
         chunk: &Chunk,
-        documents: &[Value],
+        documents: Vec<Value>,
     ) -> Result<Checked<Vec<Operation>>, Failure> {
         let whole = flag(chunk, "whole");
+        let set = text(chunk, "set");
+        let mut documents = waves::in_order(documents);
+        if let Some(set) = &set {
+            self.keeps(chunk, set)?;
+            for document in &mut documents {
+                *document = sets::marked(document, set).map_err(fail)?;
+            }
+        }
+        let documents = documents.as_slice();
         let mut checked: Checked<Vec<Operation>> = Checked::default();
         let mut after_apply = false;
         let mut all = Vec::with_capacity(documents.len());
@@ -39,21 +48,22 @@ impl Cluster {
         }
         let mut results = Vec::with_capacity(all.len());
         for some in all.chunks(AT_ONCE) {
-            let checks =
-                some.iter().map(|(reference, wanted)| self.check_one(reference, wanted, whole, documents));
+            let checks = some.iter().map(|(reference, wanted)| {
+                self.check_one(reference, wanted, whole, set.as_deref(), documents)
+            });
             results.extend(join_all(checks).await);
         }
-        for ((reference, document), result) in all.into_iter().zip(results) {
+        for ((reference, document), result) in all.iter().zip(results) {
             let found = match result {
                 // What is not there cannot be compared: all of it would be made.
                 Err(ApiError::Unreachable { .. }) if self.test => {
                     after_apply = true;
                     Found::Differs {
                         diff: compare::diff(None, Some(document)),
-                        operation: Operation::Apply(document.clone()),
+                        operation: Operation::Apply((*document).clone()),
                     }
                 }
-                other => other.map_err(|error| fail_at(chunk, &reference, error))?,
+                other => other.map_err(|error| fail_at(chunk, reference, error))?,
             };
             if let Found::Differs { diff, operation } = found {
                 let shown =
@@ -72,16 +82,34 @@ impl Cluster {
             }
             (some, all) => format!("{some} of {all} objects differ"),
         };
+        if let Some(set) = set.filter(|_| !after_apply) {
+            let named =
+                |member: &sets::Member| all.iter().any(|(wanted, _)| sets::same(wanted, &member.reference));
+            let stays = |member: &sets::Member| member.set != set || named(member);
+            match self.surplus(stays).await {
+                // Then nothing is known of the objects either.
+                Err(ApiError::Unreachable { .. }) if self.test => {}
+                other => {
+                    let surplus = other.map_err(fail)?;
+                    for remark in surplus.remarks(&format!("that `{set}` no longer names")) {
+                        checked.comment.push_str("; ");
+                        checked.comment.push_str(&remark);
+                    }
+                    self.to_remove(surplus, &mut checked).await?;
+                }
+            }
+        }
         Ok(checked)
     }
 
     /// Compares one object; `beside` are the objects of the same manifest, of which one may be the namespace or the
-    /// definition of another.
+    /// definition of another. `set` is theirs, if they are one.
     async fn check_one(
         &self,
         reference: &Reference,
         wanted: &Value,
         whole: bool,
+        set: Option<&str>,
         beside: &[Value],
     ) -> Result<Found, ApiError> {
         if let Some(predicted) = self.prediction(reference) {
@@ -128,6 +156,9 @@ impl Cluster {
                 operation: Operation::Apply(wanted.clone()),
             });
         };
+        if let Some(why) = set.and_then(|set| sets::foreign(&live, set)) {
+            return Err(ApiError::Malformed(why));
+        }
         if compare::role_reference_differs(&live, wanted) {
             return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
         }

@@ -11,13 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, Request};
-use kube::discovery::{Scope, pinned_kind};
+use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
 use kube::{Client, Config};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference, Served};
 
 /// For one answer to whether the API is ready: a connection to an address that has gone would be held for half a minute.
 const READY_ANSWER: Duration = Duration::from_secs(5);
@@ -156,6 +156,9 @@ impl KubeApi {
     }
 }
 
+/// Group and version of the API services.
+const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "APIService");
+
 fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, ApiError> {
     let malformed = |what: &str, error: &dyn std::fmt::Display| {
         ApiError::Malformed(format!("the Kubernetes client cannot be made: {what}: {error}"))
@@ -277,6 +280,61 @@ impl Api for KubeApi {
                 if fields.is_empty() { ListParams::default() } else { ListParams::default().fields(fields) };
             let found = api.list(&parameters).await.map_err(|e| self.explain(e))?;
             found.items.into_iter().map(to_json).collect()
+        }))
+    }
+
+    fn kinds(&self) -> ApiFuture<'_, Vec<Served>> {
+        Box::pin(self.call(move |client| async move {
+            let (api_version, kind) = API_SERVICES;
+            let services = self.typed(&client, api_version, kind, "").await?;
+            let services = services.list(&ListParams::default()).await.map_err(|e| self.explain(e))?;
+            // A group that no server of ours holds; while its own server is down, every question about it fails.
+            let foreign: Vec<String> = services
+                .items
+                .iter()
+                .filter(|service| service.data.pointer("/spec/service").is_some_and(|s| !s.is_null()))
+                .filter_map(|service| Some(service.data.pointer("/spec/group")?.as_str()?.to_owned()))
+                .collect();
+            let foreign: Vec<&str> = foreign.iter().map(String::as_str).collect();
+            let discovery = Discovery::new(client).exclude(&foreign).run_aggregated().await;
+            let discovery = discovery.map_err(|e| self.explain(e))?;
+            let mut known = self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut served = Vec::new();
+            for (resource, capabilities) in
+                discovery.groups().flat_map(kube::discovery::ApiGroup::resources_by_stability)
+            {
+                let usable =
+                    [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb));
+                if usable && resource.kind != "Event" {
+                    let namespaced = capabilities.scope == Scope::Namespaced;
+                    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+                    known.insert((api_version.clone(), kind.clone()), (resource, namespaced));
+                    served.push(Served { api_version, kind, namespaced });
+                }
+            }
+            Ok(served)
+        }))
+    }
+
+    fn metadata<'a>(
+        &'a self,
+        kind: &'a Served,
+        namespace: &'a str,
+        labels: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>> {
+        Box::pin(self.call(move |client| async move {
+            let (resource, _) = self.resource(&client, &kind.api_version, &kind.kind).await?;
+            let api: KubeTyped<DynamicObject> = if namespace.is_empty() {
+                KubeTyped::all_with(client, &resource)
+            } else {
+                KubeTyped::namespaced_with(client, namespace, &resource)
+            };
+            let parameters =
+                if labels.is_empty() { ListParams::default() } else { ListParams::default().labels(labels) };
+            let found = api.list_metadata(&parameters).await.map_err(|e| self.explain(e))?;
+            let object =
+                |metadata| json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata});
+            Ok(found.items.into_iter().map(|item| object(item.metadata)).collect())
         }))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Api, ApiError, ApiFuture, Reference, compare};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference, Served, compare};
 
 /// The API in memory.
 #[derive(Default)]
@@ -19,6 +19,10 @@ pub struct FakeApi {
     pub silent_for: AtomicU32,
     /// Kinds that are not known.
     pub unknown_kinds: Mutex<Vec<String>>,
+    /// Kinds that cannot be listed.
+    pub broken_kinds: Mutex<Vec<String>>,
+    /// Objects that stay when they are removed, as one with a finalizer does.
+    pub stubborn: Mutex<Vec<String>>,
     /// So many updates lose a race.
     pub conflicts: AtomicU32,
     version: AtomicU32,
@@ -28,7 +32,8 @@ impl FakeApi {
     /// Puts an object there, as somebody else would.
     pub fn put(&self, object: Value) {
         let reference = Reference::of(&object).unwrap();
-        let object = self.served(object, &reference);
+        let mut object = self.served(object, &reference);
+        object["metadata"]["managedFields"] = json!([{"manager": "somebody"}]);
         self.objects.lock().unwrap().insert(reference, object);
     }
 
@@ -46,8 +51,11 @@ impl FakeApi {
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.insert("resourceVersion".into(), json!(version.to_string()));
-        metadata.insert("managedFields".into(), json!([{"manager": "somebody", "time": version}]));
+        metadata.insert("managedFields".into(), json!([{"manager": FIELD_MANAGER, "time": version}]));
         metadata.insert("uid".into(), json!(reference.to_string()));
+        if reference.kind == "CustomResourceDefinition" && object.get("status").is_none() {
+            object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+        }
         object
     }
 
@@ -137,6 +145,12 @@ impl Api for FakeApi {
         Box::pin(async move {
             self.answer(Some(reference))?;
             self.writes.lock().unwrap().push(format!("delete {reference}"));
+            if self.stubborn.lock().unwrap().contains(&reference.name) {
+                if let Some(object) = self.objects.lock().unwrap().get_mut(reference) {
+                    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                }
+                return Ok(true);
+            }
             Ok(self.objects.lock().unwrap().remove(reference).is_some())
         })
     }
@@ -162,6 +176,48 @@ impl Api for FakeApi {
                 .filter(|(r, _)| r.kind == kind)
                 .map(|(_, o)| o.clone())
                 .collect())
+        })
+    }
+
+    fn kinds(&self) -> ApiFuture<'_, Vec<Served>> {
+        Box::pin(async move {
+            self.answer(None)?;
+            let objects = self.objects.lock().unwrap();
+            let mut kinds: Vec<Served> = Vec::new();
+            for reference in objects.keys() {
+                match kinds.iter_mut().find(|kind| kind.kind == reference.kind) {
+                    Some(kind) => kind.namespaced |= !reference.namespace.is_empty(),
+                    None => kinds.push(Served {
+                        api_version: reference.api_version.clone(),
+                        kind: reference.kind.clone(),
+                        namespaced: !reference.namespace.is_empty(),
+                    }),
+                }
+            }
+            Ok(kinds)
+        })
+    }
+
+    fn metadata<'a>(
+        &'a self,
+        kind: &'a Served,
+        namespace: &'a str,
+        labels: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            self.answer(None)?;
+            if self.broken_kinds.lock().unwrap().contains(&kind.kind) {
+                return Err(refused(500, "InternalError", "conversion webhook failed"));
+            }
+            let objects = self.objects.lock().unwrap();
+            let fits = |reference: &Reference, object: &Value| {
+                reference.kind == kind.kind
+                    && (namespace.is_empty() || namespace == reference.namespace)
+                    && (labels.is_empty() || object["metadata"]["labels"].get(labels).is_some())
+            };
+            let found = objects.iter().filter(|(reference, object)| fits(reference, object));
+            let bare = |(r, o): (&Reference, &Value)| json!({"apiVersion": r.api_version, "kind": r.kind, "metadata": o["metadata"]});
+            Ok(found.map(bare).collect())
         })
     }
 }

@@ -14,6 +14,9 @@ pub(crate) mod fake;
 pub mod modules;
 pub mod node;
 pub mod operation;
+mod prune;
+mod sets;
+mod waves;
 
 use std::fmt;
 use std::future::Future;
@@ -146,6 +149,17 @@ impl fmt::Display for Reference {
     }
 }
 
+/// A kind that the API serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// `group/version`, or `v1`; of several versions the most stable one.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
 /// What the states need from a Kubernetes API; objects are JSON.
 pub trait Api: Send + Sync {
     /// Reads one object; `None` when it, or its namespace, is not there.
@@ -171,6 +185,19 @@ pub trait Api: Send + Sync {
         kind: &'a str,
         namespace: &'a str,
         fields: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>>;
+
+    /// Every kind whose objects can be listed and removed. Left out are events, which tell and are nothing, and what
+    /// another server answers for (the aggregation layer): nothing that we apply is kept there.
+    fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
+
+    /// The metadata of all objects of a kind in a namespace (empty: everywhere), narrowed by a label selector (empty:
+    /// none). Each has `apiVersion`, `kind` and `metadata`.
+    fn metadata<'a>(
+        &'a self,
+        kind: &'a Served,
+        namespace: &'a str,
+        labels: &'a str,
     ) -> ApiFuture<'a, Vec<Value>>;
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{check_test, flattened};
 use super::operation::Operation;
+use super::prune::Members;
 use super::{Api, ApiError, Reference};
 
 /// How a run waits.
@@ -43,6 +44,10 @@ pub struct Cluster {
     predicted: Mutex<BTreeMap<Reference, Option<Value>>>,
     /// Groups and kinds of the definitions that this run applied: they need a moment until they are served.
     defined: Mutex<BTreeSet<(String, String)>>,
+    /// What there is of sets, once it was looked for.
+    members: Mutex<Option<Arc<Members>>>,
+    /// Which state keeps which set, by its id.
+    keepers: Mutex<BTreeMap<String, String>>,
     /// The API did not answer within its patience: later states do not wait for it again.
     pub(super) silent: AtomicBool,
     /// Nodes whose hosts have joined.
@@ -61,6 +66,8 @@ impl Cluster {
             patience,
             predicted: Mutex::default(),
             defined: Mutex::default(),
+            members: Mutex::default(),
+            keepers: Mutex::default(),
             silent: AtomicBool::new(false),
             expected: BTreeSet::new(),
             waited: AtomicBool::new(false),
@@ -80,6 +87,26 @@ impl Cluster {
 
     fn foresee(&self, reference: Reference, object: Option<Value>) {
         self.predicted.lock().unwrap_or_else(PoisonError::into_inner).insert(reference, object);
+    }
+
+    pub(super) fn known_members(&self) -> Option<Arc<Members>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn learn_members(&self, members: Option<Arc<Members>>) {
+        *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// Notes that a state keeps a set. Two would remove each other's objects.
+    pub(super) fn keeps(&self, chunk: &Chunk, set: &str) -> Result<(), Failure> {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = keepers.entry(set.to_owned()).or_insert_with(|| chunk.tag());
+        if *keeper == chunk.tag() {
+            return Ok(());
+        }
+        Err(Failure(format!(
+            "{keeper} keeps the set `{set}` already, and each would remove the other's objects: give one of them another name"
+        )))
     }
 
     /// Whether something that this run would make explains that the API does not know the kind or namespace yet.
@@ -137,12 +164,13 @@ impl Modules for Cluster {
             ("kubernetes", "manifest") => {
                 let documents =
                     chunk.args.get("documents").and_then(Value::as_array).cloned().unwrap_or_default();
-                self.check_documents(chunk, &flattened(documents)).await
+                self.check_documents(chunk, flattened(documents)).await
             }
             ("kubernetes", "object") => {
                 let manifest = chunk.args.get("manifest").cloned().unwrap_or_default();
-                self.check_documents(chunk, &flattened(vec![manifest])).await
+                self.check_documents(chunk, flattened(vec![manifest])).await
             }
+            ("kubernetes", "owned") => self.check_owned(chunk).await,
             ("kubernetes", "absent") => self.check_absent(chunk).await,
             ("kubernetes", "api_ready") => self.check_ready(chunk).await,
             ("kubernetes", "node") => self.check_node(chunk).await,
@@ -155,10 +183,25 @@ impl Modules for Cluster {
     }
 
     async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
+        let mut definitions = Vec::new();
+        let mut removed = Vec::new();
         for operation in diff {
+            let defines = operation.defines();
+            if defines.is_none() {
+                self.established(&mut definitions).await?;
+            }
+            self.learn_members(None);
             self.patiently(|| operation.run(self.api.as_ref())).await.map_err(|e| fail(shown(chunk, e)))?;
-            self.defined.lock().unwrap_or_else(PoisonError::into_inner).extend(operation.defines());
+            if let (Some(kind), Operation::Apply(object)) = (defines, operation) {
+                self.defined.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
+                definitions.push(Reference::of(object).map_err(fail)?);
+            }
+            if let Operation::Remove(reference) = operation {
+                removed.push(reference.clone());
+            }
         }
+        self.established(&mut definitions).await?;
+        self.gone(&removed).await?;
         let comment = match (chunk.state.as_str(), diff.len()) {
             ("test", _) | (_, 0) => String::new(),
             (_, 1) => "One object changed".into(),
@@ -175,7 +218,9 @@ impl Modules for Cluster {
                         self.foresee(reference, Some(object.clone()));
                     }
                 }
-                Operation::Delete(reference) => self.foresee(reference.clone(), None),
+                Operation::Delete(reference) | Operation::Remove(reference) => {
+                    self.foresee(reference.clone(), None)
+                }
                 // Others' labels and taints stay, and a second state on the node adds to the first; the live node is
                 // the better ground for its check.
                 Operation::Node(_) => {}

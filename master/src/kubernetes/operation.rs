@@ -18,6 +18,8 @@ pub enum Operation {
     Recreate(Value),
     /// Delete.
     Delete(Reference),
+    /// Delete what a set no longer has; the run waits until it has gone.
+    Remove(Reference),
     /// Labels, annotations and taints of a node.
     Node(node::Wanted),
 }
@@ -59,7 +61,7 @@ impl Operation {
                 api.delete(&Reference::of(wanted)?).await?;
                 api.apply(wanted, false).await.map(|_| ())
             }
-            Self::Delete(reference) => api.delete(reference).await.map(|_| ()),
+            Self::Delete(reference) | Self::Remove(reference) => api.delete(reference).await.map(|_| ()),
             Self::Node(wanted) => match api.get(&node::reference(&wanted.name)).await? {
                 Some(live) => api.replace(&wanted.laid_over(&live), false).await.map(|_| ()),
                 None => Err(node::missing(&wanted.name)),

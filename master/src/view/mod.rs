@@ -4,14 +4,15 @@
 //! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again while name, time and
 //! size of every file stay the same.
 
+mod bundle;
 mod nodes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use halite_bundle::Manifest;
+use halite_bundle::site::Bundles;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
 use halite_pillar::node::Role;
@@ -27,12 +28,15 @@ use crate::compile::refused;
 use crate::jobs::MASTER;
 use crate::jobs::redact::Redactor;
 
+use bundle::InUse;
 pub use nodes::NodeRequest;
 
 /// Reads and keeps what is declared.
 pub struct Views {
     config_dir: PathBuf,
-    bundle: PathBuf,
+    bundles: Bundles,
+    /// Where the bundle of a cluster stands whose document records none.
+    configured: Option<PathBuf>,
     cas: Arc<Cas>,
     current: Mutex<Option<(Stamp, Arc<World>)>>,
     /// Node documents are written one at a time.
@@ -48,7 +52,8 @@ impl Views {
     pub fn new(app: &App) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
-            bundle: app.config.bundle.clone(),
+            bundles: Bundles::new(&app.config.bundles),
+            configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
             current: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
@@ -58,7 +63,7 @@ impl Views {
     /// What is declared now.
     ///
     /// # Errors
-    /// All problems of all documents; the bundle cannot be read.
+    /// All problems of all documents. That the bundle cannot be read is told by what needs it.
     pub fn load(&self) -> Result<Arc<World>, Refusal> {
         let stamp = self.stamp();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +73,8 @@ impl Views {
             return Ok(Arc::clone(world));
         }
         let world = Arc::new(self.read()?);
-        *current = Some((stamp, Arc::clone(&world)));
+        // A bundle that could not be read may be there again without any file being another one.
+        *current = world.in_use.is_ok().then(|| (stamp, Arc::clone(&world)));
         Ok(world)
     }
 
@@ -79,11 +85,10 @@ impl Views {
     }
 
     fn stamp(&self) -> Stamp {
-        let mut files = vec![
-            self.config_dir.join("cluster.yaml"),
-            self.config_dir.join("custom/pillar.yaml"),
-            self.bundle.join(halite_bundle::manifest::FILE),
-        ];
+        let mut files =
+            vec![self.config_dir.join("cluster.yaml"), self.config_dir.join("custom/pillar.yaml")];
+        files.extend(self.bundles.manifests());
+        files.extend(self.configured.iter().map(|bundle| bundle.join(halite_bundle::manifest::FILE)));
         let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
         let mut nodes: Vec<PathBuf> =
             nodes.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -98,27 +103,20 @@ impl Views {
     }
 
     fn read(&self) -> Result<World, Refusal> {
-        let manifest = halite_bundle::manifest::load(&self.bundle)
-            .map_err(|error| Refusal::internal(error.to_string()))?;
-        let facts = serde_json::to_string(&manifest)
-            .and_then(|text| BundleFacts::from_manifest(&text, &self.bundle.display().to_string()))
-            .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
         let texts = Texts::from_dir(&self.config_dir).map_err(|problems| refused(&problems))?;
         // What the documents say was checked against host and bundle when they were written; a bundle that was changed
         // meanwhile must not make a running cluster unmanageable.
         let declaration = load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
-        let tree =
-            DirTree::new().mount("custom", self.config_dir.join("custom")).root(self.bundle.join("states"));
-        let by_hash = manifest
-            .files
-            .iter()
-            .map(|(path, entry)| (entry.sha256.clone(), self.bundle.join(path)))
-            .collect();
+        let place = bundle::place(&declaration.cluster, &self.bundles, self.configured.as_deref());
+        let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
+        let tree = match &place {
+            Ok(bundle) => own.bundle(bundle),
+            Err(_) => own,
+        };
         Ok(World {
             declaration,
-            facts,
-            manifest,
-            by_hash,
+            in_use: place.and_then(|place| bundle::read(&place, &self.bundles)),
+            bundles: self.bundles.clone(),
             pki: public_halves(&self.cas),
             tree,
             cas: Arc::clone(&self.cas),
@@ -138,9 +136,9 @@ fn public_halves(cas: &Cas) -> Pki {
 /// Everything that is declared, at one moment.
 pub struct World {
     declaration: Declaration,
-    facts: BundleFacts,
-    manifest: Manifest,
-    by_hash: HashMap<String, PathBuf>,
+    /// The bundle in use, or why it cannot be read now.
+    in_use: Result<InUse, Refusal>,
+    bundles: Bundles,
     pki: Pki,
     tree: DirTree,
     cas: Arc<Cas>,
@@ -160,10 +158,16 @@ impl World {
         &self.declaration
     }
 
-    /// The bundle's facts.
-    #[must_use]
-    pub fn bundle(&self) -> &BundleFacts {
-        &self.facts
+    /// The facts of the bundle in use.
+    ///
+    /// # Errors
+    /// It cannot be read now: its medium was taken out, for example.
+    pub fn bundle(&self) -> Result<&BundleFacts, Refusal> {
+        self.in_use().map(|in_use| &in_use.facts)
+    }
+
+    fn in_use(&self) -> Result<&InUse, Refusal> {
+        self.in_use.as_ref().map_err(Clone::clone)
     }
 
     /// The state tree, the operator's own states mounted at `custom/`.
@@ -175,9 +179,9 @@ impl World {
     /// The view of one minion, secrets as references.
     ///
     /// # Errors
-    /// The minion is not declared.
+    /// The minion is not declared, or the bundle cannot be read now.
     pub fn pillar(&self, minion: &str) -> Result<Value, Refusal> {
-        view(&self.declaration, &self.facts, &self.pki, minion)
+        view(&self.declaration, self.bundle()?, &self.pki, minion)
             .map_err(|error| Refusal::not_found(format!("{minion}: {error}")))
     }
 
@@ -190,13 +194,15 @@ impl World {
     /// The SHA-256 of a file of the bundle, by its path there.
     #[must_use]
     pub fn bundle_hash(&self, path: &str) -> Option<String> {
-        self.manifest.sha256(path).map(str::to_owned)
+        self.in_use.as_ref().ok()?.manifest.sha256(path).map(str::to_owned)
     }
 
-    /// Where a file of the bundle lies, by its SHA-256.
+    /// Where a file of the bundle lies, by its SHA-256. A job that was made from another bundle of the site, before that
+    /// one came into use, still gets its files.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
-        self.by_hash.get(sha256).cloned()
+        let here = self.in_use.as_ref().ok().and_then(|in_use| in_use.file(sha256));
+        here.or_else(|| self.bundles.file(sha256))
     }
 
     /// A secret that this minion may have.

@@ -58,7 +58,7 @@ impl Views {
         let path = self.node_file(&request.name)?;
         let text = node.to_text();
         texts.nodes.push(Text { file: path.display().to_string(), text: text.clone() });
-        let context = Context { bundle: Some(world.bundle()), ..Context::default() };
+        let context = Context { bundle: Some(world.bundle()?), ..Context::default() };
         load(&texts, &context).map_err(|problems| refused(&problems))?;
         write(&path, &text)
     }

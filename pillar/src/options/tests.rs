@@ -18,6 +18,8 @@ const FREE: &[&str] = &[
     "scheduler.extraArgs",
     "etcd.extraArgs",
     "kubernetes.version",
+    // Whoever asks for every cluster installs all charts of the bundle in each.
+    "charts",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",
@@ -34,6 +36,7 @@ const FREE: &[&str] = &[
     "secrets",
     "custom",
     "resolved.kubernetes",
+    "resolved.bundle",
 ];
 
 #[test]
@@ -52,6 +55,8 @@ fn every_value_that_can_be_written_is_declared() {
         ("host.manageFirewall", "/host/manageFirewall", 2),
         ("containerd.restrictOomScoreAdj", "/containerd/restrictOomScoreAdj", 2),
         ("apiServer.vip", "/apiServer", 3),
+        ("addons.metricsServer", "/addons/metricsServer", 2),
+        ("addons.localPath", "/addons/localPath", 2),
     ] {
         assert!(CHOICES.0.iter().any(|choice| choice.path == path), "{path}: {:?}", CHOICES.0);
         let written = |set: &Set| {
@@ -61,7 +66,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 6, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 8, "a choice that this test does not know");
 }
 
 #[test]

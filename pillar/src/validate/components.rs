@@ -39,10 +39,17 @@ fn version(check: &mut Check<'_>) {
     let Some(bundle) = check.context.bundle else { return };
     let wanted = cluster.kubernetes_version();
     if check.sound(PATH) && !bundle.satisfies(wanted) {
+        let hint = match cluster.resolved {
+            None => "declare its version, or use a bundle that has the wanted one",
+            Some(_) => {
+                "use a bundle that has the version which this cluster runs: to upgrade a cluster is another command, which \
+                 this version of Halite does not have"
+            }
+        };
         check.cluster(
             PATH,
             format!("the bundle {} has Kubernetes {}, not {wanted}", bundle.path, bundle.kubernetes),
-            "declare its version, or use a bundle that has the wanted one",
+            hint,
         );
     }
     for (path, chosen, allowed) in options::refused(cluster, &bundle.options) {
@@ -64,7 +71,7 @@ fn version(check: &mut Check<'_>) {
         check.cluster(
             path,
             format!("the bundle {} lacks the images: {}", bundle.path, missing.join(", ")),
-            "use a complete bundle; `ctl bundle list` shows what this one has",
+            "use a complete bundle; `ctl bundle show` shows what this one has",
         );
     }
 }

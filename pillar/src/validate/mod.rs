@@ -3,6 +3,7 @@
 //! Each check stands for itself and reports; none stops another. What hangs on a value that was already reported as
 //! unusable is not reported again.
 
+mod addons;
 mod api;
 mod components;
 mod networks;
@@ -33,6 +34,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     networks::check(&mut check);
     api::check(&mut check);
     components::check(&mut check);
+    addons::check(&mut check);
     nodes::check(&mut check);
     check.problems
 }

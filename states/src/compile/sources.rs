@@ -183,7 +183,7 @@ impl Job<'_> {
     fn bundled(&self, draft: &Draft, path: &str) -> Outcome<String> {
         (self.input.bundle)(path).ok_or_else(|| {
             fail(draft, format!("the bundle has no file `{path}`"))
-                .map_hint("`ctl bundle list` shows what it has")
+                .map_hint("`ctl bundle show` shows what it has")
         })
     }
 

@@ -24,12 +24,22 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg("context", Kind::Mapping, "Variables of the template."),
             arg("defaults", Kind::Mapping, "Variables of the template, where `context` has none."),
             WHOLE,
+            arg(
+                "set",
+                Kind::Text,
+                "Name of the set that the objects are: they are labelled with it, and what has the label and is not among them is removed.",
+            ),
         ],
     ),
     on_master(
         "object",
         "One object, by server-side apply.",
         &[required("manifest", Kind::Mapping, "The object."), WHOLE],
+    ),
+    on_master(
+        "owned",
+        "No object of any set (see `kubernetes.manifest`) but of these; what is of no set is left alone. Refused when data would go with one: volumes, others' objects of a definition or in a namespace.",
+        &[required("sets", Kind::TextList, "The sets that stay.")],
     ),
     on_master(
         "absent",

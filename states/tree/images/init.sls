@@ -1,9 +1,9 @@
 {#- Images that the host will run, pulled before they are needed: a static pod then starts at once. -#}
 {%- from 'images/map.jinja' import components with context %}
-{%- from 'map.jinja' import is_bundle_host with context %}
+{%- from 'map.jinja' import serves_bundles with context %}
 include:
   - base.containerd
-{%- if is_bundle_host %}
+{%- if serves_bundles %}
   - halite.bundle_server
 {%- endif %}
 {%- for component in components | sort %}
@@ -13,7 +13,7 @@ include:
     - parallel: True
     - require:
         - cmd: containerd-answers
-{%-   if is_bundle_host %}
+{%-   if serves_bundles %}
         - http: bundle-server-answers
 {%-   endif %}
 {%- endfor %}

@@ -59,7 +59,7 @@ impl Inputs {
         let packages = packages["pkgs"].as_array().context("host-packages has no pkgs")?;
         let containerd = find(&host, "file.managed", "/etc/containerd/config.toml")?;
         let flannel = find(&api, "kubernetes.manifest", "flannel")?;
-        let all = upstream::ensure(&lab::cache(), progress)?.images;
+        let all = upstream::ensure(&lab::cache(), &versions::NEWEST, progress)?.images;
         let wanted =
             |image: &Image| host.iter().any(|c| c.function() == "image.present" && c.name == image.reference);
         let flannel = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});

@@ -124,7 +124,7 @@ fn kubeadm_accepts(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn nothing_left(cluster: &Cluster) -> Result<Counts> {
+pub(super) fn nothing_left(cluster: &Cluster) -> Result<Counts> {
     cluster.nothing_tried_to_leave()?;
     Ok(Counts::ONE)
 }

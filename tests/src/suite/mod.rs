@@ -3,12 +3,15 @@
 mod bundle;
 mod cluster;
 mod firewall;
+mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod packages;
 mod repair;
 mod source;
+mod versions;
 mod vip;
 
 use std::{
@@ -73,11 +76,36 @@ pub fn main(options: Options) -> Result<ExitCode> {
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
     total.add(run(&options, bundle::TESTS, &()));
-    if on_cluster(options.full).any(|test| options.wants(test.name)) {
-        total.add(with_cluster(&options));
+    total.add(run(&options, iso::TESTS, &()));
+    // One after the other: the machine has room for one cluster.
+    for site in [versions::site(), ordinary(&options)] {
+        if site.tests.iter().any(|test| options.wants(test.name)) {
+            total.add(on_site(&options, &site));
+        }
     }
     println!("\n{} passed, {} failed", total.passed, total.failed);
     Ok(if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A cluster of its own lab, and the tests that share it.
+struct Site {
+    /// The lab's name.
+    lab: String,
+    /// What making it is called in the report.
+    made: &'static str,
+    /// Makes it.
+    make: fn(&str) -> Result<Cluster>,
+    /// The tests, in their order.
+    tests: Vec<&'static Test<Cluster>>,
+}
+
+fn ordinary(options: &Options) -> Site {
+    Site {
+        lab: lab_name(),
+        made: "cluster: bootstrap and node add",
+        make: |lab| demo::cluster(lab, &mut |line| println!("  {line}")),
+        tests: on_cluster(options.full).collect(),
+    }
 }
 
 /// The tests that share one cluster, in their order: those that only look, those that mend what they damage, those that
@@ -89,47 +117,49 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(packages::TESTS)
+        .chain(versions::BESIDE)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)
 }
 
-fn with_cluster(options: &Options) -> Counts {
+fn on_site(options: &Options, site: &Site) -> Counts {
     let start = Instant::now();
-    let cluster = match open_cluster(options) {
+    let cluster = match open_cluster(options, site) {
         Ok(cluster) => cluster,
         Err(error) => {
-            report("cluster: bootstrap and node add", start.elapsed(), Err(&error));
-            println!("  the hosts are kept below {}", lab::run_dir().join(lab_name()).display());
+            report(site.made, start.elapsed(), Err(&error));
+            println!("  the hosts are kept below {}", lab::run_dir().join(&site.lab).display());
             return Counts { passed: 0, failed: 1 };
         }
     };
-    report("cluster: bootstrap and node add", start.elapsed(), Ok(Counts::ONE));
+    report(site.made, start.elapsed(), Ok(Counts::ONE));
     let mut counts = Counts::ONE;
-    counts.add(run(options, on_cluster(options.full), &cluster));
+    counts.add(run(options, site.tests.iter().copied(), &cluster));
     if counts.failed > 0 {
         println!(
             "  the hosts are kept: cargo lab status --lab {}, files below {}",
-            lab_name(),
-            lab::run_dir().join(lab_name()).display()
+            site.lab,
+            lab::run_dir().join(&site.lab).display()
         );
     } else if !options.keep
         && let Err(error) = cluster.lab.down()
     {
-        println!("FAILED cluster: take down: {error:#}");
+        println!("FAILED {}: take down: {error:#}", site.made);
         counts.failed += 1;
     }
     counts
 }
 
-fn open_cluster(options: &Options) -> Result<Cluster> {
+fn open_cluster(options: &Options, site: &Site) -> Result<Cluster> {
     if options.keep
-        && let Ok(running) = Cluster::attach(Lab::new(&lab_name(), &lab::cache().join("base-root"))?)
+        && let Ok(running) = Cluster::attach(Lab::new(&site.lab, &lab::cache().join("base-root"))?)
         && running.bootstrap.init().is_some()
     {
         return Ok(running);
     }
-    demo::cluster(&lab_name(), &mut |line| println!("  {line}"))
+    (site.make)(&site.lab)
 }
 
 impl Options {

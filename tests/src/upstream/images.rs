@@ -14,7 +14,7 @@ use super::{
     image::{self, Run},
     packages,
     store::{self, Store},
-    versions,
+    versions::{self, Release},
 };
 
 /// An image that the site pulls.
@@ -54,100 +54,108 @@ const RULES: &[&str] = &["conntrack", "iptables", "nftables"];
 
 const BUSYBOX: &[(&str, &str)] = &[("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")];
 
-const CONTENTS: &[Content] = &[
-    control_plane(
-        "kube-apiserver",
-        "registry.k8s.io/kube-apiserver",
-        &[("kube-apiserver", "usr/local/bin/kube-apiserver"), LOG_RUNNER],
-    ),
-    control_plane(
-        "kube-controller-manager",
-        "registry.k8s.io/kube-controller-manager",
-        &[("kube-controller-manager", "usr/local/bin/kube-controller-manager"), LOG_RUNNER],
-    ),
-    control_plane(
-        "kube-scheduler",
-        "registry.k8s.io/kube-scheduler",
-        &[("kube-scheduler", "usr/local/bin/kube-scheduler"), LOG_RUNNER],
-    ),
-    Content {
-        packages: RULES,
-        ..control_plane(
-            "kube-proxy",
-            "registry.k8s.io/kube-proxy",
-            &[("kube-proxy", "usr/local/bin/kube-proxy"), LOG_RUNNER],
-        )
-    },
-    Content {
-        component: "etcd",
-        repository: "registry.k8s.io/etcd",
-        tag: versions::ETCD_IMAGE,
-        programs: &[
-            ("etcd", "usr/local/bin/etcd"),
-            ("etcdctl", "usr/local/bin/etcdctl"),
-            ("etcdutl", "usr/local/bin/etcdutl"),
-        ],
-        packages: &[],
-        extract: &[],
-        links: &[],
-        run: runs(&["/usr/local/bin/etcd"]),
-    },
-    Content {
-        component: "coredns",
-        repository: "registry.k8s.io/coredns/coredns",
-        tag: versions::COREDNS,
-        programs: &[("coredns", "coredns")],
-        packages: &[],
-        extract: &[],
-        links: &[],
-        run: runs(&["/coredns"]),
-    },
-    Content {
-        component: "pause",
-        repository: "registry.k8s.io/pause",
-        tag: versions::PAUSE,
-        programs: &[("pause", "pause")],
-        packages: &[],
-        extract: &[],
-        links: &[],
-        run: Run { user: "65535:65535", ..runs(&["/pause"]) },
-    },
-    Content {
-        component: "flannel",
-        repository: "ghcr.io/flannel-io/flannel",
-        tag: versions::FLANNEL,
-        programs: &[("flanneld", "opt/bin/flanneld")],
-        packages: &["busybox-static", "conntrack", "iproute2", "iptables", "nftables"],
-        extract: &[],
-        links: BUSYBOX,
-        run: runs(&["/opt/bin/flanneld"]),
-    },
-    Content {
-        component: "flannel-cni-plugin",
-        repository: "ghcr.io/flannel-io/flannel-cni-plugin",
-        tag: versions::FLANNEL_PLUGIN_IMAGE,
-        programs: &[("cni-flannel", "flannel")],
-        packages: &["busybox-static"],
-        extract: &[("usr/bin/busybox", "usr/bin/busybox")],
-        links: &[("bin", "usr/bin"), ("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")],
-        run: Run { entrypoint: &[], arguments: &["/bin/sh"], user: "" },
-    },
-    Content {
-        component: "agnhost",
-        repository: "registry.k8s.io/e2e-test-images/agnhost",
-        tag: versions::AGNHOST,
-        programs: &[("agnhost", "agnhost")],
-        packages: &[],
-        extract: &[],
-        links: &[],
-        run: Run { arguments: &["pause"], ..runs(&["/agnhost"]) },
-    },
-];
+/// Every image of a release.
+fn contents(release: &Release) -> Vec<Content> {
+    vec![
+        control_plane(
+            release,
+            "kube-apiserver",
+            "registry.k8s.io/kube-apiserver",
+            &[("kube-apiserver", "usr/local/bin/kube-apiserver"), LOG_RUNNER],
+        ),
+        control_plane(
+            release,
+            "kube-controller-manager",
+            "registry.k8s.io/kube-controller-manager",
+            &[("kube-controller-manager", "usr/local/bin/kube-controller-manager"), LOG_RUNNER],
+        ),
+        control_plane(
+            release,
+            "kube-scheduler",
+            "registry.k8s.io/kube-scheduler",
+            &[("kube-scheduler", "usr/local/bin/kube-scheduler"), LOG_RUNNER],
+        ),
+        Content {
+            packages: RULES,
+            ..control_plane(
+                release,
+                "kube-proxy",
+                "registry.k8s.io/kube-proxy",
+                &[("kube-proxy", "usr/local/bin/kube-proxy"), LOG_RUNNER],
+            )
+        },
+        Content {
+            component: "etcd",
+            repository: "registry.k8s.io/etcd",
+            tag: release.etcd,
+            programs: &[
+                ("etcd", "usr/local/bin/etcd"),
+                ("etcdctl", "usr/local/bin/etcdctl"),
+                ("etcdutl", "usr/local/bin/etcdutl"),
+            ],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: runs(&["/usr/local/bin/etcd"]),
+        },
+        Content {
+            component: "coredns",
+            repository: "registry.k8s.io/coredns/coredns",
+            tag: release.coredns,
+            programs: &[("coredns", "coredns")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: runs(&["/coredns"]),
+        },
+        Content {
+            component: "pause",
+            repository: "registry.k8s.io/pause",
+            tag: release.pause,
+            programs: &[("pause", "pause")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: Run { user: "65535:65535", ..runs(&["/pause"]) },
+        },
+        Content {
+            component: "flannel",
+            repository: "ghcr.io/flannel-io/flannel",
+            tag: versions::FLANNEL,
+            programs: &[("flanneld", "opt/bin/flanneld")],
+            packages: &["busybox-static", "conntrack", "iproute2", "iptables", "nftables"],
+            extract: &[],
+            links: BUSYBOX,
+            run: runs(&["/opt/bin/flanneld"]),
+        },
+        Content {
+            component: "flannel-cni-plugin",
+            repository: "ghcr.io/flannel-io/flannel-cni-plugin",
+            tag: versions::FLANNEL_PLUGIN_IMAGE,
+            programs: &[("cni-flannel", "flannel")],
+            packages: &["busybox-static"],
+            extract: &[("usr/bin/busybox", "usr/bin/busybox")],
+            links: &[("bin", "usr/bin"), ("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")],
+            run: Run { entrypoint: &[], arguments: &["/bin/sh"], user: "" },
+        },
+        Content {
+            component: "agnhost",
+            repository: "registry.k8s.io/e2e-test-images/agnhost",
+            tag: versions::AGNHOST,
+            programs: &[("agnhost", "agnhost")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: Run { arguments: &["pause"], ..runs(&["/agnhost"]) },
+        },
+    ]
+}
 
 /// Upstream starts Kubernetes' own programs through this one, which writes their output to a file when asked to.
 const LOG_RUNNER: (&str, &str) = ("kube-log-runner", "go-runner");
 
 const fn control_plane(
+    release: &Release,
     component: &'static str,
     repository: &'static str,
     programs: &'static [(&'static str, &'static str)],
@@ -155,7 +163,7 @@ const fn control_plane(
     Content {
         component,
         repository,
-        tag: versions::KUBERNETES,
+        tag: release.kubernetes,
         programs,
         packages: &[],
         extract: &[],
@@ -164,13 +172,14 @@ const fn control_plane(
     }
 }
 
-/// Makes the images that are not there yet. `programs` says where each program is.
+/// Makes the images of a release that are not there yet. `programs` says where each program is.
 pub fn make(
     store: &Store,
+    release: &Release,
     programs: &BTreeMap<&str, PathBuf>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Image>> {
-    CONTENTS.iter().map(|content| one(store, content, programs, progress)).collect()
+    contents(release).iter().map(|content| one(store, content, programs, progress)).collect()
 }
 
 fn one(

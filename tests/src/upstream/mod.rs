@@ -26,10 +26,13 @@ pub use images::Image;
 pub use medium::{ISO, medium};
 pub use recipe::bundle;
 use store::Store;
+use versions::Release;
 
 /// Where everything is.
 #[derive(Debug, Clone)]
 pub struct Upstream {
+    /// Whose Kubernetes it is.
+    pub release: Release,
     /// The directory of all of it.
     pub dir: PathBuf,
     /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as `cni-NAME`.
@@ -38,25 +41,25 @@ pub struct Upstream {
     pub images: Vec<Image>,
 }
 
-/// Makes whatever is not there yet, and says where everything is.
-pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
+/// Makes whatever of a release is not there yet, and says where everything is.
+pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
     let dir = cache.join("upstream");
     let store = Store::new(dir.clone())?;
     let _lock = lock(&dir)?;
     let go = golang::Go::find()?;
     let mut built = BTreeMap::new();
-    for module in programs::MODULES {
+    for module in [&programs::kubernetes(release)].into_iter().chain(programs::MODULES) {
         built.extend(go.build(&store, module, progress)?);
     }
-    built.insert("pause", pause::ensure(&store, &go, progress)?);
+    built.insert("pause", pause::ensure(&store, &go, release, progress)?);
     let bin = store.get("bin", &store::key(&built)?, |out| {
         for (name, file) in &built {
             fs::hard_link(file, out.join(name)).with_context(|| format!("cannot link {}", file.display()))?;
         }
         Ok(())
     })?;
-    let images = images::make(&store, &built, progress)?;
-    Ok(Upstream { dir, bin, images })
+    let images = images::make(&store, release, &built, progress)?;
+    Ok(Upstream { release: *release, dir, bin, images })
 }
 
 /// The program of a registry, for the tests of what pulls from one.

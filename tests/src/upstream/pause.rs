@@ -9,15 +9,15 @@ use super::{
     command,
     golang::Go,
     store::{self, Store},
-    versions,
+    versions::Release,
 };
 
 /// Where the program is; it is built when it is not there yet. Rust needs a C compiler for linking, so there is one.
-pub fn ensure(store: &Store, go: &Go, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-    let key = store::key(&("pause.c", versions::KUBERNETES, versions::PAUSE))?;
+pub fn ensure(store: &Store, go: &Go, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let key = store::key(&("pause.c", release.kubernetes, release.pause))?;
     let dir = store.get("pause", &key, |out| {
-        let module = go.sources(&format!("k8s.io/kubernetes@{}", versions::KUBERNETES))?;
-        let version = format!("-DVERSION=v{}", versions::PAUSE);
+        let module = go.sources(&format!("k8s.io/kubernetes@{}", release.kubernetes))?;
+        let version = format!("-DVERSION=v{}", release.pause);
         let program = out.join("pause");
         let mut compiler = Command::new("cc");
         compiler.args(["-Os", "-Wall", "-Werror", "-static", "-s", &version, "-o"]).arg(&program);

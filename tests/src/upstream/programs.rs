@@ -1,6 +1,6 @@
 //! The Go programs, and how each is built.
 
-use super::versions;
+use super::versions::{self, Release};
 
 /// How the module in which a program is built comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -65,11 +65,11 @@ const KUBERNETES_STAMPS: &[&str] = &[
 const CNI_STAMPS: &[&str] =
     &["github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion={version}"];
 
-/// Every program of the site.
-pub const MODULES: &[Module] = &[
+/// The programs of a Kubernetes release that its nodes and its control plane run.
+pub const fn kubernetes(release: &Release) -> Module {
     Module {
         path: "k8s.io/kubernetes",
-        version: versions::KUBERNETES,
+        version: release.kubernetes,
         source: Source::Kubernetes,
         stamps: KUBERNETES_STAMPS,
         programs: &[
@@ -80,6 +80,18 @@ pub const MODULES: &[Module] = &[
             ("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
             ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+    }
+}
+
+/// Every other program of the site, the same for every release.
+pub const MODULES: &[Module] = &[
+    Module {
+        path: "k8s.io/kubernetes",
+        version: versions::KUBERNETES,
+        source: Source::Kubernetes,
+        stamps: KUBERNETES_STAMPS,
+        programs: &[
             ("kube-log-runner", "k8s.io/component-base/logs/kube-log-runner"),
             ("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         ],

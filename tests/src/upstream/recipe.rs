@@ -62,6 +62,9 @@ pub fn bundle(
         progress("building the bundle");
         let mut ctl = Command::new(programs.join("ctl"));
         ctl.args(["bundle", "build", "--recipe"]).arg(&recipe).arg("--out").arg(out.join("bundle"));
+        if let Some(resolved) = upstream.release.resolved {
+            ctl.env("SOURCE_DATE_EPOCH", resolved.to_string());
+        }
         command::run(&mut ctl, "building the bundle", progress)
     })?;
     Ok(made.join("bundle"))
@@ -87,10 +90,10 @@ fn document(dir: &Path, base: &Path, upstream: &Upstream, programs: &Path, tree:
         .find(|module| module.version == versions::CNI_PLUGINS && module.path.contains("/plugins"));
     let plugins = plugins.context("no CNI plugin is built")?;
     let plugins: Vec<&str> = plugins.programs.iter().map(|(name, _)| *name).collect();
-    let kubernetes = versions::KUBERNETES;
+    let kubernetes = upstream.release.kubernetes;
     Ok(json!({
         "format": 1,
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": upstream.release.bundle(),
         "kubernetes": kubernetes,
         "images": images,
         "packages": {

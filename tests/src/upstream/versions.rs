@@ -1,6 +1,69 @@
 //! What the lab's site runs: every module with its exact version, and the name under which its image is known.
 
-/// Kubernetes.
+/// A Kubernetes release, and the tags of the images that its kubeadm names (`cmd/kubeadm/app/constants`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// The module's version.
+    pub kubernetes: &'static str,
+    /// What its bundle adds to the version of Halite.
+    pub suffix: &'static str,
+    /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
+    pub resolved: Option<u64>,
+    /// etcd's image.
+    pub etcd: &'static str,
+    /// CoreDNS' image.
+    pub coredns: &'static str,
+    /// The pause image, and the version that the program in it says.
+    pub pause: &'static str,
+}
+
+/// The one that the lab's clusters run, unless they say otherwise.
+pub const NEWEST: Release = Release {
+    kubernetes: KUBERNETES,
+    suffix: "",
+    resolved: None,
+    etcd: "3.6.8-0",
+    coredns: COREDNS,
+    pause: "3.10.2",
+};
+
+/// The minor version before, for sites that have both. The module proxy has neither its etcd (3.6.6) nor its CoreDNS, so
+/// those images hold the newer release's programs under the names that kubeadm asks for. Its bundle dates from the day
+/// of the release: it is the older one, whichever is built first.
+pub const OLDER: Release = Release {
+    kubernetes: "v1.35.4",
+    suffix: "-k1.35",
+    resolved: Some(1_776_276_082),
+    etcd: "3.6.6-0",
+    coredns: "v1.13.1",
+    pause: "3.10.1",
+};
+
+/// Every release that the lab makes a bundle of.
+pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
+
+impl Release {
+    /// The version of its bundle: `0.1.0`, `0.1.0-k1.35`.
+    #[must_use]
+    pub fn bundle(&self) -> String {
+        format!("{}{}", env!("CARGO_PKG_VERSION"), self.suffix)
+    }
+
+    /// The release of a minor version: `1.35`.
+    #[must_use]
+    pub fn find(minor: &str) -> Option<Self> {
+        RELEASES.into_iter().find(|release| release.minor() == minor.trim_start_matches('v'))
+    }
+
+    /// Its minor version: `1.35`.
+    #[must_use]
+    pub fn minor(&self) -> &'static str {
+        let bare = self.kubernetes.trim_start_matches('v');
+        bare.rsplit_once('.').map_or(bare, |(minor, _)| minor)
+    }
+}
+
+/// Kubernetes of the newest release, from which the test image and the log runner of every image come too.
 pub const KUBERNETES: &str = "v1.36.3";
 
 /// The registry of the tests (`distribution`).
@@ -8,9 +71,6 @@ pub const REGISTRY: &str = "v3.0.0";
 
 /// etcd's module version.
 pub const ETCD: &str = "v3.6.8";
-
-/// The tag of etcd's image, as kubeadm of this Kubernetes names it.
-pub const ETCD_IMAGE: &str = "3.6.8-0";
 
 /// containerd.
 pub const CONTAINERD: &str = "v2.3.7";
@@ -29,9 +89,6 @@ pub const FLANNEL: &str = "v0.28.4";
 
 /// CoreDNS.
 pub const COREDNS: &str = "v1.14.2";
-
-/// The tag of the pause image, as kubeadm of this Kubernetes names it.
-pub const PAUSE: &str = "3.10.2";
 
 /// The tag of the test image.
 pub const AGNHOST: &str = "2.57";
@@ -52,3 +109,24 @@ pub const HOST_PACKAGES: &[&str] = &[
     "runc",
     "socat",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_found_by_its_minor_version() {
+        for release in RELEASES {
+            assert_eq!(Release::find(release.minor()), Some(release));
+            assert!(release.bundle().starts_with(env!("CARGO_PKG_VERSION")), "{release:?}");
+        }
+        assert_eq!(Release::find("v1.35"), Some(OLDER));
+        assert_eq!(Release::find("1.3"), None);
+    }
+
+    #[test]
+    fn bundles_of_different_releases_have_different_versions() {
+        let versions: std::collections::BTreeSet<String> = RELEASES.iter().map(Release::bundle).collect();
+        assert_eq!(versions.len(), RELEASES.len());
+    }
+}

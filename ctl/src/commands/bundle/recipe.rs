@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use halite_bundle::fetch::progress::Status;
 use halite_bundle::{Error, Manifest, Options, Resolved};
 use serde_json::json;
@@ -71,22 +70,17 @@ pub fn build(
     let iso = out.extension().is_some_and(|suffix| suffix == "iso");
     // A key that cannot be read, or a wrong password, is told before the long work.
     let keys = if iso { seal::signers(signing)? } else { Vec::new() };
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let directory = if iso { out.with_file_name(format!(".{name}.bundle")) } else { out.to_owned() };
     let people = screen.is_for_people();
     let options = options(offline, screen);
     let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
     let render = |directory: &Path, manifest: &Manifest| {
         complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
     };
-    let manifest = halite_bundle::build(recipe, &directory, &options, &render, &mut told)?;
-    if iso {
-        let packed = halite_bundle::pack(&directory, out, &keys, &mut told);
-        // What it was made of is kept in the recipe's cache, if it is to be kept.
-        std::fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
-        packed?;
-    }
+    let manifest = if iso {
+        halite_bundle::build_image(recipe, out, &keys, &options, &render, &mut told)?
+    } else {
+        halite_bundle::build(recipe, out, &options, &render, &mut told)?
+    };
     let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"bundle": out.display().to_string(), "version": manifest.version,

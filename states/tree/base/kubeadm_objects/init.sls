@@ -6,7 +6,8 @@ api-ready:
 
 kubeadm-rbac:
   kubernetes.manifest:
-    - source: salt://base/kubeadm_objects/rbac.yaml
+    - source: salt://base/kubeadm_objects/rbac.yaml.j2
+    - template: jinja
     - whole: True
     - require:
         - kubernetes: api-ready

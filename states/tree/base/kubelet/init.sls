@@ -94,6 +94,22 @@ kubelet-identity-renewed:
     - onchanges:
         - x509: {{ identity }}
 
+{%- if pillar.addons.metricsServer %}
+
+# By this one who asks a kubelet for its numbers knows that it is the right one. It stands where the kubelet would put one
+# that it signs itself, and takes a new one from without a restart; without the addon nobody looks at it.
+/var/lib/kubelet/pki/kubelet.crt:
+  x509.certificate:
+    - ca: kubernetes
+    - ca_certificate: {{ pillar.pki.kubernetes.cert | json }}
+    - common_name: {{ node.name }}
+    - sans_dns: [{{ node.name }}]
+    - sans_ip: [{{ node.controlPlane }}]
+    - server_auth: True
+    - require:
+        - file: /var/lib/kubelet/pki
+{%- endif %}
+
 /etc/kubernetes/kubelet.conf:
   kubeconfig.managed:
     - server: {{ kubelet_url }}
@@ -125,6 +141,9 @@ kubelet:
         - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
         - file: /etc/kubernetes/manifests
         - file: kubelet-identity-in-place
+{%- if pillar.addons.metricsServer %}
+        - x509: /var/lib/kubelet/pki/kubelet.crt
+{%- endif %}
     - watch:
         - file: /etc/kubernetes/pki/ca.crt
         - file: /var/lib/kubelet/config.yaml

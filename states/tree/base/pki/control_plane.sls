@@ -1,6 +1,7 @@
 {#- Authorities and certificates of a control-plane host; names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
 {%- from 'map.jinja' import node with context %}
+{%- from 'base/map.jinja' import kubeadm with context %}
 {%- set domain = pillar.cluster.domain %}
 {%- set api = pillar.apiServer %}
 {%- set names = namespace(dns=[node.name, 'kubernetes', 'kubernetes.default', 'kubernetes.default.svc',
@@ -78,6 +79,9 @@ include:
     - ca: kubernetes
     - ca_certificate: {{ pillar.pki.kubernetes.cert | json }}
     - common_name: kube-apiserver-kubelet-client
+{%- if kubeadm.kubelet_client_group %}
+    - organization: ['{{ kubeadm.kubelet_client_group }}']
+{%- endif %}
     - client_auth: True
     - require:
         - file: /etc/kubernetes/pki

@@ -1,5 +1,7 @@
-{#- nginx serves the bundle: packages, programs and, as an OCI registry, images. Static files, read only, TLS. -#}
-{%- from 'map.jinja' import node, site_ca with context %}
+{#- nginx serves the site's bundles: packages, programs and, as an OCI registry, images. Static files, read only, TLS.
+    The bootstrap host has them; every further host that serves copies them from those that do. -#}
+{%- from 'halite/bundle_server/map.jinja' import bundles with context %}
+{%- from 'map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
 include:
   - host.repository
   - host.packages
@@ -11,7 +13,7 @@ include:
     - algorithm: ecdsa-p256
     - common_name: {{ node.name }}
     - sans_dns: [{{ node.name }}, localhost]
-    - sans_ip: {{ ([pillar.bundle.host, '127.0.0.1']) | unique | sort | json }}
+    - sans_ip: {{ ([node.controlPlane, '127.0.0.1']) | unique | sort | json }}
     - server_auth: True
     - require:
         - file: {{ site_ca }}
@@ -25,6 +27,34 @@ include:
     - group: root
     - mode: '0755'
     - makedirs: True
+{%- if not is_bundle_host %}
+
+# Copies and verifies.
+/usr/local/bin/ctl:
+  file.managed:
+    - source: bundle://bin/ctl
+    - user: root
+    - group: root
+    - mode: '0755'
+
+# Each file is compared with the manifest, and the manifest with the hash that the master knows: whoever serves it is not
+# believed. A copy is there as a whole or not at all, and what is there already is not fetched again.
+{%- for bundle in bundles %}
+{%-   set command = '/usr/local/bin/ctl bundle copy --to ' ~ bundle.path ~ ' --manifest-sha256 ' ~ bundle.manifest %}
+
+bundle-{{ bundle.version }}:
+  cmd.run:
+    - name: >-
+        {{ command }} --ca {{ site_ca }}
+{%-   for url in other_bundle_servers %} --from {{ url.split('/bundles/') | first }}/bundles/{{ bundle.version }}{% endfor %}
+    - unless: test -x /usr/local/bin/ctl && {{ command }} --check
+    - require:
+        - file: /usr/local/bin/ctl
+        - file: {{ site_ca }}
+    - require_in:
+        - file: /etc/nginx/conf.d/halite.conf
+{%- endfor %}
+{%- endif %}
 
 /etc/nginx/conf.d/halite.conf:
   file.managed:
@@ -50,10 +80,15 @@ nginx:
         - file: /etc/nginx/conf.d/halite.conf
         - file: /etc/nginx/sites-enabled/default
         - x509: /etc/halite/pki/server.crt
+{%- if not is_bundle_host %}
+{%-   for bundle in bundles %}
+        - cmd: bundle-{{ bundle.version }}
+{%-   endfor %}
+{%- endif %}
 
 bundle-server-answers:
   http.wait_for_successful_query:
-    - name: {{ pillar.bundle.url }}/enrol.sh
+    - name: https://{{ node.controlPlane }}:4551/bundles/{{ pillar.bundle.version }}/manifest.json
     - ca: {{ site_ca }}
     - wait_for: 30
     - require:

@@ -1,6 +1,6 @@
 //! The inputs that no cluster runs with: cluster documents, and how kubeadm is told the same.
 
-use crate::upstream::versions;
+use crate::upstream::versions::{NEWEST, OLDER, Release};
 
 /// One input.
 #[derive(Debug, Clone, Copy)]
@@ -9,22 +9,19 @@ pub(super) struct Input {
     pub(super) name: &'static str,
     /// The cluster document.
     pub(super) document: &'static str,
-    /// The Kubernetes that it is about.
-    pub(super) version: &'static str,
+    /// The Kubernetes that it is about; kubeadm of the same release is asked.
+    pub(super) release: Release,
     /// Whether kubeadm gets flags and kubelet settings as patches instead of in its configuration.
     pub(super) patched: bool,
 }
 
 /// All of them.
 pub(super) const INPUTS: [Input; 4] = [
-    Input { name: "other networks", document: OTHER_NETWORKS, version: versions::KUBERNETES, patched: false },
-    Input { name: "other flags", document: OTHER_FLAGS, version: versions::KUBERNETES, patched: false },
-    Input { name: "another version", document: OTHER_VERSION, version: OLDER, patched: false },
-    Input { name: "another version, by patches", document: OTHER_VERSION, version: OLDER, patched: true },
+    Input { name: "other networks", document: OTHER_NETWORKS, release: NEWEST, patched: false },
+    Input { name: "other flags", document: OTHER_FLAGS, release: NEWEST, patched: false },
+    Input { name: "another version", document: OTHER_VERSION, release: OLDER, patched: false },
+    Input { name: "another version, by patches", document: OTHER_VERSION, release: OLDER, patched: true },
 ];
-
-/// An older Kubernetes: kubeadm also makes clusters of the minor version before its own.
-const OLDER: &str = "v1.35.4";
 
 /// Other networks, another domain, another endpoint, kube-proxy with iptables, the kubelet's defaults.
 const OTHER_NETWORKS: &str = r#"apiVersion: halite/v1

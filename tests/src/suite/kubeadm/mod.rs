@@ -30,8 +30,8 @@ use reference::Reference;
 
 use super::{Counts, Test};
 use crate::{
-    cluster::{BUNDLE, Cluster},
-    upstream::versions,
+    cluster::{self, Cluster},
+    upstream::versions::{NEWEST, Release},
 };
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
@@ -46,26 +46,52 @@ const KUBEADM: &str = "/usr/bin/kubeadm";
 type Run<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
 
 fn three_inputs(cluster: &Cluster) -> Result<Counts> {
-    let run = |args: &[&str]| cluster.bootstrap.run(args);
-    let manifest = cluster.bootstrap.run(&["cat", &format!("{BUNDLE}/manifest.json")])?;
-    let bundle = BundleFacts::from_manifest(&manifest, BUNDLE)?;
-    let mut found = vec![("the running cluster", running(cluster)?)];
-    for input in INPUTS {
-        found.push((input.name, compiled(&run, KUBEADM, input, &bundle).context(input.name)?));
-    }
+    let bundle = bundle(cluster, &NEWEST)?;
+    let mut found = of_release(cluster, &NEWEST, &bundle)?;
     found.extend(worker::compare(cluster, &bundle).context("a worker")?);
     let passed = found.len();
-    judge(found, Allowed::load()?)?;
+    let mut allowed = Allowed::load()?;
+    let report = judge(found, &mut allowed) + &useless(&allowed);
+    refuse(&report)?;
     Ok(Counts { passed, failed: 0 })
 }
 
+/// The same comparison for a cluster of another release, but for the joined worker.
+pub(super) fn compare(cluster: &Cluster, release: &Release) -> Result<Counts> {
+    let found = of_release(cluster, release, &bundle(cluster, release)?)?;
+    let passed = found.len();
+    refuse(&judge(found, &mut Allowed::load()?))?;
+    Ok(Counts { passed, failed: 0 })
+}
+
+/// The bundle that the cluster was made from.
+fn bundle(cluster: &Cluster, release: &Release) -> Result<BundleFacts> {
+    let place = cluster::bundle_place(release);
+    let manifest = cluster.bootstrap.run(&["cat", &format!("{place}/manifest.json")])?;
+    Ok(BundleFacts::from_manifest(&manifest, &place)?)
+}
+
+/// The running cluster, and every input of its release.
+fn of_release(
+    cluster: &Cluster,
+    release: &Release,
+    bundle: &BundleFacts,
+) -> Result<Vec<(&'static str, Vec<Difference>)>> {
+    let run = |args: &[&str]| cluster.bootstrap.run(args);
+    let mut found = vec![("the running cluster", running(cluster, release)?)];
+    for input in INPUTS.into_iter().filter(|input| input.release == *release) {
+        found.push((input.name, compiled(&run, KUBEADM, input, bundle).context(input.name)?));
+    }
+    Ok(found)
+}
+
 /// The running cluster against kubeadm on the same host.
-fn running(cluster: &Cluster) -> Result<Vec<Difference>> {
+fn running(cluster: &Cluster, release: &Release) -> Result<Vec<Difference>> {
     let host = &cluster.bootstrap;
     let read = |file: &str| host.run(&["cat", &format!("/etc/halite/{file}")]);
     let node = read(&format!("nodes/{}.yaml", host.spec.name))?;
     let declaration = inputs::parse(&read("cluster.yaml")?, &[&node])?;
-    let config = inputs::kubeadm(&declaration, versions::KUBERNETES)?;
+    let config = inputs::kubeadm(&declaration, release.kubernetes)?;
     let reference = reference::make(&|args| host.run(args), KUBEADM, &config, &[])?;
     let ours = live::files(host)?;
     let authorities = (files::authorities(&reference.files), files::authorities(&ours));
@@ -82,16 +108,16 @@ fn running(cluster: &Cluster) -> Result<Vec<Difference>> {
 /// What the state tree says for an input against kubeadm.
 fn compiled(run: &Run<'_>, kubeadm: &str, input: Input, bundle: &BundleFacts) -> Result<Vec<Difference>> {
     let declaration = inputs::declaration(input.document)?;
+    let version = input.release.kubernetes;
     let (config, patches) = if input.patched {
-        patches::patched(&declaration, input.version)?
+        patches::patched(&declaration, version)?
     } else {
-        (inputs::kubeadm(&declaration, input.version)?, Vec::new())
+        (inputs::kubeadm(&declaration, version)?, Vec::new())
     };
     let reference = reference::make(run, kubeadm, &config, &patches)?;
     let mut bundle = bundle.clone();
-    // A bundle of that version, with the images that kubeadm asks for then.
-    input.version.clone_into(&mut bundle.kubernetes);
-    bundle.images.extend(reference::images(run, kubeadm, input.version)?);
+    // The images that kubeadm asks for.
+    bundle.images.extend(reference::images(run, kubeadm, version)?);
     let authorities = files::authorities(&reference.files);
     let mut ours = rendered::picture(&declaration, &bundle, &public_halves(&reference)?, &authorities)?;
     let mut theirs = reference.picture(&authorities)?;
@@ -116,8 +142,8 @@ fn public_halves(reference: &Reference) -> Result<Pki> {
     Ok(pki)
 }
 
-/// Fails with every difference that the list does not allow, and every entry of the list that allows nothing.
-fn judge(found: Vec<(&str, Vec<Difference>)>, mut allowed: Allowed) -> Result<()> {
+/// Tells every difference that the list does not allow.
+fn judge(found: Vec<(&str, Vec<Difference>)>, allowed: &mut Allowed) -> String {
     let mut report = String::new();
     for (input, differences) in found {
         let wrong: Vec<Difference> = differences.into_iter().filter(|d| !allowed.allows(d)).collect();
@@ -129,6 +155,12 @@ fn judge(found: Vec<(&str, Vec<Difference>)>, mut allowed: Allowed) -> Result<()
             }
         }
     }
+    report
+}
+
+/// Tells every entry of the list that allows nothing.
+fn useless(allowed: &Allowed) -> String {
+    let mut report = String::new();
     let unused = allowed.unused();
     if !unused.is_empty() {
         let _ = writeln!(report, "entries of tests/kubeadm-allowed.yaml that allow nothing that is so:");
@@ -136,6 +168,10 @@ fn judge(found: Vec<(&str, Vec<Difference>)>, mut allowed: Allowed) -> Result<()
             let _ = writeln!(report, "  {entry}");
         });
     }
+    report
+}
+
+fn refuse(report: &str) -> Result<()> {
     if report.is_empty() { Ok(()) } else { bail!("\n{}", report.trim_end()) }
 }
 
@@ -147,8 +183,9 @@ mod tests {
 
     #[test]
     fn what_nobody_allowed_is_told_with_what_is_allowed_in_vain() {
-        let mut report = judge(Vec::new(), Allowed::load().unwrap()).unwrap_err().to_string();
-        assert!(report.contains("allow nothing that is so"), "{report}");
+        let mut allowed = Allowed::load().unwrap();
+        let all = useless(&allowed);
+        assert!(all.contains("allow nothing that is so") && all.contains("--node-ip"), "{all}");
         let difference = |place: &str, path: &str| Difference {
             place: place.to_owned(),
             path: path.to_owned(),
@@ -159,9 +196,11 @@ mod tests {
             difference("static-pod/etcd", "spec.x"),
             difference("kubelet/kubeadm-flags.env", "[--node-ip]"),
         ];
-        report = judge(vec![("an input", found)], Allowed::load().unwrap()).unwrap_err().to_string();
+        let report = judge(vec![("an input", found)], &mut allowed) + &useless(&allowed);
         assert!(report.contains("an input: differences from kubeadm that nobody allowed: 1"), "{report}");
         assert!(report.contains("  static-pod/etcd: spec.x +1"), "{report}");
         assert!(!report.contains("--node-ip"), "{report}");
+        refuse(&report).unwrap_err();
+        refuse("").unwrap();
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     fn the_tree_says_something_about_everything_that_kubeadm_makes() {
         for input in INPUTS {
             let declaration = declaration(input.document).unwrap();
-            let bundle = BundleFacts { kubernetes: input.version.to_owned(), ..bundle() };
+            let bundle = BundleFacts { kubernetes: input.release.kubernetes.to_owned(), ..bundle() };
             let picture = picture(&declaration, &bundle, &Pki::default(), &Authorities::default()).unwrap();
             for place in [
                 "static-pod/kube-apiserver",

@@ -1,0 +1,184 @@
+//! Who works at a place. A claim ends with its process, however that ends, so that what a killed one has left can be told
+//! from what another is writing now.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use crate::{error::Error, files};
+
+/// A place that nobody else claims: `.NAME.lock` beside it, until this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl Claim {
+    /// Claims the place of something that is to be written.
+    ///
+    /// # Errors
+    /// When another process works at it, or its directory cannot be written to.
+    pub fn new(place: &Path) -> Result<Self, Error> {
+        Self::take(place)?.ok_or_else(|| {
+            Error::content(
+                place,
+                "another ctl is writing it: wait until that has ended, or name another place",
+            )
+        })
+    }
+
+    /// Claims what several may use, one after the other; `progress` hears of a wait.
+    ///
+    /// # Errors
+    /// When its directory cannot be written to.
+    pub(crate) fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
+        if let Some(claim) = Self::take(place)? {
+            return Ok(claim);
+        }
+        progress(&format!("waiting for another build that uses {}", place.display()));
+        loop {
+            let path = files::sibling(place, "lock");
+            let locked = open(&path).and_then(|file| file.lock().map(|()| file));
+            let file = locked.map_err(Error::file("lock", &path))?;
+            if same(&file, &path) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+
+    fn take(place: &Path) -> Result<Option<Self>, Error> {
+        let path = files::sibling(place, "lock");
+        if let Some(dir) = path.parent() {
+            files::make_dir(dir)?;
+        }
+        loop {
+            let file = open(&path).map_err(Error::file("write", &path))?;
+            match file.try_lock() {
+                // Who held it before has removed it meanwhile.
+                Ok(()) if !same(&file, &path) => {}
+                Ok(()) => return Ok(Some(Self { path, _file: file })),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Before the lock ends, or it would be somebody else's. One that stays does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options().write(true).create(true).truncate(false).open(path)
+}
+
+/// Whether a path still leads to a file that was opened by it.
+fn same(file: &File, path: &Path) -> bool {
+    let ids = |facts: fs::Metadata| (facts.dev(), facts.ino());
+    let (opened, there) = (file.metadata().map(ids), fs::metadata(path).map(ids));
+    matches!((opened, there), (Ok(opened), Ok(there)) if opened == there)
+}
+
+/// Name of the file in a scratch directory that its process holds locked.
+const OWNER: &str = ".owner";
+
+/// A directory for temporary files that only its owner may read. It goes when this is dropped; what killed processes have
+/// left of its kind goes when the next one is made.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: TempDir,
+    /// Holds the lock.
+    _owner: File,
+}
+
+impl Scratch {
+    /// A new directory among the system's temporary files. `kind` begins its name.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(kind: &str) -> Result<Self, Error> {
+        Self::within(&std::env::temp_dir(), kind)
+    }
+
+    /// A new directory in another.
+    pub(crate) fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
+        sweep(parent, kind);
+        let failed = || Error::file("make a directory in", parent);
+        let dir = tempfile::Builder::new().prefix(kind).tempdir_in(parent).map_err(failed())?;
+        let owner = open(&dir.path().join(OWNER)).and_then(|file| file.lock().map(|()| file));
+        Ok(Self { dir, _owner: owner.map_err(failed())? })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// Removes what killed processes have left. What cannot be looked at or removed is somebody else's.
+fn sweep(parent: &Path, kind: &str) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let left = entry.file_name().to_string_lossy().starts_with(kind)
+            // Not made: one that has no owner yet is being made now.
+            && File::open(entry.path().join(OWNER)).is_ok_and(|owner| owner.try_lock().is_ok());
+        if left {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_claimed_once_and_nothing_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("below/X.iso");
+        let claim = Claim::new(&place).unwrap();
+        let error = Claim::new(&place).unwrap_err().to_string();
+        assert!(error.contains("another ctl is writing it"), "{error}");
+        let waiting = std::thread::spawn({
+            let place = place.clone();
+            move || {
+                let mut told = String::new();
+                Claim::wait(&place, &mut |line| told.push_str(line)).map(|_| told)
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(claim);
+        assert!(waiting.join().unwrap().unwrap().contains("waiting for another build"));
+        // What a killed one has left is taken over.
+        fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
+        drop(Claim::new(&place).unwrap());
+        assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_what_nobody_holds_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Scratch::within(dir.path(), "x-").unwrap();
+        fs::create_dir(dir.path().join("x-left")).unwrap();
+        fs::write(dir.path().join("x-left/.owner"), "").unwrap();
+        fs::create_dir(dir.path().join("x-other")).unwrap();
+        fs::create_dir(dir.path().join("y-left")).unwrap();
+        fs::write(dir.path().join("y-left/.owner"), "").unwrap();
+        let second = Scratch::within(dir.path(), "x-").unwrap();
+        assert!(held.path().exists() && second.path().exists());
+        drop((held, second));
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["x-other", "y-left"]);
+    }
+}

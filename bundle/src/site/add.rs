@@ -1,0 +1,176 @@
+//! Adding a bundle to a site.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::{
+    Bundles,
+    room::{Need, Room},
+};
+use crate::{error::Error, files, iso::read::Image, manifest, verify};
+
+/// What became of a bundle that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// It is new.
+    New,
+    /// It was there already, and nothing was done.
+    There,
+    /// The same bundle was there as a link, or damaged; it was replaced.
+    Replaced,
+}
+
+/// Directories that the services which read bundles do not see, or that nothing lasts in (their units have
+/// `ProtectHome=` and `PrivateTmp=`).
+const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
+
+impl Bundles {
+    /// Takes a whole bundle out of an image that was [checked](crate::seal::check()) before. What stands there as a link,
+    /// or damaged, is replaced in one step when it is the same bundle.
+    ///
+    /// # Errors
+    /// When another bundle of the same version is there, there is no room, somebody else changes the bundles, or the
+    /// system refuses. Then everything is as it was.
+    pub fn add_image(&self, iso: &Path, progress: &mut dyn FnMut(&str)) -> Result<Added, Error> {
+        let image = Image::open(iso)?;
+        let version = manifest::look(iso)?.version;
+        let place = self.path(&version)?;
+        let _lock = self.lock()?;
+        self.clear()?;
+        let checksum = image.small(manifest::CHECKSUM)?;
+        let there = fs::symlink_metadata(&place).is_ok();
+        if there {
+            self.refuse_other(&version, &checksum)?;
+            if !place.is_symlink() && verify(&place, progress)?.is_sound() {
+                return Ok(Added::There);
+            }
+        }
+        Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
+        if !there {
+            image.extract(&place, progress)?;
+            return Ok(Added::New);
+        }
+        let beside = files::sibling(&place, "whole");
+        image.extract(&beside, progress)?;
+        exchange(&beside, &place)?;
+        Ok(Added::Replaced)
+    }
+
+    /// Adds the bundle in a directory, whose manifest was [vouched for](manifest::vouched()) before, without copying it.
+    /// Its files are looked at, not read: each is there and has its size. Whether the services see it is for
+    /// [`visible`] to say.
+    ///
+    /// # Errors
+    /// When another bundle of the same version is there, the directory does not hold what its manifest says, somebody
+    /// else changes the bundles, or the system refuses.
+    pub fn add_directory(&self, dir: &Path) -> Result<Added, Error> {
+        let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
+        let manifest = manifest::load(&dir)?;
+        let place = self.path(&manifest.version)?;
+        if place.canonicalize().is_ok_and(|there| there == dir) {
+            return Ok(Added::There);
+        }
+        let wrong = crate::verify::sizes(&dir, &manifest)?;
+        if !wrong.is_empty() {
+            return Err(Error::content(&dir, format!("it is not whole:\n  {}", wrong.join("\n  "))));
+        }
+        let _lock = self.lock()?;
+        self.clear()?;
+        if fs::symlink_metadata(&place).is_ok() {
+            let checksum = dir.join(manifest::CHECKSUM);
+            let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
+            self.refuse_other(&manifest.version, &checksum)?;
+            // A copy of one's own is better than a link, and a link that leads somewhere is as good as another.
+            if place.exists() {
+                return Ok(Added::There);
+            }
+        }
+        let beside = files::sibling(&place, "link");
+        symlink(&dir, &beside).map_err(Error::file("make", &beside))?;
+        let added = if place.is_symlink() { Added::Replaced } else { Added::New };
+        fs::rename(&beside, &place).map_err(Error::file("make", &place))?;
+        files::sync_parent(&place)?;
+        Ok(added)
+    }
+
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away: then nobody knows.
+    ///
+    /// # Errors
+    /// Another bundle of that version is there; or the text can be no version.
+    pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
+        let place = self.path(version)?;
+        match fs::read(place.join(manifest::CHECKSUM)) {
+            Ok(there) if there != checksum => Err(Error::content(
+                place,
+                "another bundle of the same version is there: give the new one a version of its own in its recipe, or \
+                 remove that one first (`ctl bundle remove`)",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Puts what is beside a place there, and removes what was there.
+pub(super) fn exchange(beside: &Path, place: &Path) -> Result<(), Error> {
+    let failed = |error: rustix::io::Errno| Error::file("replace", place)(error.into());
+    match renameat_with(CWD, beside, CWD, place, RenameFlags::EXCHANGE) {
+        // Not every file system can do it in one step; whoever is cut off between these two does it again.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            let aside = files::sibling(place, "replaced");
+            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
+            fs::rename(beside, place).map_err(Error::file("replace", place))?;
+            files::sync_parent(place)?;
+            files::remove_any(&aside)
+        }
+        done => {
+            done.map_err(failed)?;
+            files::sync_parent(place)?;
+            files::remove_any(beside)
+        }
+    }
+}
+
+/// Whether nginx and the master can read what is in a directory, whose path has no links.
+///
+/// # Errors
+/// Why not, and where a bundle can be.
+pub fn visible(dir: &Path) -> Result<(), Error> {
+    let refused = |why: String| {
+        let message = format!(
+            "{why}: mount or extract the bundle elsewhere, for example below /srv or /media, or add its ISO"
+        );
+        Err(Error::content(dir, message))
+    };
+    if let Some(hidden) = HIDDEN.iter().find(|hidden| dir.starts_with(hidden)) {
+        return refused(format!("the services that read a bundle do not see what is below {hidden}"));
+    }
+    let mut path = PathBuf::new();
+    for part in dir.components() {
+        path.push(part);
+        if part == Component::RootDir {
+            continue;
+        }
+        let mode = fs::metadata(&path).map_err(Error::file("read", &path))?.permissions().mode();
+        if mode & 0o001 == 0 {
+            return refused(format!("{} is closed to other users, of whom nginx is one", path.display()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_services_do_not_see_is_refused() {
+        let text = visible(Path::new("/root/bundle")).unwrap_err().to_string();
+        assert!(text.contains("below /root") && text.contains("/srv"), "{text}");
+        visible(Path::new("/usr/lib")).unwrap();
+    }
+}

@@ -1,0 +1,255 @@
+//! The bundles of a site, side by side: each stands in one directory under its version, as a directory of its own, or as
+//! a link to one that is mounted or was extracted elsewhere.
+//!
+//! Everything here can be cut off at any moment and done again: a bundle is there whole or not at all. Names that begin
+//! with a dot are work in progress, and of no meaning to anybody else; the next change removes what was left of them.
+
+mod add;
+mod room;
+
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+pub use add::{Added, visible};
+pub use room::{Need, Room};
+
+use crate::{
+    error::Error,
+    files,
+    manifest::{self, Manifest},
+};
+
+/// Where the bundles of a site stand, each under its version.
+pub const DIRECTORY: &str = "/var/lib/halite/bundles";
+
+/// What a file system of its own has at its top.
+const OF_THE_DISK: &str = "lost+found";
+
+/// The longest version of a bundle on a site.
+const LONGEST_VERSION: usize = 64;
+
+/// The directory with the bundles of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundles {
+    root: PathBuf,
+}
+
+/// A bundle of a site.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Its version.
+    pub version: String,
+    /// Where it stands: this path stays the same whatever it leads to.
+    pub path: PathBuf,
+    /// Where it really is, when that path is a link.
+    pub elsewhere: Option<PathBuf>,
+    /// What it is; or why it cannot be used now.
+    pub manifest: Result<Manifest, String>,
+}
+
+impl Default for Bundles {
+    fn default() -> Self {
+        Self::new(DIRECTORY)
+    }
+}
+
+impl Bundles {
+    /// Bundles below a directory, which need not be there yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the bundle of a version stands, if there is one.
+    ///
+    /// # Errors
+    /// When the text can be no version: it is the name of a directory, and a part of addresses.
+    pub fn path(&self, version: &str) -> Result<PathBuf, Error> {
+        if is_version(version) {
+            return Ok(self.root.join(version));
+        }
+        let message = format!(
+            "{version:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a \
+             letter or digit, at most {LONGEST_VERSION}"
+        );
+        Err(Error::content(&self.root, message))
+    }
+
+    /// All bundles, in the order of their versions, also those that cannot be used now.
+    ///
+    /// # Errors
+    /// When the directory is there and cannot be listed.
+    pub fn list(&self) -> Result<Vec<Held>, Error> {
+        self.versions()?.iter().map(|version| self.held(version)).collect()
+    }
+
+    /// The bundle of a version.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get(&self, version: &str) -> Result<Held, Error> {
+        let path = self.path(version)?;
+        if fs::symlink_metadata(&path).is_err() {
+            let there = self.versions()?;
+            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+            let message = format!("there is no bundle {version} on this site (there are: {there})");
+            return Err(Error::content(path, message));
+        }
+        self.held(version)
+    }
+
+    /// The manifests of all bundles: when name, time and size of none of these files change, the bundles are the same.
+    #[must_use]
+    pub fn manifests(&self) -> Vec<PathBuf> {
+        let versions = self.versions().unwrap_or_default();
+        versions.iter().map(|version| self.root.join(version).join(manifest::FILE)).collect()
+    }
+
+    /// A file of any of the bundles by its SHA-256.
+    #[must_use]
+    pub fn file(&self, sha256: &str) -> Option<PathBuf> {
+        let find = |held: &Held| {
+            let (path, _) =
+                held.manifest.as_ref().ok()?.files.iter().find(|(_, entry)| entry.sha256 == sha256)?;
+            Some(held.path.join(path))
+        };
+        self.list().ok()?.iter().find_map(find)
+    }
+
+    /// Takes a bundle away. Of one that is linked only the link goes.
+    ///
+    /// # Errors
+    /// When there is none of that version, somebody else changes the bundles, or the system refuses.
+    pub fn remove(&self, version: &str) -> Result<Held, Error> {
+        let held = self.get(version)?;
+        let _lock = self.lock()?;
+        self.clear()?;
+        if held.elsewhere.is_some() {
+            fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
+            files::sync_parent(&held.path)?;
+            return Ok(held);
+        }
+        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
+        let aside = files::sibling(&held.path, "removed");
+        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
+        files::sync_parent(&held.path)?;
+        files::remove_dir(&aside)?;
+        Ok(held)
+    }
+
+    fn versions(&self) -> Result<Vec<String>, Error> {
+        let listed = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed.map_err(Error::file("list", &self.root))?,
+        };
+        let mut found = Vec::new();
+        for entry in listed {
+            let entry = entry.map_err(Error::file("list", &self.root))?;
+            let plain = entry.file_type().is_ok_and(|kind| kind.is_file());
+            match entry.file_name().into_string() {
+                Ok(name) if is_version(&name) && !plain && name != OF_THE_DISK => found.push(name),
+                _ => {}
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn held(&self, version: &str) -> Result<Held, Error> {
+        let path = self.path(version)?;
+        let elsewhere = fs::read_link(&path).ok();
+        let manifest = match &elsewhere {
+            // What is missing there is not of this bundle: its medium is not where it was.
+            Some(real) if !real.join(manifest::FILE).exists() => {
+                Err(format!("it is a link to {}, and no bundle is there now", real.display()))
+            }
+            _ => manifest::load(&path).map_err(|error| error.to_string()),
+        };
+        let manifest = manifest.and_then(|manifest| {
+            if manifest.version == version {
+                return Ok(manifest);
+            }
+            let at = elsewhere.as_ref().unwrap_or(&path).display();
+            Err(format!("the bundle {} is at {at} now, not {version}", manifest.version))
+        });
+        Ok(Held { version: version.to_owned(), path, elsewhere, manifest })
+    }
+
+    /// Only one at a time changes the bundles. The lock ends with the process that holds it.
+    fn lock(&self) -> Result<File, Error> {
+        files::make_dir(&self.root)?;
+        let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
+        if lock.try_lock().is_err() {
+            let message = "somebody else adds or removes a bundle here just now: wait until that has ended";
+            return Err(Error::content(&self.root, message));
+        }
+        Ok(lock)
+    }
+
+    /// Removes what was left by somebody who was cut off. The caller holds the lock.
+    fn clear(&self) -> Result<(), Error> {
+        for entry in fs::read_dir(&self.root).map_err(Error::file("list", &self.root))? {
+            let entry = entry.map_err(Error::file("list", &self.root))?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                files::remove_any(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read.
+    #[must_use]
+    pub fn digest(&self) -> Option<String> {
+        fs::read(self.path.join(manifest::FILE)).ok().map(|text| files::sha256(&text))
+    }
+
+    /// Why it cannot be used now, and what to do; nothing for one that can.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let why = self.manifest.as_ref().err()?;
+        let remedy = match &self.elsewhere {
+            Some(real) => format!(
+                "bring it back to {} (mount the medium there again), or put its ISO in its place with `ctl bundle add`",
+                real.display()
+            ),
+            None => "put its ISO in its place with `ctl bundle add`".to_owned(),
+        };
+        Some(format!(
+            "the bundle {} at {} cannot be used: {why}; {remedy}",
+            self.version,
+            self.path.display()
+        ))
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+~".contains(&byte);
+    let begin = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    begin && text.len() <= LONGEST_VERSION && text.bytes().all(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_one_name() {
+        for good in ["0.1.0", "1", "2026.11-rc1+site_3~x", "a"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in ["", ".", "..", ".new", "a/b", "../x", "a b", "ä", "-1", &"x".repeat(65)] {
+            assert!(!is_version(bad), "{bad}");
+            assert!(Bundles::default().path(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `ctl bundle add|list|use|remove`: the bundles of a site.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use halite_bundle::site::Added;
+use halite_bundle::{Diff, manifest};
+use halite_pillar::cluster::ResolvedCluster;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::resolve;
+use halite_pillar::validate::Context;
+use halite_states::problem::Problem;
+use serde_json::{Value, json};
+
+use super::bundle::{changes, megabytes};
+use crate::FAILED;
+use crate::bootstrap::CLUSTER_MODE;
+use crate::cli::{Switch, TrustArgs};
+use crate::compile::report;
+use crate::files;
+use crate::output::{Screen, table};
+use crate::site::{Site, Vouched};
+
+/// `ctl bundle add`.
+///
+/// # Errors
+/// This host is no site, nobody vouches for the bundle, or it cannot be put in its place.
+pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    if !site.document().exists() {
+        bail!(
+            "there is no cluster on this host ({} is missing): bundles are added on the bootstrap host, and the first one \
+             comes with `ctl bootstrap --bundle`",
+            site.document().display()
+        );
+    }
+    let vouched = match Vouched::check(site, path, trust, screen)? {
+        Ok(vouched) => vouched,
+        Err(problems) => return damaged(&problems, screen),
+    };
+    let added = vouched.settle(site, screen)?;
+    let held = site.bundles.get(&vouched.version)?;
+    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere,
+        "changed": added != Added::There});
+    let what = match added {
+        Added::New => "is added",
+        Added::There => "is there already",
+        Added::Replaced => "is whole again",
+    };
+    screen.answer(&document, |paint| {
+        let (good, version) = (paint.good("✓"), &held.version);
+        format!(
+            "{good} bundle {version} {what}: {}\n`ctl highstate` lets it be served, `ctl bundle use {version}` makes it the \
+             one in use\n",
+            held.path.display()
+        )
+    })?;
+    Ok(0)
+}
+
+/// `ctl bundle list`.
+///
+/// # Errors
+/// The bundles or the cluster document cannot be read.
+pub fn list(site: &Site, screen: &mut Screen) -> anyhow::Result<u8> {
+    let in_use = site.in_use()?;
+    let all = site.bundles.list()?;
+    let each = |held: &halite_bundle::site::Held| {
+        let manifest = held.manifest.as_ref().ok();
+        let size = manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
+        json!({
+            "version": held.version,
+            "kubernetes": manifest.map(|manifest| &manifest.kubernetes),
+            "built": manifest.map(|manifest| &manifest.built),
+            "size": size,
+            "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
+            "path": held.path,
+            "elsewhere": held.elsewhere,
+            "problem": held.trouble(),
+        })
+    };
+    let mut document: Vec<Value> = all.iter().map(each).collect();
+    // What is in use belongs into the list, all the more when it is not there.
+    if let Some(in_use) = in_use.filter(|in_use| all.iter().all(|held| held.path != in_use.path)) {
+        let manifest = manifest::load(&in_use.path);
+        let problem = manifest.as_ref().err().map(ToString::to_string);
+        let manifest = manifest.ok();
+        let version = in_use.version.or_else(|| manifest.as_ref().map(|manifest| manifest.version.clone()));
+        document.push(json!({"version": version, "kubernetes": manifest.as_ref().map(|m| &m.kubernetes),
+            "built": manifest.as_ref().map(|m| &m.built), "size": null, "in_use": true, "path": in_use.path,
+            "elsewhere": null, "problem": problem}));
+    }
+    let document = Value::Array(document);
+    screen.answer(&document, |paint| overview(&document, paint))?;
+    Ok(0)
+}
+
+fn overview(document: &Value, paint: &crate::output::Paint) -> String {
+    let rows = document.as_array().cloned().unwrap_or_default();
+    let row = |row: &Value| {
+        let place = if row["elsewhere"].is_null() { &row["path"] } else { &row["elsewhere"] };
+        vec![
+            table::cell(&row["version"]),
+            table::cell(&row["kubernetes"]),
+            table::cell(&row["built"]),
+            row["size"].as_u64().map_or_else(|| "-".to_owned(), megabytes),
+            if row["in_use"] == true { "yes".to_owned() } else { "-".to_owned() },
+            table::cell(place),
+        ]
+    };
+    let mut text =
+        table::rows(&["version", "kubernetes", "built", "size", "in use", "where"], rows.iter().map(row));
+    let problems = rows.iter().filter_map(|row| row["problem"].as_str());
+    text.extend(problems.map(|problem| format!("{} {problem}\n", paint.bad("✗"))));
+    text
+}
+
+/// `ctl bundle use`.
+///
+/// # Errors
+/// There is no such bundle, or the cluster's documents cannot be read or written.
+pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
+    let texts = Texts::from_dir(&site.config).map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
+    let declaration = load(&texts, &Context::default()).map_err(|problems| {
+        anyhow::anyhow!("{}", report(&problems)).context("the cluster's documents have mistakes")
+    })?;
+    let Some(resolved) = declaration.cluster.resolved.clone() else {
+        bail!("the cluster of {} is not made yet: `ctl bootstrap` makes it", texts.cluster.file);
+    };
+    let held = site.bundles.get(&args.version)?;
+    let manifest = held.manifest.as_ref().map_err(|_| anyhow::anyhow!(held.trouble().unwrap_or_default()))?;
+    let damage = halite_bundle::verify(&held.path, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+    let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
+    let facts = crate::compile::facts(manifest, &held.path.display().to_string());
+    let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
+    problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
+    let built: jiff::Timestamp =
+        manifest.built.parse().context("the bundle does not say when it was built")?;
+    problems.extend(site.downgrade(&args.version, built)?.filter(|_| !args.allow_downgrade));
+    if !problems.is_empty() {
+        return damaged(&problems, screen);
+    }
+    let old = site.in_use()?.and_then(|in_use| manifest::load(&in_use.path).ok());
+    let diff = old.map(|old| Diff::new(&old, manifest));
+    let wanted = ResolvedCluster { bundle: Some(args.version.clone()), ..resolved.clone() };
+    let text = resolve::record(&texts.cluster.file, &texts.cluster.text, &resolve::cluster_block(&wanted))
+        .map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let differs = wanted != resolved;
+    if differs && !args.test {
+        files::write(&site.document(), text.as_bytes(), CLUSTER_MODE)?;
+    }
+    let document = json!({"version": args.version, "before": resolved.bundle, "changed": differs && !args.test,
+        "changes": diff});
+    screen.answer(&document, |paint| {
+        let shown = diff.as_ref().map_or_else(
+            || "what changes cannot be told: the bundle that was in use is not there\n".to_owned(),
+            changes,
+        );
+        match (differs, args.test) {
+            (false, _) => format!("{} bundle {} is the one in use\n", paint.good("✓"), args.version),
+            (true, true) => format!("{shown}Nothing was changed.\n"),
+            (true, false) => format!(
+                "{shown}{} bundle {} is recorded as the one in use\n`ctl highstate --test` shows what that changes on the \
+                 hosts, `ctl highstate` does it\n",
+                paint.good("✓"),
+                args.version
+            ),
+        }
+    })?;
+    Ok(0)
+}
+
+/// `ctl bundle remove`.
+///
+/// # Errors
+/// It is in use, is not there, or the system refuses.
+pub fn remove(site: &Site, version: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+    let path = site.bundles.path(version)?;
+    if let Some(in_use) = site.in_use()?
+        && (in_use.path == path || in_use.path.canonicalize().ok() == path.canonicalize().ok())
+    {
+        bail!(
+            "the bundle {version} is in use, nothing was removed: let the cluster use another one first (`ctl bundle use`, \
+             then `ctl highstate`)"
+        );
+    }
+    screen.progress("removing the bundle");
+    let held = site.bundles.remove(version)?;
+    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere});
+    screen.answer(&document, |paint| {
+        let stays = held.elsewhere.as_ref().map_or_else(String::new, |real| {
+            format!("; {} is not changed, and not needed any more", real.display())
+        });
+        format!("{} bundle {version} is removed{stays}\n", paint.good("✓"))
+    })?;
+    Ok(0)
+}
+
+fn damaged(problems: &[String], screen: &mut Screen) -> anyhow::Result<u8> {
+    screen.answer(&json!({"changed": false, "problems": problems}), |paint| {
+        let mut text: String =
+            problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        text.push_str("Nothing was changed.\n");
+        text
+    })?;
+    Ok(FAILED)
+}

@@ -1,0 +1,102 @@
+//! A bundle that is to be used here: who vouches for it, and how it comes to its place.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use halite_bundle::manifest;
+use halite_bundle::seal::{self, Signer, keys::Trust};
+use halite_bundle::site::{Added, visible};
+
+use super::Site;
+use crate::cli::TrustArgs;
+use crate::commands::trust;
+use crate::files;
+use crate::output::Screen;
+
+/// Told with every refusal.
+pub const REFUSED: &str = "nothing of this bundle is used, and nothing was changed";
+
+/// Where a bundle comes from.
+pub enum Source {
+    /// An ISO, every byte of which is as it was sealed.
+    Image(PathBuf),
+    /// A directory whose manifest is signed; its files were not read.
+    Directory(PathBuf),
+}
+
+/// A bundle that a trusted key vouches for.
+pub struct Vouched {
+    /// Where it comes from.
+    pub source: Source,
+    /// Its version.
+    pub version: String,
+    /// When its content was settled.
+    pub built: jiff::Timestamp,
+    trust: Trust,
+}
+
+impl Vouched {
+    /// Asks who vouches for a bundle, and reads all of an ISO. Damage is the inner error.
+    ///
+    /// # Errors
+    /// It cannot be read, no trusted key vouches for it, or it is where the services of a site do not see it.
+    pub fn check(
+        site: &Site,
+        path: &Path,
+        args: &TrustArgs,
+        screen: &mut Screen,
+    ) -> anyhow::Result<Result<Self, Vec<String>>> {
+        let trust = trust(args)?;
+        let path =
+            path.canonicalize().with_context(|| format!("there is no bundle at {}", path.display()))?;
+        if !path.is_dir() {
+            let report = seal::check(&path, &trust, &mut |text| screen.progress(&format!("bundle: {text}")))
+                .context(REFUSED)?;
+            if !report.is_sound() {
+                return Ok(Err(report.problems.iter().map(ToString::to_string).collect()));
+            }
+            signed(&report.signers, screen);
+            let (version, built) = (report.statement.version, report.statement.built);
+            return Ok(Ok(Self { source: Source::Image(path), version, built, trust }));
+        }
+        let vouched = manifest::vouched(&path, &trust).context(REFUSED)?;
+        let manifest = manifest::load(&path).context(REFUSED)?;
+        if !path.starts_with(site.bundles.root()) {
+            visible(&path).context(REFUSED)?;
+        }
+        signed(&vouched.signers, screen);
+        let built = manifest.built.parse().context("the bundle does not say when it was built")?;
+        Ok(Ok(Self { source: Source::Directory(path), version: manifest.version, built, trust }))
+    }
+
+    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, so that the next one
+    /// is checked with them.
+    ///
+    /// # Errors
+    /// Another one of the same version is there, there is no room, or the system refuses.
+    pub fn settle(&self, site: &Site, screen: &mut Screen) -> anyhow::Result<Added> {
+        screen.progress("putting the bundle in its place");
+        let added = match &self.source {
+            Source::Image(iso) => {
+                site.bundles.add_image(iso, &mut |text| screen.progress(&format!("bundle: {text}")))?
+            }
+            Source::Directory(dir) => site.bundles.add_directory(dir)?,
+        };
+        for key in self.trust.keys() {
+            let name = key.name().map_or_else(|| key.id().to_string(), str::to_owned);
+            let path = site.config.join("trust").join(format!("{name}.pub"));
+            files::write(&path, key.to_text().as_bytes(), 0o644)?;
+        }
+        Ok(added)
+    }
+}
+
+fn signed(signers: &[Signer], screen: &mut Screen) {
+    let paint = screen.paint();
+    if signers.is_empty() {
+        screen.line(format!("bundle       {} signed by nobody that is trusted here", paint.notable("!")));
+    }
+    for signer in signers {
+        screen.line(format!("bundle       {} signed by {signer}", paint.good("✓")));
+    }
+}

@@ -1,0 +1,15 @@
+//! The real `ctl` makes and checks bundles where something goes wrong: no room, another one at work, killed in the middle.
+//! The modules are marked as tests for the lints that tests are free of.
+
+#[cfg(test)]
+mod busy;
+#[cfg(test)]
+mod killed;
+#[cfg(test)]
+mod room;
+#[cfg(test)]
+#[path = "../../../bundle/tests/bundle/site.rs"]
+#[allow(dead_code, reason = "the tests of the library use more of it")]
+mod site;
+#[cfg(test)]
+mod work;

@@ -1,0 +1,288 @@
+use std::time::Duration;
+
+use halite_states::engine::Modules as _;
+use halite_states::low::{Controls, Position, Requisites};
+use serde_json::json;
+
+use super::super::fake::FakeApi;
+use super::super::modules::Patience;
+use super::*;
+
+fn chunk(id: &str, fun: &str, args: Value) -> Chunk {
+    Chunk {
+        state: "kubernetes".into(),
+        fun: fun.into(),
+        id: id.into(),
+        name: id.into(),
+        sls: "s".into(),
+        source: Position::default(),
+        args: args.as_object().unwrap().clone(),
+        requisites: Requisites::default(),
+        controls: Controls::default(),
+        sensitive: false,
+    }
+}
+
+fn set(name: &str, documents: Value) -> Chunk {
+    chunk(name, "manifest", json!({"set": name, "documents": documents}))
+}
+
+fn owned(sets: &[&str]) -> Chunk {
+    chunk("owned", "owned", json!({"sets": sets}))
+}
+
+fn object(kind: &str, namespace: &str, name: &str) -> Value {
+    let version = match kind {
+        "CustomResourceDefinition" => "apiextensions.k8s.io/v1",
+        "StorageClass" => "storage.k8s.io/v1",
+        "APIService" => "apiregistration.k8s.io/v1",
+        "Widget" => "x.io/v1",
+        _ => "v1",
+    };
+    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    if kind == "CustomResourceDefinition" {
+        object["spec"] = json!({"group": "x.io", "names": {"kind": "Widget"}});
+    }
+    object
+}
+
+/// Each run is a process's own view of the cluster, as each job's is.
+fn run(api: &Arc<FakeApi>, test: bool) -> Cluster {
+    let patience = Patience {
+        total: Duration::from_millis(50),
+        node: Duration::from_millis(20),
+        pause: Duration::from_millis(1),
+    };
+    Cluster::new(Arc::clone(api) as Arc<dyn super::super::Api>, test, patience)
+}
+
+async fn applied(api: &Arc<FakeApi>, states: &[Chunk]) -> Vec<String> {
+    api.writes.lock().unwrap().clear();
+    let cluster = run(api, false);
+    for state in states {
+        let checked = cluster.check(state).await.unwrap_or_else(|failure| panic!("{}: {failure}", state.id));
+        cluster.apply(state, &checked.diff).await.unwrap();
+        let again = cluster.check(state).await.unwrap();
+        assert!(again.diff.is_empty() && again.changes.is_empty(), "{}: {:?}", state.id, again.changes);
+    }
+    api.writes.lock().unwrap().clone()
+}
+
+async fn refusal(api: &Arc<FakeApi>, state: &Chunk) -> String {
+    run(api, false).check(state).await.unwrap_err().0
+}
+
+#[tokio::test]
+async fn a_set_comes_is_kept_and_goes_without_a_trace() {
+    let api = Arc::new(FakeApi::default());
+    api.put(object("ConfigMap", "kube-system", "theirs"));
+    let everything = || api.objects.lock().unwrap().keys().map(ToString::to_string).collect::<Vec<_>>();
+    let before = everything();
+    let members = json!([
+        object("APIService", "", "v1.x.io"),
+        object("Service", "n", "a"),
+        object("Namespace", "", "n"),
+        object("ClusterRole", "", "a"),
+        object("ConfigMap", "", "in-default"),
+    ]);
+    let states = [owned(&["a"]), set("a", members)];
+    assert_eq!(
+        applied(&api, &states).await,
+        [
+            "apply Namespace n",
+            "apply Service n/a",
+            "apply ClusterRole a",
+            "apply ConfigMap in-default",
+            "apply APIService v1.x.io",
+        ]
+    );
+    assert_eq!(applied(&api, &states).await, Vec::<String>::new(), "twice is once");
+
+    // What somebody takes away comes back; what controllers and people copy from it is left alone.
+    let reference = Reference::of(&object("Service", "n", "a")).unwrap();
+    api.objects.lock().unwrap().remove(&reference);
+    assert_eq!(applied(&api, &states).await, ["apply Service n/a"]);
+    let labels = json!({"labels": {SET: "a"}, "annotations": {"halite/object": "Service n/a"}});
+    let mut copied = object("Endpoints", "n", "a");
+    copied["metadata"]["labels"] = labels["labels"].clone();
+    copied["metadata"]["annotations"] = labels["annotations"].clone();
+    api.put(copied.clone());
+    assert_eq!(applied(&api, &states).await, Vec::<String>::new());
+
+    assert_eq!(
+        applied(&api, &[owned(&[])]).await,
+        [
+            "delete APIService v1.x.io",
+            "delete ClusterRole a",
+            "delete ConfigMap in-default",
+            "delete Service n/a",
+            "delete Namespace n",
+        ]
+    );
+    api.objects.lock().unwrap().remove(&Reference::of(&copied).unwrap());
+    assert_eq!(everything(), before);
+    assert_eq!(applied(&api, &[owned(&[])]).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_a_later_version_no_longer_has_goes_also_whole_kinds() {
+    let api = Arc::new(FakeApi::default());
+    let old = json!([object("Service", "kube-system", "a"), object("Role", "kube-system", "a")]);
+    let beside = set("b", json!([object("Role", "kube-system", "b")]));
+    applied(&api, &[set("a", old), beside.clone()]).await;
+    let new = set("a", json!([object("Service", "kube-system", "a")]));
+    let plan = run(&api, true).check(&new).await.unwrap();
+    assert_eq!(plan.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"]);
+    assert!(
+        plan.comment.contains("one object that `a` no longer names is to be removed"),
+        "{}",
+        plan.comment
+    );
+    assert_eq!(applied(&api, &[new, beside]).await, ["delete Role kube-system/a"]);
+}
+
+#[tokio::test]
+async fn nothing_is_removed_that_would_take_data_with_it() {
+    let api = Arc::new(FakeApi::default());
+    let members = json!([
+        object("Namespace", "", "n"),
+        object("CustomResourceDefinition", "", "widgets.x.io"),
+        object("Widget", "n", "ours"),
+        object("StorageClass", "", "fast"),
+        object("PersistentVolumeClaim", "n", "ours"),
+        object("Role", "n", "ours"),
+    ]);
+    applied(&api, &[set("a", members)]).await;
+    let mut owned_pod = object("Pod", "n", "of-a-deployment");
+    owned_pod["metadata"]["ownerReferences"] = json!([{"name": "a"}]);
+    let mut claim = object("PersistentVolumeClaim", "default", "theirs");
+    claim["spec"] = json!({"storageClassName": "fast"});
+    let volume = |name: &str, claim: &str| {
+        let mut volume = object("PersistentVolume", "", name);
+        volume["spec"] =
+            json!({"storageClassName": "fast", "claimRef": {"namespace": "default", "name": claim}});
+        api.put(volume);
+    };
+    volume("claimed", "theirs");
+    volume("released", "gone");
+    for foreign in [
+        owned_pod,
+        claim,
+        object("ConfigMap", "n", "kube-root-ca.crt"),
+        object("ServiceAccount", "n", "default"),
+        object("Lease", "n", "leader"),
+        object("Pod", "n", "theirs"),
+        object("Widget", "default", "theirs"),
+    ] {
+        api.put(foreign);
+    }
+    api.writes.lock().unwrap().clear();
+    let told = refusal(&api, &owned(&[])).await;
+    for line in [
+        "nothing was removed",
+        "\n  PersistentVolumeClaim n/ours: the data in it",
+        "\n  StorageClass fast: PersistentVolumeClaim default/theirs, PersistentVolume released\n",
+        "\n  CustomResourceDefinition widgets.x.io: Widget default/theirs\n",
+        "\n  Namespace n: Pod n/theirs\n",
+    ] {
+        assert!(told.contains(line), "{line:?} in {told}");
+    }
+    assert!(!told.contains("claimed") && !told.contains("of-a-deployment"), "{told}");
+    assert!(api.writes.lock().unwrap().is_empty(), "all or nothing");
+    // The same where a set only gets smaller.
+    assert!(refusal(&api, &set("a", json!([]))).await.contains("StorageClass fast"));
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_else_made_is_not_taken_over() {
+    let api = Arc::new(FakeApi::default());
+    api.put(object("Service", "kube-system", "a"));
+    let state = set("a", json!([object("Service", "kube-system", "a")]));
+    let told = refusal(&api, &state).await;
+    assert!(told.contains("Service kube-system/a") && told.contains("halite/set=a"), "{told}");
+    // Two sets with the same object.
+    let api = Arc::new(FakeApi::default());
+    applied(&api, std::slice::from_ref(&state)).await;
+    let mut other = state.clone();
+    (other.id, other.args["set"]) = ("b".into(), json!("b"));
+    assert!(refusal(&api, &other).await.contains("belongs to the set `a`"));
+    // Two states for one set.
+    let cluster = run(&api, false);
+    cluster.check(&state).await.unwrap();
+    other.args["set"] = json!("a");
+    assert!(cluster.check(&other).await.unwrap_err().0.contains("keeps the set `a` already"));
+}
+
+#[tokio::test]
+async fn what_says_that_it_stays_and_what_cannot_be_looked_at_is_told() {
+    let api = Arc::new(FakeApi::default());
+    let mut kept = object("CustomResourceDefinition", "", "widgets.x.io");
+    kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+    applied(&api, &[set("a", json!([kept, object("Role", "kube-system", "a")]))]).await;
+    api.put(object("Gadget", "", "broken"));
+    api.broken_kinds.lock().unwrap().push("Gadget".into());
+    let checked = run(&api, false).check(&owned(&[])).await.unwrap();
+    assert_eq!(checked.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"]);
+    for part in ["widgets.x.io stays", "Gadget of v1 could not be looked at", "conversion webhook failed"] {
+        assert!(checked.comment.contains(part), "{part} in {}", checked.comment);
+    }
+}
+
+#[tokio::test]
+async fn a_run_waits_until_it_is_gone_and_says_what_holds_it() {
+    let api = Arc::new(FakeApi::default());
+    let mut held = object("ConfigMap", "kube-system", "held");
+    held["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    applied(&api, &[set("a", json!([held]))]).await;
+    api.stubborn.lock().unwrap().push("held".into());
+    let cluster = run(&api, false);
+    let checked = cluster.check(&owned(&[])).await.unwrap();
+    let told = cluster.apply(&owned(&[]), &checked.diff).await.unwrap_err().0;
+    assert!(
+        told.contains("ConfigMap kube-system/held is still being removed") && told.contains("x.io/hold"),
+        "{told}"
+    );
+    // On its way out it needs no second request.
+    assert!(run(&api, false).check(&owned(&[])).await.unwrap().diff.is_empty());
+}
+
+#[tokio::test]
+async fn a_definition_that_is_not_served_is_named() {
+    let api = Arc::new(FakeApi::default());
+    let mut definition = object("CustomResourceDefinition", "", "widgets.x.io");
+    let condition =
+        json!({"type": "NamesAccepted", "status": "False", "message": "\"widgets\" is already in use"});
+    definition["status"] = json!({"conditions": [condition]});
+    let state = set("a", json!([object("Widget", "kube-system", "w"), definition]));
+    let cluster = run(&api, false);
+    let checked = cluster.check(&state).await.unwrap();
+    let told = cluster.apply(&state, &checked.diff).await.unwrap_err().0;
+    assert!(told.contains("widgets.x.io") && told.contains("already in use"), "{told}");
+    assert!(api.object("Widget", "w").is_none(), "what follows was not tried");
+}
+
+#[tokio::test]
+async fn a_plan_without_an_api_removes_nothing_and_a_plan_writes_nothing() {
+    let api = Arc::new(FakeApi::default());
+    applied(&api, &[set("a", json!([object("Role", "kube-system", "a")]))]).await;
+    api.writes.lock().unwrap().clear();
+    let cluster = run(&api, true);
+    let states = [owned(&[]), set("b", json!([object("Role", "kube-system", "a")]))];
+    for state in &states {
+        let checked = cluster.check(state).await.unwrap();
+        assert_eq!(checked.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"], "{}", state.id);
+        cluster.predict(state, &checked.diff).await;
+    }
+    assert!(api.writes.lock().unwrap().is_empty());
+    api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let checked = run(&api, true).check(&owned(&[])).await.unwrap();
+    assert!(
+        checked.changes.is_empty() && checked.comment.contains("known after apply"),
+        "{}",
+        checked.comment
+    );
+    assert!(run(&api, false).check(&owned(&[])).await.is_err());
+}

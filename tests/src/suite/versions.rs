@@ -1,0 +1,235 @@
+//! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was recorded when the cluster
+//! was made counts for every node that is added later, too.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::{
+    Counts, Site, Test,
+    cluster::nothing_left,
+    kubeadm,
+    repair::{CTL, highstate},
+};
+use crate::{
+    cluster::{self, BOOTSTRAP, CLUSTER, Cluster, NEWER},
+    demo,
+    lab::{self, Lab, host::Host},
+    upstream::{
+        ISO,
+        versions::{NEWEST, OLDER, Release},
+    },
+};
+
+/// Its own lab: the other suites' cluster is of the newest Kubernetes.
+const LAB: &str = "versions";
+
+const TESTS: &[Test<Cluster>] = &[
+    Test { name: "versions: the older Kubernetes is as its own kubeadm makes it", run: as_kubeadm },
+    Test { name: "versions: a newer bundle stands beside it, and is not used", run: newer_beside },
+    Test { name: "versions: a node that is added then gets the recorded version", run: added_node },
+    Test { name: "versions: the newer bundle goes as it came", run: newer_gone },
+    Test { name: "versions: nothing tried to leave", run: nothing_left },
+];
+
+/// On the cluster of the other suites.
+pub(super) const BESIDE: &[Test<Cluster>] =
+    &[Test { name: "versions: an older bundle beside the one in use changes no node", run: older_beside }];
+
+pub(super) fn site() -> Site {
+    Site {
+        lab: LAB.to_owned(),
+        made: "versions: bootstrap with the older Kubernetes",
+        make,
+        tests: TESTS.iter().collect(),
+    }
+}
+
+/// The cluster document for the older release.
+fn document() -> String {
+    CLUSTER.replace(NEWEST.minor(), OLDER.minor())
+}
+
+/// Boots the hosts and makes a cluster of the older release of the first. A document that asks for another Kubernetes than
+/// the bundle has is refused before.
+fn make(lab: &str) -> Result<Cluster> {
+    let mut progress = |line: &str| println!("  {line}");
+    let newer = demo::medium(&mut progress)?;
+    let older = demo::medium_of(&OLDER, &mut progress)?;
+    let lab = Lab::new(lab, &lab::cache().join("base-root"))?;
+    lab.down()?;
+    let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
+    let host = &cluster.bootstrap;
+    fs::write(host.root().join("root/cluster.yaml"), CLUSTER)?;
+    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.minor());
+    refused(host, &cluster::install(), &["kubernetes.version: ", &reason])?;
+    let left = host.root().join("etc/halite/cluster.yaml");
+    ensure!(!left.exists(), "the refused bootstrap left its cluster document");
+    cluster.bootstrap(&document())?;
+    Ok(cluster)
+}
+
+/// Runs a command that has to fail and to say certain things.
+fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) -> Result<()> {
+    let command: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+    let output = host.output(&command)?;
+    let said =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    ensure!(
+        output.status.code() == Some(1) && told.iter().all(|part| said.contains(part)),
+        "{} ended with {}, should have said {told:?} and said: {said}",
+        command.join(" "),
+        output.status
+    );
+    Ok(())
+}
+
+fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
+    kubeadm::compare(cluster, &OLDER)
+}
+
+fn newer_beside(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let before = recorded(host)?;
+    for version in [format!("bundle: {}", OLDER.bundle()), format!("kubernetes: {}", OLDER.kubernetes)] {
+        ensure!(before.replace('"', "").contains(&version), "no {version:?} is recorded:\n{before}");
+    }
+    host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
+    listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
+    let (newer, older) = (NEWEST.bundle(), OLDER.bundle());
+    let reason = format!("has Kubernetes {}, not {}", NEWEST.kubernetes, OLDER.minor());
+    for more in [["--test"].as_slice(), &[]] {
+        let command = [&[CTL, "bundle", "use", &newer], more].concat();
+        refused(host, &command, &["kubernetes.version: ", &reason])?;
+    }
+    refused(host, &[CTL, "bundle", "remove", &older], &[&older, "is in use"])?;
+    listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
+    ensure!(recorded(host)? == before, "what is recorded has changed:\n{before}\n{}", recorded(host)?);
+    only_served(cluster)?;
+    of_release(cluster, host, &OLDER, &NEWEST)?;
+    Ok(Counts::ONE)
+}
+
+fn added_node(cluster: &Cluster) -> Result<Counts> {
+    cluster.add_worker()?;
+    cluster.wait_for_pods(Duration::from_secs(120))?;
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        of_release(cluster, host, &OLDER, &NEWEST)?;
+    }
+    nothing_to_do(cluster)?;
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn newer_gone(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.run(&[CTL, "bundle", "remove", &NEWEST.bundle()])?;
+    listed(host, &[(&OLDER, true)])?;
+    let place = cluster::bundle_place(&NEWEST);
+    ensure!(!host.root().join(place.trim_start_matches('/')).exists(), "{place} is still there");
+    only_served(cluster)?;
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn older_beside(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let carried = host.root().join("root/older.iso");
+    fs::copy(demo::medium_of(&OLDER, &mut |_| ())?.join(ISO), &carried)?;
+    let added = host.run(&[CTL, "bundle", "add", "/root/older.iso"]);
+    fs::remove_file(carried)?;
+    added?;
+    listed(host, &[(&NEWEST, true), (&OLDER, false)])?;
+    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.minor());
+    let command = [CTL, "bundle", "use", &OLDER.bundle(), "--allow-downgrade"];
+    refused(host, &command, &["kubernetes.version: ", &reason])?;
+    only_served(cluster)?;
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        of_release(cluster, host, &NEWEST, &OLDER)?;
+    }
+    host.run(&[CTL, "bundle", "remove", &OLDER.bundle()])?;
+    listed(host, &[(&NEWEST, true)])?;
+    only_served(cluster)?;
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// What the cluster document records.
+fn recorded(host: &Host) -> Result<String> {
+    let text = fs::read_to_string(host.root().join("etc/halite/cluster.yaml"))?;
+    let (_, resolved) =
+        text.split_once("\nresolved:").context("nothing is recorded in the cluster document")?;
+    Ok(resolved.to_owned())
+}
+
+/// Whether `ctl bundle list` shows these releases' bundles, whole, and which of them is in use.
+fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
+    let printed = host.run(&[CTL, "bundle", "list", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&printed).context("ctl bundle list printed no JSON")?;
+    let rows = list.as_array().context("ctl bundle list printed no list")?;
+    let right = |(release, in_use): &(&Release, bool)| {
+        rows.iter().any(|row| {
+            row["version"] == release.bundle()
+                && row["kubernetes"] == release.kubernetes
+                && row["in_use"] == *in_use
+                && row["problem"].is_null()
+        })
+    };
+    ensure!(rows.len() == wanted.len() && wanted.iter().all(right), "ctl bundle list: {printed}");
+    Ok(())
+}
+
+/// A highstate that changes nothing but what nginx serves.
+fn only_served(cluster: &Cluster) -> Result<()> {
+    let changed = highstate(cluster, &[])?.changed;
+    let others: Vec<_> = changed
+        .iter()
+        .filter(|tag| !(tag.starts_with(&format!("{BOOTSTRAP}: ")) && tag.contains("nginx")))
+        .collect();
+    ensure!(others.is_empty(), "another bundle on the site changed {others:?}");
+    Ok(())
+}
+
+/// A highstate of every host and of the API that finds nothing to change.
+fn nothing_to_do(cluster: &Cluster) -> Result<()> {
+    let changed = highstate(cluster, &[])?.changed;
+    ensure!(changed.is_empty(), "a highstate changed something: {changed:?}");
+    Ok(())
+}
+
+/// Whether everything of Kubernetes on a host is of one release, and nothing of the other.
+fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
+    let name = &host.spec.name;
+    let wanted = release.kubernetes;
+    let node: Value = serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
+    let kubelet = &node["status"]["nodeInfo"]["kubeletVersion"];
+    ensure!(kubelet == wanted, "the kubelet of {name} is {kubelet}, not {wanted}");
+    for package in ["kubelet", "kubeadm", "kubectl"] {
+        let installed = host.run(&["dpkg-query", "-W", "-f=${Version}", package])?;
+        let right = installed.starts_with(&format!("{}-", wanted.trim_start_matches('v')));
+        ensure!(right, "{name} has {package} {installed}, not {wanted}");
+    }
+    let field = format!("--field-selector=spec.nodeName={name}");
+    let pods: Value = serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &field, "-o", "json"])?)?;
+    let images: Vec<&str> = pods["items"]
+        .as_array()
+        .context("no list of pods")?
+        .iter()
+        .flat_map(|pod| pod["spec"]["containers"].as_array().into_iter().flatten())
+        .filter_map(|container| container["image"].as_str())
+        .filter(|image| image.starts_with("registry.k8s.io/kube-"))
+        .collect();
+    ensure!(!images.is_empty(), "no pod of Kubernetes runs on {name}");
+    let others: Vec<&&str> = images.iter().filter(|image| !image.ends_with(&format!(":{wanted}"))).collect();
+    ensure!(others.is_empty(), "on {name} run {others:?}, not {wanted}");
+    let there = host.run(&["ctr", "-n", "k8s.io", "images", "list", "-q"])?;
+    ensure!(there.contains(&format!("pause:{}", release.pause)), "{name} lacks its pause image:\n{there}");
+    // Not only does nothing of the other release run: nothing of it was brought to the host.
+    let brought: Vec<&str> = there
+        .lines()
+        .filter(|image| [other.kubernetes, other.pause].iter().any(|tag| image.ends_with(&format!(":{tag}"))))
+        .collect();
+    ensure!(brought.is_empty(), "{name} has {brought:?} of {}", other.kubernetes);
+    Ok(())
+}
