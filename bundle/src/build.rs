@@ -14,6 +14,7 @@ use crate::{
     claim::Claim,
     complete::{self, Needs, Stock},
     error::Error,
+    fetch::yum,
     files,
     gather::{Contents, Gather, Mode},
     iso::portable,
@@ -21,7 +22,8 @@ use crate::{
     manifest::{self, Entry, Manifest},
     nginx, oci, package, paper,
     part::{self, Part, Parts},
-    recipe::{Recipe, Watcher},
+    recipe::{self, Recipe, Watcher},
+    rpm::{self, Base},
 };
 
 /// The program at the top of a bundle.
@@ -109,7 +111,7 @@ fn fill(
     let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
     let lock = settled.lock.clone();
     let contents = gather.fetch(settled, progress)?;
-    let Contents { images, archives, charts } = &contents;
+    let Contents { images, archives, charts, rpms } = &contents;
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
         Error::content(crate::lock::path_of(recipe_file), format!("`resolved` is no date: {error}"))
     })?;
@@ -120,6 +122,13 @@ fn fill(
     image_part(&parts, images)?.place(work, "images", &mut listed)?;
     let repository = apt_part(&parts, recipe, archives, date, progress)?;
     repository.place(work, "apt", &mut listed)?;
+    let yum = match &recipe.rpm {
+        Some(rpm) => Some(rpm_part(&parts, recipe, rpm, rpms, date, progress)?),
+        None => None,
+    };
+    if let Some(yum) = &yum {
+        yum.place(work, "rpm", &mut listed)?;
+    }
 
     progress("gathering programs and states");
     let mut put = |name: String, mode: u32, content: &[u8]| -> Result<(), Error> {
@@ -134,6 +143,11 @@ fn fill(
     put(nginx::SERVER.to_owned(), 0o644, nginx::locations().as_bytes())?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
     put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
+    if let Some(rpm) = &recipe.rpm {
+        let repository = yum::Repository::local(&work.join("rpm"))?;
+        let base = Base::load(&rpm.base)?.essence(&repository.required_files());
+        put(complete::RPM_BASE.to_owned(), 0o644, base.as_bytes())?;
+    }
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
     let mut copied = |name: String, from: &Path, mode: u32| -> Result<(), Error> {
         let (sha256, size) = files::copy(from, &work.join(&name), mode)?;
@@ -169,6 +183,7 @@ fn fill(
         not_images: recipe.not_images.clone(),
         charts: charts.iter().map(|chart| (chart.name.clone(), chart.version.clone())).collect(),
         packages: repository.note().clone(),
+        rpms: yum.map(|yum| yum.note().clone()).unwrap_or_default(),
         files: listed,
     };
     paper::add(recipe, work, &parts, &mut manifest, progress)?;
@@ -224,6 +239,56 @@ fn apt_part(
         let mut wanted = recipe.apt.clone();
         wanted.extend(recipe.made.iter().map(|made| format!("{}={}", made.package, made.version)));
         apt::prove(dir, &recipe.base, &wanted)?;
+        Ok(versions)
+    })
+}
+
+fn rpm_part(
+    parts: &Parts,
+    recipe: &Recipe,
+    wanted: &recipe::Rpm,
+    fetched: &[(String, PathBuf)],
+    date: Timestamp,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Part, Error> {
+    let signer = apt::Signer::open(&recipe.signing_key)?;
+    let mut keys: Vec<PathBuf> =
+        wanted.repositories.iter().map(|repository| repository.key.clone()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut inputs = vec![date.to_string(), wanted.names.join(" ")];
+    for file in keys.iter().chain([&wanted.base, &recipe.signing_key]) {
+        inputs.push(files::digest(file)?.0);
+    }
+    for (name, file) in fetched {
+        inputs.push(format!("{name} {}", files::digest(file)?.0));
+    }
+    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
+    }
+    parts.get("rpm", &inputs.join("\n"), |dir| {
+        let packages = dir.join(rpm::PACKAGES);
+        files::make_dir(&packages)?;
+        let mut taken = Vec::new();
+        for (name, file) in fetched {
+            let place = packages.join(rpm::file_name(name, &files::digest(file)?.0));
+            files::copy(file, &place, 0o644)?;
+            taken.push(place);
+        }
+        rpm::check(&taken, &keys)?;
+        let mut ours = Vec::new();
+        for package in &made {
+            progress(&format!("making the RPM package {} {}", package.name, package.full_version()));
+            ours.push(package::rpm::write(package, &packages)?);
+        }
+        signer.sign_rpms(&ours, date)?;
+        progress("writing and proving the yum repository");
+        let versions = rpm::write(dir, date, &signer, &keys)?;
+        let base = Base::load(&wanted.base)?;
+        let mut names: Vec<String> = wanted.names.iter().map(|name| name.replace('=', "-")).collect();
+        names.extend(made.iter().map(|package| format!("{}-{}", package.name, versions[&package.name])));
+        rpm::prove(dir, &base, &names)?;
         Ok(versions)
     })
 }

@@ -58,6 +58,11 @@ impl Diff {
                 })
                 .collect()
         };
+        let packages = |manifest: &Manifest| -> BTreeMap<String, String> {
+            let rpms = manifest.rpms.iter();
+            let rpms = rpms.map(|(name, version)| (format!("{name} (rpm)"), version.clone()));
+            manifest.packages.clone().into_iter().chain(rpms).collect()
+        };
         let size = |manifest: &Manifest| manifest.files.values().map(|entry| entry.size).sum();
         let had: BTreeSet<&str> = old.files.values().map(|entry| entry.sha256.as_str()).collect();
         let added: BTreeMap<&str, u64> =
@@ -66,7 +71,7 @@ impl Diff {
             versions: changes(&versions(old), &versions(new)),
             components: changes(&old.components, &new.components),
             images: changes(&old.images, &new.images),
-            packages: changes(&old.packages, &new.packages),
+            packages: changes(&packages(old), &packages(new)),
             charts: changes(&old.charts, &new.charts),
             states: changes(&states(old), &states(new)),
             old_size: size(old),

@@ -33,6 +33,7 @@ mod paper;
 mod part;
 pub mod recipe;
 mod resolve;
+pub mod rpm;
 mod sbom;
 pub mod seal;
 pub mod site;

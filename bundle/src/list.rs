@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 
-use crate::{apt, error::Error, manifest, oci};
+use crate::{apt, error::Error, fetch::yum, manifest, oci};
 
 /// What is in a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +21,8 @@ pub struct Listing {
     pub images: Vec<ListedImage>,
     /// The packages, by name.
     pub packages: Vec<ListedPackage>,
+    /// The packages for RPM distributions, by name; none where it is not for them.
+    pub rpms: Vec<ListedPackage>,
     /// How many files there are.
     pub files: usize,
     /// Their size in bytes.
@@ -69,6 +71,17 @@ pub fn list(dir: &Path) -> Result<Listing, Error> {
             reference,
         });
     }
+    let mut rpms = Vec::new();
+    if !manifest.rpms.is_empty() {
+        rpms.extend(yum::Repository::local(&dir.join("rpm"))?.packages().iter().map(|package| {
+            ListedPackage {
+                name: package.name.clone(),
+                version: package.version.to_string(),
+                size: package.size,
+            }
+        }));
+        rpms.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     let packages = apt::parse_index(&dir.join("apt"))?;
     let packages =
         packages.into_iter().map(|p| ListedPackage { name: p.package, version: p.version, size: p.size });
@@ -79,6 +92,7 @@ pub fn list(dir: &Path) -> Result<Listing, Error> {
         components: manifest.components,
         images,
         packages: packages.collect(),
+        rpms,
         files: manifest.files.len(),
         size: manifest.files.values().map(|entry| entry.size).sum(),
     })

@@ -36,6 +36,9 @@ pub struct Lock {
     /// Charts by the name of their release.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charts: BTreeMap<String, ChartItem>,
+    /// What the packages for RPM distributions came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpms: Option<Rpms>,
 }
 
 /// A chart that was resolved and rendered.
@@ -59,6 +62,16 @@ pub struct ChartItem {
     pub licence: Option<String>,
     /// Who needs it.
     pub why: String,
+}
+
+/// What packages for RPM distributions came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rpms {
+    /// SHA-256 of what was asked: the names, the base, and the repositories with their keys.
+    pub request: String,
+    /// Packages by the name of their file in the repository.
+    pub packages: BTreeMap<String, Item>,
 }
 
 /// One thing that was resolved.
@@ -164,7 +177,11 @@ impl Lock {
             (format!("chart {name}"), format!("{} {}", item.version, short(&item.rendered)))
         };
         let rest = items(&self.images).into_iter().chain(items(&self.files));
-        rest.chain(self.packages.iter().map(package)).chain(self.charts.iter().map(chart)).collect()
+        let rpms = self.rpms.iter().flat_map(|rpms| items(&rpms.packages));
+        rest.chain(self.packages.iter().map(package))
+            .chain(self.charts.iter().map(chart))
+            .chain(rpms)
+            .collect()
     }
 
     /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
@@ -179,7 +196,8 @@ impl Lock {
     /// The size in bytes of all that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
-        let items = self.images.values().chain(self.packages.values()).chain(self.files.values());
+        let rpms = self.rpms.iter().flat_map(|rpms| rpms.packages.values());
+        let items = self.images.values().chain(self.packages.values()).chain(self.files.values()).chain(rpms);
         items.map(|item| item.size).chain(self.charts.values().map(|chart| chart.size)).sum()
     }
 }

@@ -85,6 +85,9 @@ pub struct Manifest {
     pub charts: BTreeMap<String, String>,
     /// Package of the apt repository to its version.
     pub packages: BTreeMap<String, String>,
+    /// Package of the yum repository to its version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rpms: BTreeMap<String, String>,
     /// Every file but the manifest and its checksum, by its path in the bundle.
     pub files: BTreeMap<String, Entry>,
 }

@@ -93,6 +93,7 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
         components: manifest.components.clone(),
         images: manifest.images.clone(),
         packages: manifest.packages.clone(),
+        rpms: manifest.rpms.clone(),
         charts: manifest.charts.clone(),
         options: manifest.options.clone(),
         programs: programs.filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone()))).collect(),

@@ -34,9 +34,18 @@ const WORKERS: usize = 2;
 /// The master and a first host.
 const FEW: usize = 2;
 
-/// Operating systems that the state tree installs packages on, as their hosts' grains name them. A bundle has packages
-/// of Debian's kind.
-const SYSTEMS: [(&str, &str); 1] = [("Debian", "Debian")];
+/// Operating systems that the state tree installs packages on, as their hosts' grains name them: family and system.
+type System = (&'static str, &'static str);
+
+/// Every bundle has packages for it.
+const DEBIAN: System = ("Debian", "Debian");
+
+/// Not every bundle has packages for it.
+const RED_HAT: System = ("RedHat", "Rocky");
+
+fn systems(facts: &BundleFacts) -> impl Iterator<Item = System> + use<> {
+    std::iter::once(DEBIAN).chain((!facts.rpms.is_empty()).then_some(RED_HAT))
+}
 
 /// Compiles the state tree of the bundle in a directory for every set of options and gathers what comes out.
 ///
@@ -188,9 +197,16 @@ impl Site<'_> {
     fn hosts(&self, needs: &mut Needs) -> anyhow::Result<()> {
         for target in &self.set.targets {
             let pillar = self.view(&target.minion)?;
-            for system in SYSTEMS {
+            for system in systems(self.facts) {
                 let grains = grains(target, &pillar, system);
-                needs.add(&self.render(target, &pillar, &grains, None));
+                if system == DEBIAN {
+                    needs.add(&self.render(target, &pillar, &grains, None));
+                } else {
+                    let what = format!("{} of {}", target.what, system.1);
+                    let target = Target { minion: target.minion.clone(), what };
+                    let rendering = self.render(&target, &pillar, &grains, None);
+                    needs.add(&Rendering { rpm: true, ..rendering });
+                }
             }
         }
         Ok(())
@@ -215,7 +231,7 @@ impl Site<'_> {
                     continue;
                 };
                 let pillar = self.view(&host.minion)?;
-                let grains = grains(host, &pillar, SYSTEMS[0]);
+                let grains = grains(host, &pillar, DEBIAN);
                 let what = format!("{}, by {}:{}", host.what, step.file, step.line);
                 let host = Target { minion: host.minion.clone(), what };
                 needs.add(&self.render(&host, &pillar, &grains, Some(&named)));
@@ -268,7 +284,7 @@ fn in_bundle(path: &str) -> String {
 }
 
 /// What a host would report of itself, as far as the state tree asks.
-fn grains(target: &Target, pillar: &Value, (family, system): (&str, &str)) -> Value {
+fn grains(target: &Target, pillar: &Value, (family, system): System) -> Value {
     if target.minion == MASTER {
         return json!({"id": MASTER});
     }

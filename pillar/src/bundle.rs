@@ -32,6 +32,9 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
+    /// Package versions by package, for hosts of RPM distributions; empty: it is not for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rpms: BTreeMap<String, String>,
     /// Versions by chart.
     #[serde(default)]
     pub charts: BTreeMap<String, String>,

@@ -145,6 +145,7 @@ pub fn view(
         "components": bundle.components,
         "images": bundle.images,
         "packages": bundle.packages,
+        "rpms": bundle.rpms,
         "bundle": {
             "path": bundle.path,
             "version": bundle.version,

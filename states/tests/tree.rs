@@ -22,7 +22,7 @@ fn fixture(name: &str) -> (Value, Value) {
 }
 
 fn bundle(path: &str) -> Option<String> {
-    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg"]
+    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg", "rpm/halite.asc"]
         .contains(&path)
         .then(|| halite_states::tree::sha256(path.as_bytes()))
 }
@@ -238,6 +238,35 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
     assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
     assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
     assert!(contents(&both, mirrors).starts_with(second));
+}
+
+#[test]
+fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
+    let (mut pillar, mut grains) = two_servers("worker-1");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({"kubelet": "1.36.3-2"});
+    let worker = highstate(&pillar, &grains);
+    let repository = &chunk(&worker, "pkgrepo.managed", "halite").args;
+    let servers = ["10.10.0.11", "10.10.0.13"];
+    let servers = servers.map(|host| format!("https://{host}:4551/bundles/0.1.0/rpm"));
+    assert_eq!(repository["uris"], json!(servers));
+    assert_eq!(repository["signed_by"], "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert_eq!((&repository["signed_index"], &repository["proxy"]), (&json!(true), &json!("_none_")));
+    assert_eq!(repository["sslcacert"], "/etc/halite/pki/site-ca.crt");
+    chunk(&worker, "file.managed", "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert!(!worker.low.chunks.iter().any(|chunk| chunk.name.starts_with("/etc/apt")));
+    let packages = &chunk(&worker, "pkg.installed", "host-packages").args["pkgs"];
+    for wanted in [json!("conntrack-tools"), json!("iptables-nft"), json!({"kubelet": "1.36.3-2"})] {
+        assert!(packages.as_array().unwrap().contains(&wanted), "{wanted}: {packages}");
+    }
+    // The first host has the bundle itself.
+    let (mut pillar, mut grains) = fixture("bootstrap");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({});
+    let first = highstate(&pillar, &grains);
+    let path = pillar["bundle"]["path"].as_str().unwrap();
+    let uris = &chunk(&first, "pkgrepo.managed", "halite").args["uris"];
+    assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
 }
 
 #[test]

@@ -1,12 +1,22 @@
-//! Signing the apt repository with GnuPG, in a home of its own that is gone afterwards.
+//! Signing the package repositories with GnuPG, in a home of its own that is gone afterwards.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use jiff::Timestamp;
 
 use super::program;
 use crate::{claim::Scratch, error::Error, files};
 
 /// Whom a key that the build makes names.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
+
+/// rpmsign looks for the program under the name of an older version.
+const GPG: &str = "__gpg /usr/bin/gpg";
 
 /// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds its home gone.
 pub struct Signer {
@@ -15,6 +25,9 @@ pub struct Signer {
 
 impl Signer {
     /// Opens the secret key in a file; a file that is not there is made with a new key, readable by its owner alone.
+    ///
+    /// # Errors
+    /// When the file is no secret key, or gpg fails.
     pub fn open(key: &Path) -> Result<Self, Error> {
         let signer = Self { home: Scratch::new("halite-gpg-")? };
         if key.exists() {
@@ -33,6 +46,9 @@ impl Signer {
     }
 
     /// Writes `InRelease` and `Release.gpg` beside a `Release`.
+    ///
+    /// # Errors
+    /// When gpg fails.
     pub fn sign(&self, release: &Path) -> Result<(), Error> {
         let what = "signing the repository";
         for (name, how) in [("InRelease", "--clearsign"), ("Release.gpg", "--detach-sign")] {
@@ -44,7 +60,81 @@ impl Signer {
         Ok(())
     }
 
+    /// Writes the signature of a file beside it, as if at a moment; the same file, key and moment give the same bytes.
+    ///
+    /// # Errors
+    /// When gpg fails.
+    pub fn detach(&self, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
+        let mut sign = self.gpg();
+        sign.args(["--faked-system-time", &self.moment(date)?]).arg("--armor").arg("--output").arg(out);
+        program::run(sign.arg("--detach-sign").arg(file), "signing the repository")?;
+        fs::set_permissions(out, fs::Permissions::from_mode(0o644)).map_err(Error::file("write", out))
+    }
+
+    /// Signs packages of rpm in themselves, as if at a moment.
+    ///
+    /// # Errors
+    /// When rpmsign fails.
+    pub fn sign_rpms(&self, packages: &[PathBuf], date: Timestamp) -> Result<(), Error> {
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let extra = format!(
+            "_gpg_sign_cmd_extra_args --batch --pinentry-mode loopback --passphrase '' --faked-system-time {}",
+            self.moment(date)?
+        );
+        let mut sign = crate::rpm::program("rpmsign", self.home.path());
+        sign.env("GNUPGHOME", self.home.path()).args(["--define", &extra, "--define", GPG]);
+        sign.args(["--define", "_gpg_digest_algo sha512"]);
+        sign.arg("--define").arg(format!("_gpg_name {}", self.key()?.0));
+        program::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
+    }
+
+    /// The moment of a signature for `--faked-system-time`: not before the key was made, which would be refused.
+    fn moment(&self, date: Timestamp) -> Result<String, Error> {
+        Ok(format!("{}!", date.as_second().max(self.key()?.1)))
+    }
+
+    /// The fingerprint of the key, and when it was made (doc/DETAILS of GnuPG).
+    fn key(&self) -> Result<(String, i64), Error> {
+        let what = "reading the signing key";
+        let said = program::run(self.gpg().args(["--with-colons", "--list-secret-keys"]), what)?;
+        let field = |kind: &str, index: usize| {
+            let line = said.lines().find(|line| line.split(':').next() == Some(kind))?;
+            line.split(':').nth(index).map(str::to_owned)
+        };
+        let made = field("sec", 5).and_then(|seconds| seconds.parse().ok());
+        field("fpr", 9).zip(made).ok_or_else(|| Error::Program {
+            what: what.to_owned(),
+            message: "gpg names no secret key".to_owned(),
+        })
+    }
+
+    /// Writes the public key as rpm wants it, armoured, and other public keys after it.
+    ///
+    /// # Errors
+    /// When gpg fails, one of the others is no key, or a file cannot be written.
+    pub fn export_with(&self, to: &Path, others: &[PathBuf]) -> Result<(), Error> {
+        let what = "exporting the signing key";
+        let mut text = program::run(self.gpg().args(["--armor", "--export"]), what)?;
+        for other in others {
+            let what = format!("reading the key {}", other.display());
+            let mut read = self.gpg();
+            read.args(["--no-default-keyring", "--keyring"]).arg(self.home.path().join("other.kbx"));
+            program::run(read.arg("--import").arg(other), &what)?;
+            let mut write = self.gpg();
+            write.args(["--no-default-keyring", "--keyring"]).arg(self.home.path().join("other.kbx"));
+            text.push_str(&program::run(write.args(["--armor", "--export"]), &what)?);
+            let ring = self.home.path().join("other.kbx");
+            fs::remove_file(&ring).map_err(Error::file("remove", ring))?;
+        }
+        files::write(to, 0o644, text.as_bytes())
+    }
+
     /// Writes the public key as apt's `signed-by` wants it: binary.
+    ///
+    /// # Errors
+    /// When gpg fails.
     pub fn export(&self, to: &Path) -> Result<(), Error> {
         program::run(self.gpg().arg("--output").arg(to).arg("--export"), "exporting the signing key")?;
         fs::set_permissions(to, fs::Permissions::from_mode(0o644)).map_err(Error::file("write", to))

@@ -9,6 +9,7 @@
 mod debian;
 mod install;
 mod needs;
+mod rpm;
 mod scan;
 mod stock;
 mod walk;
@@ -26,6 +27,9 @@ pub use stock::Stock;
 
 /// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before anything is installed.
 pub const BASE: &str = "base/dpkg-status";
+
+/// The packages of a minimal RPM host, likewise; in a bundle that is for such hosts.
+pub const RPM_BASE: &str = "base/rpm-packages";
 
 /// What every bundle needs by itself: the first program that is run from it, and what serves it.
 pub(crate) const OWN_FILES: &[(&str, &str)] = &[
@@ -96,6 +100,13 @@ pub enum Artifact {
         /// Its version, where only that one will do.
         version: Option<String>,
     },
+    /// A package of the operating system, for hosts of RPM distributions.
+    Rpm {
+        /// Its name.
+        name: String,
+        /// Its version, where only that one will do.
+        version: Option<String>,
+    },
     /// A file, or a directory with at least one.
     File {
         /// Its path in the bundle.
@@ -112,6 +123,8 @@ impl fmt::Display for Artifact {
             },
             Self::Package { name, version: None } => write!(f, "the package {name}"),
             Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
+            Self::Rpm { name, version: None } => write!(f, "the RPM package {name}"),
+            Self::Rpm { name, version: Some(version) } => write!(f, "the RPM package {name} {version}"),
             Self::File { path } => write!(f, "the file {path}"),
         }
     }
@@ -137,6 +150,8 @@ pub struct State {
 pub struct Rendering {
     /// The options and the host, for people.
     pub options: String,
+    /// Whether the host is one of an RPM distribution.
+    pub rpm: bool,
     /// Its states.
     pub states: Vec<State>,
     /// Files of the state tree that were read for them, by their path in the bundle.

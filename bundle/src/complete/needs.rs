@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     Artifact, Missing, Place, Rendering, State, Stock,
     debian::{self, Lack},
+    rpm::Rpms,
     walk::{self, Found},
 };
 
@@ -63,7 +64,11 @@ impl Needs {
         for state in &rendering.states {
             for found in self.found(state) {
                 let place = Place { file: state.file.clone(), line: state.line, what: found.what };
-                self.need(found.artifact, place, &rendering.options, 1);
+                let artifact = match found.artifact {
+                    Artifact::Package { name, version } if rendering.rpm => Artifact::Rpm { name, version },
+                    artifact => artifact,
+                };
+                self.need(artifact, place, &rendering.options, 1);
             }
         }
         for path in &rendering.files {
@@ -147,7 +152,14 @@ impl Needs {
                 found.push(Missing { artifact: None, why, needed_by });
             }
         }
+        for (path, what) in stock.rpms().into_iter().flat_map(Rpms::own_files) {
+            let artifact = Artifact::File { path };
+            if let Some(why) = stock.lacks(&artifact) {
+                found.push(Missing { artifact: Some(artifact), why, needed_by: everybody(what) });
+            }
+        }
         let mut packages = BTreeSet::new();
+        let mut rpms = BTreeMap::new();
         for (artifact, places) in &self.artifacts {
             let own = |path: &str| super::OWN_FILES.iter().any(|(own, _)| *own == path);
             if matches!(artifact, Artifact::File { path } if own(path)) {
@@ -157,9 +169,12 @@ impl Needs {
                 found.push(Missing { artifact: Some(artifact.clone()), why, needed_by: places.clone() });
             } else if let Artifact::Package { name, .. } = artifact {
                 packages.insert(name.as_str());
+            } else if let Artifact::Rpm { name, .. } = artifact {
+                rpms.insert(name.clone(), places.values().next().cloned().unwrap_or_default());
             }
         }
         found.extend(self.dependencies(stock, &packages));
+        found.extend(stock.rpms().into_iter().flat_map(|stocked| stocked.dependencies(stock, &rpms)));
         found
     }
 

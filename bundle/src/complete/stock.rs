@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use super::{
     Artifact, BASE,
     debian::{self, Packages},
+    rpm::Rpms,
     scan,
 };
 use crate::{
@@ -25,6 +26,7 @@ pub struct Stock {
     base: Packages,
     files: BTreeMap<String, Entry>,
     not_images: BTreeMap<String, String>,
+    rpms: Option<Rpms>,
 }
 
 impl Stock {
@@ -51,6 +53,7 @@ impl Stock {
             base: Packages::new(debian::installed(&base)),
             files: manifest.files.clone(),
             not_images: manifest.not_images.clone(),
+            rpms: if manifest.rpms.is_empty() { None } else { Some(Rpms::read(dir)?) },
         })
     }
 
@@ -61,7 +64,9 @@ impl Stock {
         let packages =
             self.packages.names().map(|name| Artifact::Package { name: name.to_owned(), version: None });
         let files = self.files.keys().map(|path| Artifact::File { path: path.clone() });
-        images.chain(packages).chain(files).collect()
+        let rpms = self.rpms.iter().flat_map(Rpms::names);
+        let rpms = rpms.map(|name| Artifact::Rpm { name: name.to_owned(), version: None });
+        images.chain(packages).chain(rpms).chain(files).collect()
     }
 
     /// The same without one artifact: an image that the layout does not name, a package that the repository does not
@@ -72,6 +77,7 @@ impl Stock {
         match artifact {
             Artifact::Image { reference } => drop(rest.images.remove(reference)),
             Artifact::Package { name, .. } => rest.packages.remove(name),
+            Artifact::Rpm { name, .. } => rest.rpms.iter_mut().for_each(|rpms| rpms.remove(name)),
             Artifact::File { path } => drop(rest.files.remove(path)),
         }
         rest
@@ -87,6 +93,11 @@ impl Stock {
         &self.base
     }
 
+    /// Packages for RPM distributions.
+    pub(super) fn rpms(&self) -> Option<&Rpms> {
+        self.rpms.as_ref()
+    }
+
     /// What looks like an image and is none, as the recipe says.
     pub(super) fn not_images(&self) -> impl Iterator<Item = &str> {
         self.not_images.keys().map(String::as_str)
@@ -98,6 +109,10 @@ impl Stock {
             Artifact::Image { reference } if self.not_images.contains_key(reference) => None,
             Artifact::Image { reference } => self.image(reference),
             Artifact::Package { name, version } => self.package(name, version.as_deref()),
+            Artifact::Rpm { name, version } => match &self.rpms {
+                Some(rpms) => rpms.lacks(name, version.as_deref(), &self.files),
+                None => Some("the bundle has no packages for RPM distributions".to_owned()),
+            },
             Artifact::File { path } => {
                 let below = format!("{path}/");
                 let there = self.files.contains_key(path)

@@ -206,6 +206,7 @@ fn whatever_is_taken_away_is_named_with_what_needs_it() {
             Artifact::Package { name, .. } => {
                 (format!("the package {name} 1-1"), "base/x.sls:3: pkg.installed host")
             }
+            Artifact::Rpm { .. } => unreachable!("this bundle is not for RPM distributions"),
             Artifact::File { path } => match path.split_once("sha256/") {
                 Some((_, hex)) => (hex.to_owned(), "base/x.sls:3: image.present"),
                 None if path == "README" => continue,
@@ -247,6 +248,7 @@ fn everything_that_is_missing_is_in_one_report() {
         ],
         files: vec!["states/gone.sls".into()],
         problems: vec!["base/y.sls:1: `pillar.images.x` is undefined".into()],
+        ..Rendering::default()
     });
     let report = report(&needs.missing(&stock));
     for wanted in [

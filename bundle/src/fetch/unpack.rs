@@ -54,7 +54,7 @@ impl Compression {
 }
 
 /// Reads a compressed file, `limit` bytes of its content at most.
-pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read, Error> {
+pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read + use<>, Error> {
     let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::file("read", path))?);
     let inner: Box<dyn Read> = match compression {
         Compression::None => Box::new(file),

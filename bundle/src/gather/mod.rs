@@ -5,6 +5,7 @@ mod charts;
 mod files;
 mod images;
 mod packages;
+mod rpms;
 
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,8 @@ pub struct Contents {
     pub archives: Vec<PathBuf>,
     /// The charts.
     pub charts: Vec<Rendered>,
+    /// Packages for RPM distributions: the name of each in its repository, and where it is.
+    pub rpms: Vec<(String, PathBuf)>,
 }
 
 impl<'a> Gather<'a> {
@@ -97,12 +100,15 @@ impl<'a> Gather<'a> {
         let charts = self.settle_charts(before, mode, &mut unrecorded, &mut errors);
         let packages =
             self.settle_packages(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
+        let rpms = self.settle_rpms(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
         if !unrecorded.is_empty() {
             errors.push(Error::Unrecorded { lock: self.lock_file(), names: unrecorded });
         }
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
-        let mut lock = Lock { format: 1, resolved: String::new(), request, images, packages, files, charts };
+        let rpms = rpms.unwrap_or_default();
+        let mut lock =
+            Lock { format: 1, resolved: String::new(), request, images, packages, files, charts, rpms };
         if let Some(before) = before {
             let differences = before.differences(&lock);
             if !differences.is_empty() {
@@ -130,12 +136,14 @@ impl<'a> Gather<'a> {
         let images = self.fetch_images(&settled).map_err(|error| errors.push(error));
         errors.extend(self.fetch_files(&settled).err());
         let charts = self.fetch_charts(&settled).map_err(|error| errors.push(error));
+        let rpms = self.fetch_rpms(&settled).map_err(|error| errors.push(error));
         let archives = self.fetch_packages(settled).map_err(|error| errors.push(error));
         Error::all(errors)?;
         Ok(Contents {
             images: images.unwrap_or_default(),
             archives: archives.unwrap_or_default(),
             charts: charts.unwrap_or_default(),
+            rpms: rpms.unwrap_or_default(),
         })
     }
 

@@ -13,7 +13,7 @@ use super::{Kind, Package, Relation, Source};
 use crate::{apt::program, error::Error, files, iso::portable};
 
 /// The earliest moment that every tool can represent (FAT begins there): packages hold no time of their own.
-const EPOCH: &str = "315532800";
+pub(super) const EPOCH: &str = "315532800";
 
 /// Folders that have another name here than elsewhere.
 const RENAMED: &[(&str, &str)] = &[("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")];

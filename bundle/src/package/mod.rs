@@ -1,9 +1,11 @@
 //! A package that the build makes, whatever its format: what it is, what is in it, and what happens when it comes and
-//! goes. [`made`] says what the packages of a recipe hold; [`deb`] writes one for dpkg.
+//! goes. [`made`] says what the packages of a recipe hold; [`deb`] writes one for
+//! dpkg, [`mod@rpm`] one for rpm.
 
 pub mod deb;
 mod definition;
 pub mod made;
+pub mod rpm;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

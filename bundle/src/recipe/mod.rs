@@ -13,6 +13,7 @@
 //!   apt: [runc, firewalld]
 //!   repositories:                         # optional: in place of this machine's own package sources
 //!     - {url: "https://deb.debian.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
+//!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
 //!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
@@ -40,6 +41,7 @@ mod not_images;
 mod reader;
 mod reference;
 mod repositories;
+mod rpm;
 
 use std::{
     collections::BTreeMap,
@@ -53,6 +55,7 @@ pub use network::{Host, Network, Watcher};
 use reader::Reader;
 pub use reference::Reference;
 pub use repositories::Repository;
+pub use rpm::{Rpm, YumRepository};
 
 use crate::{
     error::Error,
@@ -92,6 +95,8 @@ pub struct Recipe {
     pub repositories: Vec<Repository>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
+    /// Packages for RPM distributions, if the bundle is for them too.
+    pub rpm: Option<Rpm>,
     /// Halite's own programs by name: each of [`BINARIES`].
     pub binaries: BTreeMap<String, PathBuf>,
     /// The state tree.
@@ -172,6 +177,7 @@ impl Recipe {
         wanted.extend(self.network.files());
         wanted.extend(self.charts.iter().flat_map(Chart::files));
         wanted.extend(self.helm.iter().map(|helm| ("helm".to_owned(), helm.clone())));
+        wanted.extend(self.rpm.iter().flat_map(Rpm::files));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
@@ -208,6 +214,7 @@ impl Recipe {
             || !self.downloads.is_empty()
             || !self.repositories.is_empty()
             || self.charts.iter().any(Chart::is_remote)
+            || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
@@ -257,7 +264,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     }
     let cache = top.get("cache").map(|cache| reader.path("cache", Some(cache)));
     reader.cache = cache.clone().unwrap_or_default();
-    let keys = ["base", "apt", "repositories", "made"];
+    let keys = ["base", "apt", "repositories", "made", "rpm"];
     let packages = reader.map("packages", top.get("packages"), &keys).unwrap_or(&empty);
     let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
@@ -269,6 +276,7 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         apt: reader.texts("packages.apt", packages.get("apt")),
         repositories: repositories::read(reader, packages.get("repositories")),
         made: made_packages(reader, packages.get("made")),
+        rpm: packages.get("rpm").and_then(|value| Rpm::read(reader, value)),
         binaries: BINARIES
             .iter()
             .map(|name| {

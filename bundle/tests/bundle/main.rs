@@ -15,6 +15,8 @@ mod paper;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]
+mod rpm;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
 mod several;

@@ -6,6 +6,8 @@ mod apt;
 #[cfg(test)]
 mod cache;
 #[cfg(test)]
+mod closure;
+#[cfg(test)]
 mod distribution;
 #[cfg(test)]
 mod fixture;

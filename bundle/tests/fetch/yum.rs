@@ -114,7 +114,7 @@ echo hello > %{{buildroot}}/usr/bin/{name}
 
     fn open(&self, server: &Server) -> Result<yum::Repository, Error> {
         let keyring = Keyring::open(&self.path("key.asc")).unwrap();
-        let source = yum::Source { url: server.url("/repo/"), keyring };
+        let source = yum::Source { url: server.url("/repo/"), keyring, signed: true };
         yum::Repository::open(&self.fixture.fetcher(), &source, &["x86_64"])
     }
 
@@ -167,7 +167,7 @@ fn only_what_a_trusted_key_signed_counts() {
     // What is in the cache is not asked for again, so this one has none of it.
     let fixture = Fixture::new();
     let keyring = || Keyring::open(&made.path("key.asc")).unwrap();
-    let source = yum::Source { url: server.url("/repo"), keyring: keyring() };
+    let source = yum::Source { url: server.url("/repo"), keyring: keyring(), signed: true };
     let error = yum::Repository::open(&fixture.fetcher(), &source, &["x86_64"]).unwrap_err().to_string();
     assert!(error.contains("expected SHA-256") && fixture.kept().0.is_empty(), "{error}");
 

@@ -29,9 +29,12 @@ mod tls;
 
 #[cfg(test)]
 mod charts;
+mod dnf;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
 mod programs;
+#[cfg(test)]
+mod rpm;

@@ -210,8 +210,12 @@ fn list(listing: &Value) -> String {
     for (heading, columns) in [
         ("images", &["reference", "component", "size", "digest"][..]),
         ("packages", &["name", "version", "size"][..]),
+        ("rpms", &["name", "version", "size"][..]),
     ] {
         let rows = listing[heading].as_array().cloned().unwrap_or_default();
+        if rows.is_empty() {
+            continue;
+        }
         let cell = |row: &Value, column: &&str| match (*column, row[*column].as_u64()) {
             ("size", Some(size)) => megabytes(size),
             _ => table::cell(&row[*column]),

@@ -2,6 +2,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use halite_bundle::complete::{Artifact, Missing, Stock};
+use halite_bundle::rpm::{Base, stubs};
 use serde_json::json;
 
 use super::*;
@@ -188,6 +189,53 @@ fn whatever_is_taken_away_is_missed() {
 }
 
 /// A component that is not there hides nothing else that is missing.
+/// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
+const RPMS: &str = "conntrack-tools containerd curl ethtool firewalld iptables-nft keepalived kubeadm kubectl kubelet \
+                    kubernetes-cni libmnl nftables nginx runc socat";
+
+#[test]
+fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
+    let mut site = Bundle::new();
+    let root = site.dir.path().join("rpm");
+    let packages: Vec<&str> = RPMS.split_whitespace().collect();
+    let mut list: String = packages.iter().map(|name| format!("P {name} 0:1-1 x86_64\n")).collect();
+    list = list.replace(
+        "P conntrack-tools 0:1-1 x86_64\n",
+        "P conntrack-tools 0:1-1 x86_64\nr libmnl\nr libc >= 2\n",
+    );
+    stubs(&Base::parse(&list).unwrap().packages, &root.join("packages")).unwrap();
+    let mut index = std::process::Command::new("createrepo_c");
+    let index = index.args(["--quiet", "--no-database", "--simple-md-filenames"]).arg(&root).status();
+    assert!(index.expect("this test needs createrepo_c: install createrepo-c").success());
+    for dir in ["repodata", "packages"] {
+        for entry in fs::read_dir(root.join(dir)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = format!("rpm/{dir}/{}", path.file_name().unwrap().to_str().unwrap());
+            site.put(&name, &fs::read(path).unwrap());
+        }
+    }
+    site.put("rpm/repodata/repomd.xml.asc", b"signature");
+    site.put("rpm/halite.asc", b"key");
+    site.put("base/rpm-packages", b"P glibc 0:2-1 x86_64\np libc = 2-1\n");
+    site.manifest["rpms"] = json!(packages.iter().map(|name| (*name, "1-1")).collect::<BTreeMap<_, _>>());
+    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    let stock = site.stock();
+    let lines = |stock: &Stock| needs.missing(stock).iter().map(Missing::to_string).collect::<Vec<_>>();
+    assert_eq!(lines(&stock), [""; 0]);
+    for name in packages {
+        let artifact = Artifact::Rpm { name: name.to_owned(), version: None };
+        let missing = lines(&stock.without(&artifact));
+        assert!(missing.len() == 1 && missing[0].contains(&format!("the RPM package {name}")), "{missing:?}");
+    }
+    for path in ["rpm/repodata/primary.xml.gz", "rpm/repodata/repomd.xml.asc", "rpm/halite.asc"] {
+        let missing = lines(&stock.without(&Artifact::File { path: path.to_owned() }));
+        assert!(missing.len() == 1 && missing[0].contains(path), "{path}: {missing:?}");
+    }
+    let package = "rpm/packages/libmnl-1-1.x86_64.rpm";
+    let missing = lines(&stock.without(&Artifact::File { path: package.to_owned() }));
+    assert!(missing.len() == 1 && missing[0].contains(package), "{missing:?}");
+}
+
 #[test]
 fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let mut site = Bundle::new();

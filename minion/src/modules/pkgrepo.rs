@@ -95,8 +95,14 @@ fn yum(args: &Args<'_>, name: &str) -> Result<String, Failure> {
         Some(key) => text.push_str(&format!("gpgcheck=1\ngpgkey=file://{key}\n")),
         None => text.push_str("gpgcheck=0\n"),
     }
+    if args.flag("signed_index", false)? {
+        text.push_str("repo_gpgcheck=1\n");
+    }
     if let Some(ca) = args.text("sslcacert")? {
         text.push_str(&format!("sslcacert={ca}\n"));
+    }
+    if let Some(proxy) = args.text("proxy")? {
+        text.push_str(&format!("proxy={proxy}\n"));
     }
     Ok(text)
 }

@@ -40,6 +40,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Text,
                 "Path of the CA that signs the server (dnf; apt has its own configuration).",
             ),
+            arg(
+                "signed_index",
+                Kind::Boolean,
+                "Check the signature of the repository's index too (dnf's `repo_gpgcheck`; default false; apt always does).",
+            ),
+            arg(
+                "proxy",
+                Kind::Text,
+                "Proxy for it; `_none_` for none whatever the host's configuration says (dnf).",
+            ),
             arg("exclusive", Kind::Boolean, "Switch all other repositories of the host off (default false)."),
         ],
     ),

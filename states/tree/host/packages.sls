@@ -1,4 +1,4 @@
-{%- from 'host/map.jinja' import packages, pinned with context %}
+{%- from 'host/map.jinja' import packages, pinned, versions with context %}
 include:
   - host.repository
 
@@ -7,7 +7,7 @@ host-packages:
   pkg.installed:
     - pkgs:{{ '' if packages else ' []' }}
 {%- for package in packages | unique | sort %}
-{%- set version = pillar.packages.get(package) if package in pinned else none %}
+{%- set version = versions.get(package) if package in pinned else none %}
         - {{ package }}{% if version %}: {{ version | json }}{% endif %}
 {%- endfor %}
     - require:

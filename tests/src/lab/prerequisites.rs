@@ -31,6 +31,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/bin/isoinfo", "genisoimage"),
     ("/usr/bin/createrepo_c", "createrepo-c"),
     ("/usr/bin/rpmbuild", "rpm"),
+    ("/usr/bin/dnf", "dnf"),
     ("/usr/bin/htpasswd", "apache2-utils"),
     ("/usr/bin/man", "man-db"),
     ("/usr/bin/groff", "groff-base"),

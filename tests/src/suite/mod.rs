@@ -12,6 +12,7 @@ mod operator;
 mod packages;
 mod registry;
 mod repair;
+mod repository;
 mod source;
 mod versions;
 mod vip;
@@ -123,6 +124,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(vip::TESTS)
         .chain(operator::TESTS)
         .chain(registry::TESTS)
+        .chain(repository::TESTS)
         .chain(versions::BESIDE)
         .chain(addons::TESTS)
         .chain(repair::TESTS)

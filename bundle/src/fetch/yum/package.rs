@@ -71,7 +71,7 @@ pub enum Flag {
 
 impl Version {
     /// Whether it is the version that is written so: `[EPOCH:]VERSION[-RELEASE]`; what is left out does not matter.
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(crate) fn is(&self, text: &str) -> bool {
         let (epoch, rest) = match text.split_once(':') {
             Some((epoch, rest)) => (epoch.parse().ok(), rest),
             None => (Some(self.epoch), text),
@@ -88,6 +88,20 @@ impl fmt::Display for Version {
         }
         f.write_str(&self.version)?;
         if self.release.is_empty() { Ok(()) } else { write!(f, "-{}", self.release) }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((flag, version)) = &self.version else { return f.write_str(&self.name) };
+        let sign = match flag {
+            Flag::Lt => "<",
+            Flag::Le => "<=",
+            Flag::Eq => "=",
+            Flag::Ge => ">=",
+            Flag::Gt => ">",
+        };
+        write!(f, "{} {sign} {version}", self.name)
     }
 }
 

@@ -8,12 +8,12 @@ use quick_xml::{
 use crate::fetch::Digest;
 
 /// The indexes that are named.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Repomd {
     indexes: Vec<Raw>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Raw {
     kind: String,
     href: String,
@@ -77,8 +77,22 @@ impl Repomd {
 
     /// The index of packages.
     pub fn primary(&self) -> Result<Index, String> {
-        let index = self.indexes.iter().find(|index| index.kind == "primary");
-        let index = index.ok_or("it names no primary index; is it a repository?")?;
+        self.index("primary")
+    }
+
+    /// The index of all files.
+    pub fn filelists(&self) -> Result<Index, String> {
+        self.index("filelists")
+    }
+
+    /// Where all of them are.
+    pub fn places(&self) -> impl Iterator<Item = &str> {
+        self.indexes.iter().map(|index| index.href.as_str())
+    }
+
+    fn index(&self, kind: &str) -> Result<Index, String> {
+        let index = self.indexes.iter().find(|index| index.kind == kind);
+        let index = index.ok_or_else(|| format!("it names no {kind} index; is it a repository?"))?;
         Ok(Index {
             href: inside(&index.href)?,
             digest: checksum(&index.checksum.0, &index.checksum.1)?,

@@ -1,5 +1,5 @@
 {#- Packages come from the bundle. Other sources of the host are left alone. -#}
-{%- from 'map.jinja' import is_bundle_host, bundle_servers, site_ca with context %}
+{%- from 'map.jinja' import is_red_hat, is_bundle_host, bundle_servers, site_ca with context %}
 
 {#- apt-transport-mirror(1) -#}
 {%- macro mirror_list(servers) -%}
@@ -14,6 +14,39 @@
     - group: root
     - mode: '0644'
     - makedirs: True
+{%- if is_red_hat %}
+
+# The key of the bundle, and those of the distributions whose packages are in it.
+/etc/pki/rpm-gpg/RPM-GPG-KEY-halite:
+  file.managed:
+    - source: bundle://rpm/halite.asc
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+
+halite-repository:
+  pkgrepo.managed:
+    - name: halite
+    - humanname: Halite bundle
+    # The bundle host reads the directory itself: packages install before any server runs. The others ask the servers in
+    # this order, through no proxy.
+    - uris:
+{%- if is_bundle_host %}
+        - file://{{ pillar.bundle.path }}/rpm
+{%- else %}
+{%- for url in bundle_servers %}
+        - {{ url }}/rpm
+{%- endfor %}
+{%- endif %}
+    - signed_by: /etc/pki/rpm-gpg/RPM-GPG-KEY-halite
+    - signed_index: True
+    - sslcacert: {{ site_ca }}
+    - proxy: _none_
+    - require:
+        - file: {{ site_ca }}
+        - file: /etc/pki/rpm-gpg/RPM-GPG-KEY-halite
+{%- else %}
 
 /etc/apt/keyrings/halite.gpg:
   file.managed:
@@ -69,4 +102,5 @@ halite-repository:
         - file: /etc/apt/apt.conf.d/60halite
 {%- if not is_bundle_host %}
         - file: {{ mirrors }}
+{%- endif %}
 {%- endif %}

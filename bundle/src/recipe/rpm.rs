@@ -1,0 +1,100 @@
+//! What a recipe says of packages for RPM distributions.
+//!
+//! ```yaml
+//! packages:
+//!   rpm:
+//!     base: rocky-9-minimal.txt           # what a minimal host has; the guide names the command that writes it
+//!     repositories:
+//!       - {name: baseos, url: "https://mirror.example.org/rocky/9/BaseOS/x86_64/os", key: keys/rocky.asc}
+//!       - {name: appstream, url: "https://…", key: keys/rocky.asc, signed-index: false}
+//!     names: [conntrack-tools, nginx, keepalived]
+//! ```
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::reader::Reader;
+
+/// Packages for RPM distributions. What the recipe makes is made for them as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rpm {
+    /// The packages of a minimal host ([`crate::rpm::Base`]).
+    pub base: PathBuf,
+    /// Where packages come from; of a package that several have the first one's is taken.
+    pub repositories: Vec<YumRepository>,
+    /// What is taken from there, with all that a minimal host lacks for it: `NAME` or `NAME=VERSION`.
+    pub names: Vec<String>,
+}
+
+/// A yum repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct YumRepository {
+    /// What it is called in messages.
+    pub name: String,
+    /// Its address, above `repodata`.
+    pub url: String,
+    /// The public keys of OpenPGP that sign its packages and its index.
+    pub key: PathBuf,
+    /// Whether its index has to be signed; where it is not, the signatures of the packages are all there is.
+    pub signed_index: bool,
+}
+
+impl Rpm {
+    pub(super) fn read(reader: &mut Reader, value: &Value) -> Option<Self> {
+        let path = "packages.rpm";
+        let map = reader.map(path, Some(value), &["base", "repositories", "names"])?;
+        let base = reader.path(&format!("{path}.base"), map.get("base"));
+        let listed = |reader: &mut Reader, key: &str| match map.get(key) {
+            Some(value) => reader.list(&format!("{path}.{key}"), Some(value)).to_vec(),
+            None => Vec::new(),
+        };
+        let mut repositories = Vec::new();
+        for (index, item) in listed(reader, "repositories").iter().enumerate() {
+            let path = format!("{path}.repositories[{index}]");
+            let known = ["name", "url", "key", "signed-index"];
+            let Some(map) = reader.map(&path, Some(item), &known) else { continue };
+            let url = reader.text(&format!("{path}.url"), map.get("url"));
+            if !url.is_empty() && !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+                reader.problem(&format!("{path}.url"), "must begin with https:// (or http://)");
+            }
+            let signed_index = match map.get("signed-index") {
+                None => true,
+                Some(Value::Bool(signed)) => *signed,
+                Some(_) => {
+                    reader.problem(&format!("{path}.signed-index"), "must be true or false");
+                    true
+                }
+            };
+            repositories.push(YumRepository {
+                name: reader.text(&format!("{path}.name"), map.get("name")),
+                url,
+                key: reader.path(&format!("{path}.key"), map.get("key")),
+                signed_index,
+            });
+        }
+        let names = match map.get("names") {
+            Some(names) => reader.texts(&format!("{path}.names"), Some(names)),
+            None => Vec::new(),
+        };
+        if !names.is_empty() && repositories.is_empty() {
+            reader.problem(&format!("{path}.repositories"), "is missing: nowhere to take the packages from");
+        }
+        let bare = |c: char| c.is_ascii_alphanumeric() || "+._-=:~^".contains(c);
+        for name in names.iter().filter(|name| !name.chars().all(bare)) {
+            reader.problem(
+                &format!("{path}.names"),
+                &format!("{name:?} is no package: write NAME or NAME=VERSION"),
+            );
+        }
+        Some(Self { base, repositories, names })
+    }
+
+    /// The files that it names: what each is, and where.
+    pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
+        let keys = self.repositories.iter().map(|repository| {
+            (format!("the key of the repository {}", repository.name), repository.key.clone())
+        });
+        std::iter::once(("packages.rpm.base".to_owned(), self.base.clone())).chain(keys).collect()
+    }
+}
