@@ -175,7 +175,12 @@ impl Writer<'_> {
     fn deb(&mut self, deb: &Deb) {
         let field = |name: &str| deb.control.field(name);
         let (name, version, architecture) = (field("Package"), field("Version"), field("Architecture"));
-        let vendor = if field("Maintainer").contains(OWN) { "halite" } else { "debian" };
+        let maintainer = field("Maintainer").to_lowercase();
+        let vendor = match maintainer {
+            of if of.contains(OWN) => "halite",
+            of if of.contains("ubuntu") => "ubuntu",
+            _ => "debian",
+        };
         let mut package = Package::new("Deb", &deb_key(name, version, architecture), name, version)
             .purl(purl::installed("deb", vendor, name, version, architecture))
             .sha256(&deb.sha256);
