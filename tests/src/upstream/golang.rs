@@ -106,18 +106,20 @@ impl Go {
             wanted.push((*name, *package, store::key(&(REVISION, &self.version, described))?));
         }
         let missing = |(name, _, key): &&(&str, &str, String)| store.find(name, key).is_none();
-        let missing: Vec<&str> = wanted.iter().filter(missing).map(|(_, package, _)| *package).collect();
+        let missing: Vec<(&str, &str)> =
+            wanted.iter().filter(missing).map(|(name, package, _)| (*name, *package)).collect();
         // In one go: each start reads the whole module graph again, and one processor links while the other compiles.
         let ground = if missing.is_empty() {
             None
         } else {
             let ground = Ground::lay(module, progress)?;
             let what = match &missing[..] {
-                [one] => format!("building {} {}", executable(one), module.version),
+                [(name, _)] => format!("building {name} {}", module.version),
                 more => format!("building {} programs of {} {}", more.len(), module.path, module.version),
             };
             progress(&what);
-            ground.build(&missing, &what, progress)?;
+            let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+            ground.build(&packages, &what, progress)?;
             Some(ground)
         };
         let mut built = Vec::new();
