@@ -60,6 +60,7 @@ pub use rpm::{Rpm, YumRepository};
 use crate::{
     error::Error,
     package::made::{self, Made},
+    site::check_version,
 };
 
 /// The components that every cluster needs; a recipe without one of them is refused.
@@ -403,6 +404,9 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
 
 /// What must hold between the parts of a recipe.
 fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
+    if let Some(why) = check_version(&recipe.version).err().filter(|_| !recipe.version.is_empty()) {
+        reader.problem("version", &why);
+    }
     for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
         reader.problem("images", &format!("the component {twice:?} is there twice"));
     }

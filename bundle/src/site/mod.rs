@@ -80,14 +80,8 @@ impl Bundles {
     /// # Errors
     /// When the text can be no version: it is the name of a directory, and a part of addresses.
     pub fn path(&self, version: &str) -> Result<PathBuf, Error> {
-        if is_version(version) {
-            return Ok(self.root.join(version));
-        }
-        let message = format!(
-            "{version:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a \
-             letter or digit, at most {LONGEST_VERSION}"
-        );
-        Err(Error::content(&self.root, message))
+        check_version(version).map_err(|why| Error::content(&self.root, why))?;
+        Ok(self.root.join(version))
     }
 
     /// All bundles, in the order of their versions, also those that cannot be used now.
@@ -243,6 +237,20 @@ impl Held {
             self.path.display()
         ))
     }
+}
+
+/// Whether a text can be the version of a bundle: it is the name of a directory on the site, and a part of addresses.
+///
+/// # Errors
+/// What a version is made of.
+pub(crate) fn check_version(text: &str) -> Result<(), String> {
+    if is_version(text) {
+        return Ok(());
+    }
+    Err(format!(
+        "{text:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
+         digit, at most {LONGEST_VERSION}"
+    ))
 }
 
 fn is_version(text: &str) -> bool {
