@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite_bundle::{
-    apt::Signer,
+    apt::{Kind, Signer},
     rpm::{Base, database},
 };
 use serde_json::json;
@@ -144,7 +144,7 @@ impl World {
         let args = ["--quiet", "--no-database", "--simple-md-filenames", dir];
         run("createrepo-c", self.site.dir.path(), "createrepo_c", &args);
         if signed {
-            let signer = Signer::open(&self.site.path("signing-key.asc")).unwrap();
+            let signer = Signer::open(&self.site.path("signing-key.asc"), Kind::Rsa).unwrap();
             let repomd = repository.join("repodata/repomd.xml");
             let _ = fs::remove_file(repository.join("repodata/repomd.xml.asc"));
             signer
