@@ -68,8 +68,9 @@ impl Drop for Nginx {
 
 /// A site with a bundle, the server of a copy of it, and the authority that the hosts know.
 struct World {
-    site: Site,
+    /// Before the site, so that it ends before its configuration is gone.
     server: Nginx,
+    site: Site,
 }
 
 impl World {
@@ -81,7 +82,7 @@ impl World {
         let authority = Authority::new(site.dir.path());
         fs::create_dir_all(site.path("nginx")).unwrap();
         let server = Nginx::start(&site.path("nginx"), &authority, &site.path("served"));
-        Self { site, server }
+        Self { server, site }
     }
 
     /// Serves the bundle's repository as it is, but for a change, and lets dnf install kubectl from it on a fresh host:
