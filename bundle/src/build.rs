@@ -215,7 +215,7 @@ fn apt_part(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Part, Error> {
     // Before the key of the part: the key file is one of its inputs.
-    let signer = apt::Signer::open(&recipe.signing_key)?;
+    let signer = signer(recipe)?;
     let mut inputs = vec![date.to_string()];
     for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
@@ -243,6 +243,11 @@ fn apt_part(
     })
 }
 
+fn signer(recipe: &Recipe) -> Result<apt::Signer, Error> {
+    let kind = if recipe.rpm.is_some() { apt::Kind::Rsa } else { apt::Kind::Ed25519 };
+    apt::Signer::open(&recipe.signing_key, kind)
+}
+
 fn rpm_part(
     parts: &Parts,
     recipe: &Recipe,
@@ -251,7 +256,12 @@ fn rpm_part(
     date: Timestamp,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Part, Error> {
-    let signer = apt::Signer::open(&recipe.signing_key)?;
+    let signer = signer(recipe)?;
+    if !signer.is_rsa()? {
+        let message = "is no RSA key, and the rpm of Red Hat's distributions up to version 9 can check no other: name \
+                       a file that is not there yet, and a key is made; hosts that exist get it with their next bundle";
+        return Err(Error::content(&recipe.signing_key, message));
+    }
     let mut keys: Vec<PathBuf> =
         wanted.repositories.iter().map(|repository| repository.key.clone()).collect();
     keys.sort_unstable();

@@ -12,4 +12,4 @@ pub(crate) use closure::{fetch, request, unkept};
 pub(crate) use package::Control;
 pub(crate) use proof::prove;
 pub(crate) use repository::{parse_index, stanzas, write};
-pub use sign::Signer;
+pub use sign::{Kind, Signer};

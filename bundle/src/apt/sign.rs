@@ -18,17 +18,46 @@ const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
 /// rpmsign looks for the program under the name of an older version.
 const GPG: &str = "__gpg /usr/bin/gpg";
 
+/// The number of RSA among OpenPGP's algorithms (RFC 9580, 9.1).
+const RSA: &str = "1";
+
+struct Key {
+    fingerprint: String,
+    /// Seconds since 1970.
+    made: i64,
+    algorithm: String,
+}
+
+/// Kinds of keys that are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Small and fast; not every rpm in use can check it.
+    Ed25519,
+    /// What every rpm can check.
+    Rsa,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ed25519 => "ed25519",
+            Self::Rsa => "rsa4096",
+        }
+    }
+}
+
 /// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds its home gone.
 pub struct Signer {
     home: Scratch,
 }
 
 impl Signer {
-    /// Opens the secret key in a file; a file that is not there is made with a new key, readable by its owner alone.
+    /// Opens the secret key in a file; a file that is not there is made with a new key of that kind, readable by its owner
+    /// alone.
     ///
     /// # Errors
     /// When the file is no secret key, or gpg fails.
-    pub fn open(key: &Path) -> Result<Self, Error> {
+    pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
         let signer = Self { home: Scratch::new("halite-gpg-")? };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
@@ -36,7 +65,7 @@ impl Signer {
         } else {
             let what = "making a signing key";
             program::run(
-                signer.gpg().args(["--quick-generate-key", OWNER, "ed25519", "sign", "never"]),
+                signer.gpg().args(["--quick-generate-key", OWNER, kind.name(), "sign", "never"]),
                 what,
             )?;
             let secret = program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
@@ -86,17 +115,25 @@ impl Signer {
         let mut sign = crate::rpm::program("rpmsign", self.home.path());
         sign.env("GNUPGHOME", self.home.path()).args(["--define", &extra, "--define", GPG]);
         sign.args(["--define", "_gpg_digest_algo sha512"]);
-        sign.arg("--define").arg(format!("_gpg_name {}", self.key()?.0));
+        sign.arg("--define").arg(format!("_gpg_name {}", self.key()?.fingerprint));
         program::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
     }
 
     /// The moment of a signature for `--faked-system-time`: not before the key was made, which would be refused.
     fn moment(&self, date: Timestamp) -> Result<String, Error> {
-        Ok(format!("{}!", date.as_second().max(self.key()?.1)))
+        Ok(format!("{}!", date.as_second().max(self.key()?.made)))
     }
 
-    /// The fingerprint of the key, and when it was made (doc/DETAILS of GnuPG).
-    fn key(&self) -> Result<(String, i64), Error> {
+    /// Whether its key is of RSA.
+    ///
+    /// # Errors
+    /// When gpg fails.
+    pub fn is_rsa(&self) -> Result<bool, Error> {
+        Ok(self.key()?.algorithm == RSA)
+    }
+
+    /// What gpg says of the key (doc/DETAILS of GnuPG).
+    fn key(&self) -> Result<Key, Error> {
         let what = "reading the signing key";
         let said = program::run(self.gpg().args(["--with-colons", "--list-secret-keys"]), what)?;
         let field = |kind: &str, index: usize| {
@@ -104,7 +141,9 @@ impl Signer {
             line.split(':').nth(index).map(str::to_owned)
         };
         let made = field("sec", 5).and_then(|seconds| seconds.parse().ok());
-        field("fpr", 9).zip(made).ok_or_else(|| Error::Program {
+        let found =
+            (|| Some(Key { fingerprint: field("fpr", 9)?, made: made?, algorithm: field("sec", 3)? }))();
+        found.ok_or_else(|| Error::Program {
             what: what.to_owned(),
             message: "gpg names no secret key".to_owned(),
         })

@@ -73,12 +73,23 @@ fn what_the_recipe_makes_is_made_for_rpm_too() {
     assert!(keys(&["--import"], &[&site.path("bundle/rpm/halite.asc")]).status.success());
     let said = keys(&["--checksig", "-v"], &[&kubelet]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.contains("EdDSA/SHA512 Signature") && !said.contains("NOKEY"), "{said}");
+    assert!(said.contains("RSA/SHA512 Signature") && !said.contains("NOKEY"), "{said}");
     let mut changed = fs::read(&kubelet).unwrap();
     let last = changed.len() - 20;
     changed[last] ^= 1;
     put(&site.path("changed.rpm"), &changed);
     assert!(!keys(&["--checksig"], &[&site.path("changed.rpm")]).status.success());
+}
+
+#[test]
+fn a_key_that_not_every_rpm_can_check_is_refused() {
+    let mut site = site();
+    let rpm = site.recipe["packages"].as_object_mut().unwrap().remove("rpm").unwrap();
+    site.build("before").unwrap();
+    site.recipe["packages"]["rpm"] = rpm;
+    site.update(true).unwrap();
+    let error = site.build("after").unwrap_err().to_string();
+    assert!(error.contains("signing-key.asc: is no RSA key"), "{error}");
 }
 
 #[test]

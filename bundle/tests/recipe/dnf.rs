@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite_bundle::{
-    apt::Signer,
+    apt::{Kind, Signer},
     rpm::{Base, database},
 };
 use serde_json::json;
@@ -68,8 +68,9 @@ impl Drop for Nginx {
 
 /// A site with a bundle, the server of a copy of it, and the authority that the hosts know.
 struct World {
-    site: Site,
+    /// Before the site, so that it ends before its configuration is gone.
     server: Nginx,
+    site: Site,
 }
 
 impl World {
@@ -81,7 +82,7 @@ impl World {
         let authority = Authority::new(site.dir.path());
         fs::create_dir_all(site.path("nginx")).unwrap();
         let server = Nginx::start(&site.path("nginx"), &authority, &site.path("served"));
-        Self { site, server }
+        Self { server, site }
     }
 
     /// Serves the bundle's repository as it is, but for a change, and lets dnf install kubectl from it on a fresh host:
@@ -144,7 +145,7 @@ impl World {
         let args = ["--quiet", "--no-database", "--simple-md-filenames", dir];
         run("createrepo-c", self.site.dir.path(), "createrepo_c", &args);
         if signed {
-            let signer = Signer::open(&self.site.path("signing-key.asc")).unwrap();
+            let signer = Signer::open(&self.site.path("signing-key.asc"), Kind::Rsa).unwrap();
             let repomd = repository.join("repodata/repomd.xml");
             let _ = fs::remove_file(repository.join("repodata/repomd.xml.asc"));
             signer
