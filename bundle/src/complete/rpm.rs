@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     fetch::yum::{Package, Repository},
     manifest::Entry,
-    rpm::{self, Base, KEY, Lack, REPOMD},
+    rpm::{self, Base, Lack, REPOMD},
 };
 
 /// Where the repository is in a bundle.
@@ -43,13 +43,12 @@ impl Rpms {
         self.packages.retain(|package| package.name != name);
     }
 
-    /// The files without which it is no repository, with why.
+    /// The files without which it is no repository, with why. Its key is named by the state tree.
     pub fn own_files(&self) -> Vec<(String, &'static str)> {
         let mut files = vec![
             (RPM_BASE.to_owned(), "what else has to be installed on RPM hosts follows from it"),
             (format!("{ROOT}/{REPOMD}"), "dnf reads it first"),
             (format!("{ROOT}/{REPOMD}.asc"), "dnf checks the repository by it"),
-            (format!("{ROOT}/{KEY}"), "dnf checks packages by it"),
         ];
         files.extend(self.indexes.iter().map(|index| (format!("{ROOT}/{index}"), "repomd.xml names it")));
         files
