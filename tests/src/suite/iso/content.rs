@@ -58,12 +58,15 @@ pub(crate) fn recipe(bundle: &Path) -> Result<PathBuf> {
     anyhow::bail!("no recipe below {} has made {}", lab::cache().display(), bundle.display())
 }
 
+/// Folder of texts that are found under several names, as Debian has them: `GPL` is `GPL-3`.
+const NAMED_TWICE: &str = "licences/";
+
 /// No file has the content of another.
 fn nothing_twice(bundle: &Path) -> Result<()> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     let mut by_content: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (path, entry) in manifest["files"].as_object().context("the manifest lists no files")? {
-        if entry["size"].as_u64().unwrap_or_default() >= SMALL {
+        if entry["size"].as_u64().unwrap_or_default() >= SMALL && !path.starts_with(NAMED_TWICE) {
             by_content.entry(entry["sha256"].as_str().unwrap_or_default()).or_default().push(path);
         }
     }
