@@ -186,10 +186,14 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     let (files, hash) = bundle("0.1.0", &layer);
     let (served, answers) = (files.clone(), AtomicUsize::new(0));
     // The manifest and half of the layer, and then nothing more.
-    let dying = Server::tls(&host.authority, move |seen| match answers.fetch_add(1, Ordering::SeqCst) {
-        0 => answer(&served, seen),
-        1 => answer(&served, seen).cut(1_000_000),
-        _ => Answer::new(503),
+    let dying = Server::tls(&host.authority, move |seen| {
+        if seen.path.ends_with("/manifest.json") && answers.load(Ordering::SeqCst) == 0 {
+            answer(&served, seen)
+        } else if seen.path.ends_with("/layer") && answers.fetch_add(1, Ordering::SeqCst) == 0 {
+            answer(&served, seen).cut(1_000_000)
+        } else {
+            Answer::new(503)
+        }
     });
     let dead = "https://127.0.0.1:1".to_owned();
     let one = dying.url("").trim_end_matches('/').to_owned();
