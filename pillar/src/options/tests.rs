@@ -93,11 +93,16 @@ fn every_set_of_roles_is_there_that_is_valid() {
     let whats: Vec<&str> = sets[0].targets.iter().map(|target| target.what.as_str()).collect();
     let first = "a host that is bootstrap, registry, etcd, control-plane";
     assert_eq!(whats[..2], ["the objects in the API", first]);
-    for wanted in ["a host that is worker", "a host that is infra", "a host that is worker, infra, frontend"]
-    {
+    for wanted in [
+        "a host that is worker",
+        "a host that is infra",
+        "a host that is registry",
+        "a host that is worker, infra, frontend",
+    ] {
         assert!(whats.contains(&wanted), "{whats:?}");
     }
-    assert_eq!(whats.len(), 2 + 7);
+    // Seven sets of roles of Kubernetes' nodes, each with and without that of a registry, and a registry alone.
+    assert_eq!(whats.len(), 2 + 7 + 7 + 1);
     let all = "a host that is bootstrap, etcd, control-plane, worker, infra, frontend, registry";
     assert!(sets.iter().any(|set| set.targets[1].what == all));
     for set in &sets {
