@@ -11,6 +11,7 @@ mod room;
 use std::{
     fs::{self, File},
     io::ErrorKind,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -187,6 +188,9 @@ impl Bundles {
     /// Only one at a time changes the bundles. The lock ends with the process that holds it.
     fn lock(&self) -> Result<File, Error> {
         files::make_dir(&self.root)?;
+        // Whoever serves what is in it is not root, and a minion makes directories for root alone.
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
         let since = Instant::now();
         while lock.try_lock().is_err() {

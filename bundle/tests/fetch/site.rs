@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -157,6 +157,20 @@ fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
     same(&host.place("0.1.0"), &files);
     assert!(!host.place("0.1.0").join("left-over").exists());
     assert_eq!(server.seen().len(), asked + 3);
+}
+
+#[test]
+fn whoever_serves_the_bundles_can_reach_them() {
+    let host = Host::new();
+    let (files, hash) = bundle("0.1.0", b"layer");
+    let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
+    let root = host.dir.path().join("bundles");
+    // As a process with the umask of a service makes it.
+    fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
+    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap();
+    for path in [root, host.place("0.1.0"), host.place("0.1.0").join("states")] {
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755, "{}", path.display());
+    }
 }
 
 #[test]
