@@ -14,7 +14,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "makes the authorities once; without them there is nobody who could mend, see how to go back to a copy",
     ),
     ("cmd.run", "containerd.config in the cluster document' >&2; exit 1", "waits, and changes nothing"),
-    ("http.wait_for_successful_query", "/enrol.sh", "waits, and changes nothing"),
+    ("http.wait_for_successful_query", "/manifest.json", "waits, and changes nothing"),
     (
         "service.dead",
         "keepalived",
