@@ -29,6 +29,7 @@ mod tls;
 
 #[cfg(test)]
 mod charts;
+#[cfg(test)]
 mod dnf;
 #[cfg(test)]
 mod images;
