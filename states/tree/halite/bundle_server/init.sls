@@ -94,6 +94,9 @@ nginx:
 # What the site has no longer; a copy that is under way is kept.
 {{ bundles_directory }}:
   file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
     - clean: True
     - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
     - require:

@@ -80,6 +80,9 @@ halite-repository:
 
 /etc/apt/halite:
   file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
     - clean: True
     - exclude_pat: [{{ pillar.bundle.version }}.mirrors]
     - require:
