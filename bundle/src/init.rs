@@ -121,6 +121,7 @@ mod tests {
         let recipe = Recipe::parse(FILE, &opened.join("\n"), Path::new("/site")).unwrap();
         assert!(recipe.images.iter().any(|image| image.component.is_none()));
         assert_eq!((recipe.charts.len(), recipe.network.hosts.len()), (1, 2));
+        assert_eq!(recipe.repositories.len(), 2);
         assert!(recipe.network.proxy.is_some() && recipe.helm.is_some() && !recipe.options.is_empty());
     }
 

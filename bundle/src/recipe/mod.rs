@@ -12,7 +12,7 @@
 //!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
 //!   apt: [runc, firewalld]
 //!   repositories:                         # optional: in place of this machine's own package sources
-//!     - {url: "https://deb.debian.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
+//!     - {url: "https://mirror.example.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
 //!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
