@@ -1,10 +1,24 @@
 //! What is in a bundle, to show it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use serde::Serialize;
 
-use crate::{apt, error::Error, fetch::yum, manifest, oci};
+use crate::{
+    apt,
+    claim::Scratch,
+    error::Error,
+    fetch::yum,
+    manifest::{self, Manifest},
+    oci,
+    pack::unpack_some,
+};
+
+/// Where it stands what images and packages there are.
+const INDEXES: [&str; 3] = ["images/index.json", "apt/dists/", "rpm/repodata/"];
 
 /// What is in a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,6 +37,8 @@ pub struct Listing {
     pub packages: Vec<ListedPackage>,
     /// The packages for RPM distributions, by name; none where it is not for them.
     pub rpms: Vec<ListedPackage>,
+    /// Chart to its version.
+    pub charts: BTreeMap<String, String>,
     /// How many files there are.
     pub files: usize,
     /// Their size in bytes.
@@ -53,12 +69,29 @@ pub struct ListedPackage {
     pub size: u64,
 }
 
-/// Lists what is in the bundle in a directory. Nothing is verified.
+/// Lists what is in the bundle in a directory or in an ISO. Nothing is verified.
 ///
 /// # Errors
 /// When the manifest or one of the indexes cannot be read.
-pub fn list(dir: &Path) -> Result<Listing, Error> {
-    let manifest = manifest::load(dir)?;
+pub fn list(bundle: &Path) -> Result<Listing, Error> {
+    let manifest = manifest::look(bundle)?;
+    if bundle.is_dir() {
+        return of(bundle, manifest);
+    }
+    let look = Scratch::new("halite-look-")?;
+    unpack_some(bundle, look.path(), &|path| INDEXES.iter().any(|index| path.starts_with(index)))?;
+    let manifests: BTreeSet<String> =
+        oci::names(&look.path().join("images"))?.iter().filter_map(|(_, entry)| blob(entry)).collect();
+    unpack_some(bundle, look.path(), &|path| manifests.contains(path))?;
+    of(look.path(), manifest)
+}
+
+/// Where a bundle has the blob of a descriptor.
+fn blob(entry: &oci::Descriptor) -> Option<String> {
+    Some(format!("images/blobs/sha256/{}", entry.hex()?))
+}
+
+fn of(dir: &Path, manifest: Manifest) -> Result<Listing, Error> {
     let layout = dir.join("images");
     let mut images = Vec::new();
     for (name, entry) in oci::names(&layout)? {
@@ -93,6 +126,7 @@ pub fn list(dir: &Path) -> Result<Listing, Error> {
         images,
         packages: packages.collect(),
         rpms,
+        charts: manifest.charts,
         files: manifest.files.len(),
         size: manifest.files.values().map(|entry| entry.size).sum(),
     })

@@ -3,7 +3,7 @@
 use std::fs;
 
 use halite_bundle::{
-    Change, Diff, Manifest, manifest, pack,
+    Change, Diff, Manifest, list, manifest, pack,
     seal::{
         self,
         keys::{SecretKey, Trust, generate},
@@ -62,6 +62,16 @@ fn what_comes_out_is_what_went_in() {
     put(&out.join(manifest::CHECKSUM), b"another\n");
     let error = add().unwrap_err().to_string();
     assert!(error.contains("another bundle of the same version"), "{error}");
+}
+
+#[test]
+fn an_image_is_listed_as_its_directory_is() {
+    let (site, _) = packed();
+    let listed = list(&site.path("site.iso")).unwrap();
+    assert!(!listed.images.is_empty() && !listed.packages.is_empty(), "{listed:?}");
+    assert_eq!(listed, list(&site.path("bundle")).unwrap());
+    let error = list(&site.path("builder.key")).unwrap_err().to_string();
+    assert!(error.contains("builder.key"), "{error}");
 }
 
 #[test]

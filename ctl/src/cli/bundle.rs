@@ -68,7 +68,7 @@ pub enum Bundle {
     Copy(Copy),
     /// What is in a bundle.
     Show {
-        /// Its directory, or its version on this site; default: the directory above this program, or the bundle in use.
+        /// Its ISO or directory, or its version on this site; default: the directory above this program, or the bundle in use.
         bundle: Option<PathBuf>,
     },
     /// Check who signed an ISO and every byte of it, or every file of a directory; name all that is not as it was made.

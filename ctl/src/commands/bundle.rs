@@ -189,6 +189,7 @@ fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Some(version) if !Path::new(version).exists() && !version.contains('/') => {
             Ok(Site::here().bundles.get(version)?.path)
         }
+        Some(image) if Path::new(image).is_file() => Ok(PathBuf::from(image)),
         _ => directory_of(given),
     }
 }
@@ -222,6 +223,11 @@ fn list(listing: &Value) -> String {
         };
         let row = |row: &Value| columns.iter().map(|column| cell(row, column)).collect();
         text.push_str(&format!("{}\n", table::rows(columns, rows.iter().map(row))));
+    }
+    let charts = listing["charts"].as_object().into_iter().flatten();
+    let charts: Vec<_> = charts.map(|(name, version)| vec![name.clone(), table::cell(version)]).collect();
+    if !charts.is_empty() {
+        text.push_str(&format!("{}\n", table::rows(&["charts", "version"], charts.into_iter())));
     }
     text
 }
