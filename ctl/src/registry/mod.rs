@@ -78,7 +78,7 @@ fn real(path: &Path) -> Result<PathBuf, Error> {
                 let rest = whole.strip_prefix(there).unwrap_or(Path::new(""));
                 let plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
                 return match plain {
-                    true => Ok(found.join(rest)),
+                    true => Ok(found.components().chain(rest.components()).collect()),
                     false => Err(Error::content(path, "its parts before `..` are not there")),
                 };
             }

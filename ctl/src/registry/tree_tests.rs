@@ -166,7 +166,7 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
     let root = dir.path();
     fs::create_dir_all(root.join("app")).unwrap();
     let pushes: Vec<[String; 3]> =
-        (0..600).map(|i| ["layer", "part", "whole"].map(|kind| format!("{kind} {i}"))).collect();
+        (0..300).map(|i| ["layer", "part", "whole"].map(|kind| format!("{kind} {i}"))).collect();
     let named: Vec<[String; 3]> =
         pushes.iter().map(|push| push.each_ref().map(|named| format!("sha256:{}", digest(named)))).collect();
     let done = AtomicBool::new(false);
@@ -176,7 +176,7 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
                 put(root, &format!("app/_layers/sha256/{}", digest(layer)), layer);
                 revision(root, "app", part);
                 revision(root, "app", whole);
-                tag(root, "app", &format!("{}", i % 7), whole);
+                tag(root, "app", &format!("{}", i % 97), whole);
             }
             done.store(true, Ordering::SeqCst);
         });
