@@ -80,7 +80,7 @@ fn run_pod(cluster: &Cluster, name: &str, node: &str, image: &str, login: Option
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{
-            "name": "it", "image": image, "imagePullPolicy": "Always", "command": ["echo", "it runs"],
+            "name": "it", "image": image, "imagePullPolicy": "Always", "command": ["sh", "-c", "echo it runs"],
         }]},
     });
     if let Some(login) = login {
