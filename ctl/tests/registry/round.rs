@@ -213,7 +213,7 @@ fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     world.push("app", &large);
     let blob = place(&largest(&large));
     let child = world.stopped(&BACKUP, || {
-        let partial = world.is_partial().then(|| world.left()).unwrap_or_default();
+        let partial = if world.is_partial() { world.left() } else { Vec::new() };
         partial.iter().any(|name| world.kept(name, &blob).exists())
     });
     let late = image("app", "1", &[3000], 50);

@@ -219,8 +219,11 @@ pub fn flip(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Every file and directory below a path: relative name, inode, mode, owner, content.
-pub fn all_of(root: &Path) -> Vec<(String, u64, u32, (u32, u32), Vec<u8>)> {
+/// A file or directory: relative name, inode, mode, owner, content.
+pub type Entry = (String, u64, u32, (u32, u32), Vec<u8>);
+
+/// All below a path.
+pub fn all_of(root: &Path) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(dir) = waiting.pop() {
