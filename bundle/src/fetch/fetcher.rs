@@ -21,6 +21,8 @@ pub struct Artifact {
     pub digest: Option<Digest>,
     /// Its size in bytes, if it is known.
     pub size: Option<u64>,
+    /// Where the size is not known: no more bytes than this are taken.
+    pub limit: Option<u64>,
 }
 
 /// Fetches into a cache, or finds everything there. Cloning is cheap.
@@ -79,6 +81,7 @@ impl Fetcher {
             name: &artifact.name,
             digest: artifact.digest.as_ref(),
             size: artifact.size,
+            limit: artifact.limit,
             login: client.settings(),
         };
         client.fetch(&target, &self.cache, self.meter())

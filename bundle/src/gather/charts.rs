@@ -17,6 +17,9 @@ use crate::{
 /// The layer of an image that is a chart (<https://helm.sh/docs/topics/registries>).
 const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
+/// No archive of a chart is larger, in bytes.
+const ARCHIVE: u64 = 256 << 20;
+
 /// A chart's objects.
 #[derive(Debug, Clone)]
 pub struct Rendered {
@@ -150,7 +153,7 @@ impl Gather<'_> {
             ChartSource::Archive(url, declared) => {
                 let digest = known.map(|(digest, _)| digest).or(declared.as_ref()).cloned();
                 let (name, size) = (format!("chart {}", chart.name), known.map(|(_, size)| size));
-                let artifact = Artifact { name, url: url.clone(), digest, size };
+                let artifact = Artifact { name, url: url.clone(), digest, size, limit: Some(ARCHIVE) };
                 let entry = self.fetcher.files(&[artifact])?.remove(0);
                 Ok(There { path: entry.path, sha256: entry.digest.hex().to_owned(), size: entry.size })
             }

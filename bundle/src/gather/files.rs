@@ -22,6 +22,9 @@ use crate::{
 /// How the lock names the address itself as a source.
 const DOWNLOAD: &str = "download";
 
+/// No program and no archive is larger, in bytes.
+const FILE: u64 = 16 << 30;
+
 /// No archive unpacks to more.
 const UNPACKED: u64 = 16 << 30;
 
@@ -113,7 +116,7 @@ impl Gather<'_> {
 
 fn artifact(url: &str, digest: Option<Digest>, size: Option<u64>) -> Artifact {
     let name = url.split(['?', '#']).next().unwrap_or(url);
-    Artifact { name: name.to_owned(), url: url.to_owned(), digest, size }
+    Artifact { name: name.to_owned(), url: url.to_owned(), digest, size, limit: Some(FILE) }
 }
 
 fn described(downloads: &[&Download], sha256: String, size: u64) -> Item {

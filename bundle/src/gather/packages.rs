@@ -122,7 +122,7 @@ impl Gather<'_> {
         for (name, item) in &settled.lock.packages {
             let digest = Some(self.digest(name, item)?);
             let (name, url) = (name.clone(), item.source.clone());
-            artifacts.push(Artifact { name, url, digest, size: Some(item.size) });
+            artifacts.push(Artifact { name, url, digest, size: Some(item.size), limit: None });
         }
         Ok(self.fetcher.files(&artifacts)?.into_iter().map(|entry| entry.path).collect())
     }

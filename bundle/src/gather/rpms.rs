@@ -77,6 +77,7 @@ impl Gather<'_> {
                 url: item.source.clone(),
                 digest: Some(digest),
                 size: Some(item.size),
+                limit: None,
             })
         };
         let artifacts = rpms.packages.iter().map(artifact).collect::<Result<Vec<_>, Error>>()?;

@@ -106,7 +106,7 @@ fn a_file_that_changes_meanwhile_is_fetched_anew() {
             _ => Answer::file(seen, &second, "\"new\""),
         });
         let digest = known.then(|| Digest::of(&new));
-        let wanted = Artifact { name: "a".into(), url: server.url("/a"), digest, size: None };
+        let wanted = Artifact { name: "a".into(), url: server.url("/a"), digest, size: None, limit: None };
         let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
         assert_eq!(entry.digest, Digest::of(&new));
         assert_eq!(server.seen()[1].header("If-Range"), Some("\"old\""));
@@ -207,6 +207,7 @@ fn what_has_another_digest_or_size_is_removed() {
         url: url.clone(),
         digest: Some(digest.clone()),
         size,
+        limit: None,
     };
     let found = Digest::of(&file);
     let error = fixture.fetcher().files(&[wanted(&other, None)]).unwrap_err().to_string();
@@ -214,6 +215,32 @@ fn what_has_another_digest_or_size_is_removed() {
     let error = fixture.fetcher().files(&[wanted(&found, Some(999))]).unwrap_err().to_string();
     assert_eq!(error, format!("{url}: expected 999 bytes, found 1000; what came was removed"));
     assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
+}
+
+#[test]
+fn what_has_no_known_size_has_a_bound() {
+    let fixture = Fixture::new();
+    let server = Server::start(|seen| match seen.path.as_str() {
+        "/said" => Answer::new(200).body("begins").saying(2_000),
+        "/right" => Answer::new(200).body(content(1_999, 15)),
+        _ => Answer::new(200).body(content(2_000, 15)).endless(),
+    });
+    let wanted = |path: &str, limit| Artifact {
+        name: "a".into(),
+        url: server.url(path),
+        digest: None,
+        size: None,
+        limit: Some(limit),
+    };
+    for path in ["/said", "/unsaid"] {
+        let error = fixture.fetcher().files(&[wanted(path, 1_999)]).unwrap_err().to_string();
+        let url = server.url(path);
+        let said = "it is larger than 1999 bytes, which cannot be right; what came was removed";
+        assert_eq!(error, format!("{url}: {said}"));
+        assert_eq!(fixture.kept(), (vec![], vec![]));
+    }
+    assert_eq!((server.seen().len(), fixture.pauses().len()), (2, 0));
+    assert_eq!(fixture.fetcher().files(&[wanted("/right", 1_999)]).unwrap()[0].size, 1_999);
 }
 
 #[test]

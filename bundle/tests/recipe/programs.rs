@@ -83,6 +83,27 @@ fn programs_come_from_where_the_lock_says() {
 }
 
 #[test]
+fn what_cannot_be_a_program_or_a_chart_is_given_up_at_once() {
+    let mut site = Site::new();
+    let server = Server::start(|seen| {
+        let said = if seen.path == "/kubelet" { 17 << 30 } else { 257 << 20 };
+        Answer::new(200).body("begins").saying(said)
+    });
+    site.recipe["no-proxy"] = json!("*");
+    site.recipe["packages"]["made"][0]["programs"]["kubelet"] = json!({"url": server.url("/kubelet")});
+    site.recipe["charts"] =
+        json!([{"name": "web", "source": server.url("/web.tgz"), "version": "1", "namespace": "web"}]);
+    let error = site.lock().unwrap_err().to_string();
+    for wanted in
+        ["/kubelet: it is larger than 17179869184 bytes", "/web.tgz: it is larger than 268435456 bytes"]
+    {
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert_eq!(fs::read_dir(site.path("cache/fetched/partial")).unwrap().count(), 0);
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[test]
 fn what_is_not_there_or_not_as_said_is_told_at_once() {
     let (mut site, server) = world();
     site.recipe["packages"]["made"][0]["programs"]["kubelet"]["url"] =

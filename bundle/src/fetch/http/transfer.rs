@@ -35,6 +35,8 @@ pub(crate) struct Target<'a> {
     pub digest: Option<&'a Digest>,
     /// Its size in bytes, if it is known beforehand.
     pub size: Option<u64>,
+    /// Where the size is not known: what is larger, in bytes, is given up and what came of it removed.
+    pub limit: Option<u64>,
     /// Who is asking.
     pub login: &'a dyn Login,
 }
@@ -72,7 +74,7 @@ impl Client {
         match result {
             Ok(()) => partial.keep(cache),
             Err(error) => {
-                let wrong = matches!(error, Error::Digest { .. } | Error::Size { .. });
+                let wrong = matches!(error, Error::Digest { .. } | Error::Size { .. } | Error::Limit { .. });
                 if wrong || partial.len() == 0 {
                     partial.abandon();
                 }
@@ -156,6 +158,7 @@ impl Transfer<'_> {
                 false => Err(Error::Size { url: shown(url), expected, found: found.to_string() }.into()),
             };
         }
+        self.bounded(total.unwrap_or_default())?;
         partial.set_origin(Origin { url: shown(url), validator: strong_validator(response.headers()) })?;
         self.stream(&mut response, partial, total)
     }
@@ -184,6 +187,7 @@ impl Transfer<'_> {
             {
                 return Err(Error::Size { url: url(), expected, found: "more".into() }.into());
             }
+            self.bounded(partial.len() + count as u64)?;
             partial.write(&buffer[..count])?;
             self.tell(partial, total, count as u64);
         }
@@ -194,6 +198,14 @@ impl Transfer<'_> {
                 Err(Failure::again(Error::server(url(), message)))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A server that never ends would fill the disk. A size that is known bounds what comes by itself.
+    fn bounded(&self, size: u64) -> Result<(), Error> {
+        match self.target.limit.filter(|limit| self.target.size.is_none() && size > *limit) {
+            None => Ok(()),
+            Some(limit) => Err(Error::Limit { url: shown(&self.target.url), limit }),
         }
     }
 
