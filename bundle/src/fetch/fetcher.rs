@@ -70,11 +70,12 @@ impl Fetcher {
 
     fn file(&self, artifact: &Artifact) -> Result<Entry, Error> {
         let Some(client) = &self.client else {
-            let found = artifact.digest.as_ref().and_then(|digest| self.cache.find(digest, artifact.size));
-            return found.ok_or_else(|| {
-                let digest = artifact.digest.as_ref().map_or("digest unknown".into(), Digest::oci);
-                Error::Missing(vec![format!("{} ({digest})", artifact.name)])
-            });
+            let missing = |about: &str| Error::Missing(vec![format!("{} ({about}", artifact.name)]);
+            let Some(digest) = &artifact.digest else { return Err(missing("digest unknown)")) };
+            let found = self.cache.find(digest, artifact.size).is_some();
+            let damaged = if found { ", which was there and damaged" } else { "" };
+            let sound = self.cache.sound(digest, artifact.size)?;
+            return sound.ok_or_else(|| missing(&format!("{}){damaged}", digest.oci())));
         };
         let target = Target {
             url: address(&artifact.url)?,

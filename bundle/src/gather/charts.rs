@@ -164,15 +164,20 @@ impl Gather<'_> {
     fn pull(&self, reference: &Reference, digest: Option<&Digest>) -> Result<There, Error> {
         let puller = Puller::new(&self.fetcher, &self.registries);
         let (reference, platform) = (reference.clone(), Platform::default());
-        let wanted = Wanted { reference, platform, digest: digest.cloned() };
-        let pulled = puller.pull(&[wanted])?.remove(0);
+        let wanted = [Wanted { reference, platform, digest: digest.cloned() }];
+        let pulled = puller.pull(&wanted)?.remove(0);
         let size = pulled.manifest.size + pulled.parts.iter().map(|part| part.size).sum::<u64>();
         let layer = pulled.parts.iter().find(|part| part.media_type == CONTENT);
-        let layer = layer.and_then(|layer| layer.hex()).ok_or_else(|| {
+        let layer: Digest = layer.and_then(|layer| layer.hex()?.parse().ok()).ok_or_else(|| {
             Error::content(pulled.reference.to_string(), "it is no chart: an image, perhaps")
         })?;
+        let cache = self.fetcher.cache();
+        if cache.sound(&layer, None)?.is_none() {
+            // What was damaged is gone now.
+            puller.pull(&wanted)?;
+        }
         let sha256 = pulled.manifest.hex().unwrap_or_default().to_owned();
-        Ok(There { path: self.fetcher.cache().contents().join(layer), sha256, size })
+        Ok(There { path: cache.path(&layer), sha256, size })
     }
 
     fn source(&self, chart: &Chart) -> String {

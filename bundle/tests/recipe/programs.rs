@@ -1,6 +1,6 @@
 //! Programs from a web server, alone and in archives.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use halite_bundle::{Error, Options, verify};
 use serde_json::json;
@@ -80,6 +80,33 @@ fn programs_come_from_where_the_lock_says() {
     assert!(matches!(&changes[..], [one] if one.name.ends_with("/kubelet")), "{changes:?}");
     drop(server);
     site.build_with("bundle", &Options { offline: true, ..Options::default() }).unwrap();
+}
+
+#[test]
+fn damage_in_the_cache_does_not_get_into_a_bundle() {
+    let (site, server) = world();
+    let lock = site.lock().unwrap().lock;
+    let first = site.build("bundle").unwrap();
+    let asked = server.seen().len();
+    let damage = |path: PathBuf| {
+        let bytes: Vec<u8> = fs::read(&path).unwrap().iter().map(|byte| byte ^ 1).collect();
+        fs::write(&path, bytes).unwrap();
+    };
+    // Alone, or in an archive.
+    lock.files.values().for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));
+    assert_eq!(site.build("bundle").unwrap(), first);
+    assert_eq!(server.seen().len(), asked + 3);
+    // What was made of it is as good as new, and a file of its own.
+    for entry in fs::read_dir(site.path("cache/programs")).unwrap() {
+        damage(entry.unwrap().path());
+    }
+    assert_eq!(site.build("bundle").unwrap(), first);
+    assert_eq!(server.seen().len(), asked + 3);
+    // Where nothing can be fetched it is named.
+    lock.files.values().for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));
+    let error = site.build_with("bundle", &Options { offline: true, ..Options::default() }).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("/kubelet (sha256:") && error.contains("was there and damaged"), "{error}");
 }
 
 #[test]
