@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Reference, reader::Reader};
+use super::{Reference, download::SAY, reader::Reader};
 use crate::fetch::Digest;
 
 /// A chart, rendered when the bundle is built.
@@ -130,7 +130,7 @@ fn source(
         return reference.ok().map(ChartSource::Registry);
     }
     if text.contains("://") {
-        reader.address(path, text, sha256.is_some());
+        reader.address(path, text, sha256.is_some(), SAY);
         return Some(ChartSource::Archive(text.to_owned(), sha256));
     }
     if sha256.is_some() {
