@@ -114,6 +114,37 @@ fn a_file_that_changes_meanwhile_is_fetched_anew() {
 }
 
 #[test]
+fn a_rest_of_another_file_is_not_taken() {
+    let old = content(200_000, 4);
+    // Of the same length, of another, and without what tells it apart but its tag.
+    for (second, tag) in [(200_000, Some("\"new\"")), (210_000, Some("\"old\"")), (200_000, None)] {
+        let (fixture, new) = (Fixture::new(), content(second, 5));
+        let (first, served, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
+        // It looks at no `If-Range`.
+        let server = Server::start(move |seen| {
+            let range =
+                seen.header("Range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+            let answer = match (count.fetch_add(1, Ordering::SeqCst), range) {
+                (0, _) => return Answer::file(seen, &first, "\"old\"").cut(100_000),
+                (_, None) => Answer::new(200).body(served.clone()),
+                (_, Some(start)) => Answer::new(206)
+                    .header("Content-Range", format!("bytes {start}-{}/{}", served.len() - 1, served.len()))
+                    .body(&served[start.parse::<usize>().unwrap()..]),
+            };
+            match tag {
+                Some(tag) => answer.header("ETag", tag),
+                None => answer,
+            }
+        });
+        let wanted =
+            Artifact { name: "a".into(), url: server.url("/a"), digest: None, size: None, limit: None };
+        let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
+        assert_eq!(std::fs::read(entry.path).unwrap(), new, "{second} {tag:?}");
+        assert_eq!(server.seen().len(), 3);
+    }
+}
+
+#[test]
 fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
     let (fixture, file) = (Fixture::new(), content(100_000, 6));
     let digest = Digest::of(&file);

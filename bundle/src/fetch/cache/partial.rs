@@ -23,6 +23,9 @@ pub(crate) struct Origin {
     pub url: String,
     /// Its strong `ETag`, or its `Last-Modified`.
     pub validator: Option<String>,
+    /// The size of the whole in bytes, where it was said.
+    #[serde(default)]
+    pub total: Option<u64>,
 }
 
 /// The beginning of a content, locked.
