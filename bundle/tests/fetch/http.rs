@@ -145,6 +145,24 @@ fn a_rest_of_another_file_is_not_taken() {
 }
 
 #[test]
+fn a_proxy_that_has_trouble_is_asked_again() {
+    for (status, asked) in [(502, 6), (503, 6), (407, 1), (403, 1)] {
+        let fixture = Fixture::new();
+        let proxy = Server::start(move |_| Answer::new(status));
+        let settings = Settings { proxy: Some(proxy.url("")), ..fixture.settings() };
+        let wanted = [artifact("a", "http://localhost:1/a".into(), b"a")];
+        let error = fixture.fetcher_with(settings).files(&wanted).unwrap_err().to_string();
+        assert_eq!(proxy.seen().len(), asked, "{error}");
+        let said = match status {
+            407 => "http://localhost:1/a: the proxy wants a login".to_owned(),
+            403 => "http://localhost:1/a: the proxy does not allow it (403)".to_owned(),
+            _ => format!("http://localhost:1/a: the proxy answers {status}"),
+        };
+        assert!(error.contains(&said), "{error}");
+    }
+}
+
+#[test]
 fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
     let (fixture, file) = (Fixture::new(), content(100_000, 6));
     let digest = Digest::of(&file);
