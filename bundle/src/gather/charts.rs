@@ -93,6 +93,7 @@ impl Gather<'_> {
             return Err(Error::content(self.source(chart), message));
         }
         let text = helm.render(&there.path, chart, &self.recipe.kubernetes)?;
+        chart::check_secrets(&text, chart)?;
         let rendered = self.fetcher.cache().put(text.as_bytes())?;
         Ok(Some(ChartItem {
             version: about.version,
@@ -122,25 +123,41 @@ impl Gather<'_> {
     fn fetch_chart(&self, chart: &Chart, settled: &Settled) -> Result<Rendered, Error> {
         let item = settled.lock.charts.get(&chart.name);
         let item = item.ok_or_else(|| Error::content(&chart.name, "it is not settled"))?;
-        let wrong = |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
-        let digest: Digest = item.rendered.parse().map_err(wrong)?;
+        let digest = self.recorded(chart, &item.rendered)?;
         let cache = self.fetcher.cache();
-        if cache.read(&digest)?.is_none() {
-            let source: Digest = item.sha256.parse().map_err(wrong)?;
-            let there = self.obtain(chart, Some((&source, item.size)))?;
-            let helm = Helm::new(self.recipe.helm.as_deref());
-            let rendered = cache.put(helm.render(&there.path, chart, &self.recipe.kubernetes)?.as_bytes())?;
-            if rendered.digest != digest {
-                let message = "it renders to something else than is recorded: by another version of Helm, or it makes \
-                               something up each time (a password, a certificate), which `values` should give it";
-                return Err(Error::Lock {
-                    lock: self.lock_file(),
-                    differences: vec![format!("the chart {}: {message}", chart.name)],
-                });
-            }
-        }
+        let kept = cache.read(&digest)?;
+        let text = match &kept {
+            Some(kept) => String::from_utf8_lossy(kept).into_owned(),
+            None => self.render_again(chart, item, &digest)?,
+        };
+        // What an earlier version recorded was not looked at.
+        chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
         Ok(Rendered { name, version, path: cache.path(&digest) })
+    }
+
+    /// Renders a chart once more, to just what the lock says.
+    fn render_again(&self, chart: &Chart, item: &ChartItem, digest: &Digest) -> Result<String, Error> {
+        let source = self.recorded(chart, &item.sha256)?;
+        let there = self.obtain(chart, Some((&source, item.size)))?;
+        let text =
+            Helm::new(self.recipe.helm.as_deref()).render(&there.path, chart, &self.recipe.kubernetes)?;
+        if self.fetcher.cache().put(text.as_bytes())?.digest == *digest {
+            return Ok(text);
+        }
+        let message = "it renders to something else than is recorded: by another version of Helm, or it makes something \
+                       up each time. A password or a key is made at the site, and `values` name its Secret; anything \
+                       else `values` should give it";
+        Err(Error::Lock {
+            lock: self.lock_file(),
+            differences: vec![format!("the chart {}: {message}", chart.name)],
+        })
+    }
+
+    /// A digest that the lock has for a chart.
+    fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
+        let wrong = |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
+        sha256.parse().map_err(wrong)
     }
 
     /// Brings a chart to this machine, if its digest is known just that one.
