@@ -400,6 +400,29 @@ fn logins_go_where_they_belong_and_nowhere_else() {
     fixture.fetcher_with(Settings { credentials, ..settings }).files(&wanted).unwrap();
     assert_eq!(open.seen()[0].header("Authorization"), None);
 
+    // Nor is it in what a proxy's trouble is told with.
+    let (refusing, gone) = (Server::start(|_| Answer::new(407)), Server::start(|_| Answer::new(200)));
+    let dead = gone.url("");
+    drop(gone);
+    for proxy in [refusing.url(""), dead, "http://localhost:x".into(), "socks5://localhost:1".into()] {
+        let proxy = Some(proxy.replace("://", "://me:hunter2@"));
+        let settings = Settings { proxy, retries: 0, ..fixture.settings() };
+        let error = match halite_bundle::fetch::Client::new(settings) {
+            Ok(client) => {
+                assert!(!format!("{client:?}").contains("hunter2"));
+                Fetcher::new(fixture.cache(), client).files(&[artifact(
+                    "c",
+                    "http://localhost:1/c".into(),
+                    b"c",
+                )])
+            }
+            Err(error) => Err(error),
+        };
+        let error = error.unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && !error.contains("bWU6aHVudGVyMg"), "{error}");
+    }
+    assert_eq!(refusing.seen()[0].header("Proxy-Authorization"), Some("Basic bWU6aHVudGVyMg=="));
+
     std::fs::set_permissions(&netrc, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let error = Credentials::netrc(&netrc).unwrap_err().to_string();
     assert!(error.ends_with("others can read it: chmod 600 it"), "{error}");

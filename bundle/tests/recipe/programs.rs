@@ -1,6 +1,11 @@
 //! Programs from a web server, alone and in archives.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use halite_bundle::{Error, Options, verify};
 use serde_json::json;
@@ -8,7 +13,7 @@ use serde_json::json;
 use crate::{
     fixture::run,
     server::{Answer, Server},
-    site::{Site, hex, put},
+    site::{Site, files, hex, put},
     tls::Authority,
 };
 
@@ -107,6 +112,47 @@ fn damage_in_the_cache_does_not_get_into_a_bundle() {
     let error = site.build_with("bundle", &Options { offline: true, ..Options::default() }).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("/kubelet (sha256:") && error.contains("was there and damaged"), "{error}");
+}
+
+#[test]
+fn a_login_is_nowhere_but_in_its_file() {
+    let mut site = Site::new();
+    let authority = Authority::new(site.dir.path());
+    let count = AtomicUsize::new(0);
+    let server = Server::tls(&authority, move |seen| match seen.header("Authorization") {
+        Some("Basic bWU6aHVudGVyMg==") if count.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Answer::new(200).header("ETag", "\"1\"").body("#!/bin/sh\n").saying(99).cut(5)
+        }
+        Some("Basic bWU6aHVudGVyMg==") if seen.path == "/kubelet" => {
+            Answer::file(seen, b"#!/bin/sh\n", "\"2\"")
+        }
+        Some(_) => Answer::new(403).body("not you"),
+        None => Answer::new(401),
+    });
+    let netrc = site.path("logins/netrc");
+    let login = |password: &str| {
+        let text = format!("machine {} login me password {password}\n", server.host());
+        put(&netrc, text.as_bytes());
+        fs::set_permissions(&netrc, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let nowhere = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        ["hunter", "aHVudGVy"].iter().all(|part| !text.contains(part))
+    };
+    login("hunter3");
+    site.recipe["registries"] = json!({});
+    site.recipe["registries"][server.host()] = json!({"ca": "authority.pem", "login": "logins/netrc"});
+    site.recipe["no-proxy"] = json!("*");
+    site.recipe["packages"]["made"][0]["programs"]["kubelet"] =
+        json!({"url": format!("https://{}/kubelet", server.host())});
+    let error = site.lock().unwrap_err().to_string();
+    assert!(error.contains("403") && nowhere(error.as_bytes()), "{error}");
+    login("hunter2");
+    site.lock().unwrap();
+    site.build("bundle").unwrap();
+    for name in files(site.dir.path()).iter().filter(|name| !name.starts_with("logins/")) {
+        assert!(nowhere(name.as_bytes()) && nowhere(&fs::read(site.path(name)).unwrap()), "{name}");
+    }
 }
 
 #[test]
