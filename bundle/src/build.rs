@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     fetch::yum,
     files,
-    gather::{Contents, Gather, Mode},
+    gather::{Archive, Contents, Gather, Mode},
     iso::portable,
     lock::Lock,
     manifest::{self, Entry, Manifest},
@@ -210,14 +210,15 @@ fn image_part(parts: &Parts, images: &[oci::Found]) -> Result<Part, Error> {
 fn apt_part(
     parts: &Parts,
     recipe: &Recipe,
-    archives: &[PathBuf],
+    archives: &[Archive],
     date: Timestamp,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Part, Error> {
     // Before the key of the part: the key file is one of its inputs.
     let signer = signer(recipe)?;
     let mut inputs = vec![date.to_string()];
-    for file in archives.iter().chain([&recipe.base, &recipe.signing_key]) {
+    inputs.extend(archives.iter().map(|archive| archive.sha256.clone()));
+    for file in [&recipe.base, &recipe.signing_key] {
         inputs.push(files::digest(file)?.0);
     }
     let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
@@ -228,7 +229,7 @@ fn apt_part(
         let pool = dir.join("pool");
         files::make_dir(&pool)?;
         for archive in archives {
-            files::copy(archive, &pool.join(apt::Control::read(archive)?.file_name()), 0o644)?;
+            archive.copy(&pool.join(apt::Control::read(&archive.path)?.file_name()))?;
         }
         for package in &made {
             progress(&format!("making the package {} {}", package.name, package.full_version()));
@@ -252,7 +253,7 @@ fn rpm_part(
     parts: &Parts,
     recipe: &Recipe,
     wanted: &recipe::Rpm,
-    fetched: &[(String, PathBuf)],
+    fetched: &[Archive],
     date: Timestamp,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Part, Error> {
@@ -270,9 +271,7 @@ fn rpm_part(
     for file in keys.iter().chain([&wanted.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    for (name, file) in fetched {
-        inputs.push(format!("{name} {}", files::digest(file)?.0));
-    }
+    inputs.extend(fetched.iter().map(|archive| format!("{} {}", archive.name, archive.sha256)));
     let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
     for package in &made {
         inputs.push(package.fingerprint()?);
@@ -281,9 +280,9 @@ fn rpm_part(
         let packages = dir.join(rpm::PACKAGES);
         files::make_dir(&packages)?;
         let mut taken = Vec::new();
-        for (name, file) in fetched {
-            let place = packages.join(rpm::file_name(name, &files::digest(file)?.0));
-            files::copy(file, &place, 0o644)?;
+        for archive in fetched {
+            let place = packages.join(rpm::file_name(&archive.name, &archive.sha256));
+            archive.copy(&place)?;
             taken.push(place);
         }
         rpm::check(&taken, &keys)?;

@@ -123,6 +123,23 @@ fn scratch() -> Result<tempfile::TempDir, Error> {
     tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))
 }
 
+/// Refuses objects whose contents nobody but the cluster may know: whatever is in a bundle is carried around, and served
+/// to everybody who reaches the site.
+pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
+    let problem = |(name, keys): (String, Vec<String>)| {
+        format!(
+            "chart {}: the Secret {name} has contents ({}), and whoever reaches the bundle can read it. Make it at the \
+             site, from `secrets:` of the cluster document by a state of your own in custom/, and give the chart its name \
+             in `values`, usually as `existingSecret`. If it holds nothing that is secret: `public-secrets: [{name}]` \
+             beside the chart's name",
+            chart.name,
+            keys.join(", ")
+        )
+    };
+    let problems: Vec<_> = documents::secrets(text, &chart.public_secrets).into_iter().map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Error::Recipe(problems)) }
+}
+
 /// What identifies a chart on this machine, a folder or an archive: the digest of all that is in it, and its size in
 /// bytes.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {

@@ -8,6 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::{
+    fs::{Mode, OFlags},
+    process::geteuid,
+};
 use tempfile::TempDir;
 
 use crate::{error::Error, files};
@@ -138,12 +142,20 @@ impl Scratch {
 
 /// Removes what killed processes have left. What cannot be looked at or removed is somebody else's.
 fn sweep(parent: &Path, kind: &str) {
+    let user = geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(kind) {
+        let own = |status: fs::Metadata| status.is_dir() && status.uid() == user;
+        if !entry.file_name().to_string_lossy().starts_with(kind) || !entry.metadata().is_ok_and(own) {
             continue;
         }
-        // Not made: one that has no owner yet is being made now.
-        let Ok(owner) = File::open(entry.path().join(OWNER)) else { continue };
+        // Not made: one that has no owner yet is being made now. Everybody may put a pipe or a link here, and wait for
+        // who opens it.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let owner = rustix::fs::open(entry.path().join(OWNER), OFlags::RDONLY | flags, Mode::empty());
+        let Ok(owner) = owner.map(File::from) else { continue };
+        if !owner.metadata().is_ok_and(|status| status.is_file()) {
+            continue;
+        }
         // Held until all of it is gone: its maker may wait for the same lock, and looks again then.
         if owner.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
@@ -192,6 +204,34 @@ mod tests {
         fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
         drop(Claim::new(&place).unwrap());
         assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_others_put_there_holds_nobody_up() {
+        use rustix::fs::{CWD, mkfifoat};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["x-pipe", "x-link", "x-folder", "outside", "x-folder/.owner"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        mkfifoat(CWD, at("x-pipe/.owner"), Mode::RUSR | Mode::WUSR).unwrap();
+        fs::write(at("outside/.owner"), "").unwrap();
+        std::os::unix::fs::symlink(at("outside/.owner"), at("x-link/.owner")).unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("x-directory")).unwrap();
+        let mut left = vec!["outside", "x-directory", "x-folder", "x-link", "x-pipe"];
+        if geteuid().is_root() {
+            fs::create_dir(at("x-somebody")).unwrap();
+            fs::write(at("x-somebody/.owner"), "").unwrap();
+            std::os::unix::fs::chown(at("x-somebody"), Some(65534), None).unwrap();
+            left.push("x-somebody");
+        }
+        let (done, waited) = std::sync::mpsc::channel();
+        let parent = dir.path().to_owned();
+        std::thread::spawn(move || done.send(Scratch::within(&parent, "x-").map(drop)));
+        waited.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for a pipe").unwrap();
+        let mut there: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        there.sort();
+        assert_eq!(there, left);
     }
 
     #[test]

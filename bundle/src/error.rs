@@ -122,6 +122,12 @@ impl Error {
         }
     }
 
+    /// What was copied from a path is not what was looked at there.
+    pub(crate) fn damaged(path: impl Into<PathBuf>, (sha256, size): &(String, u64)) -> Self {
+        let todo = "if it lies in the cache, remove it, and it is fetched anew";
+        Self::content(path, format!("it is damaged: its SHA-256 is {sha256}, its size {size}; {todo}"))
+    }
+
     /// What is wrong with what is at a path, and what to do.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self::Content { path: path.into(), message: message.into() }

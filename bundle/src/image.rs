@@ -27,6 +27,8 @@ pub fn build_image(
 ) -> Result<Manifest, Error> {
     let _claim = pack::claim(out)?;
     let directory = files::sibling(out, "bundle");
+    // What a build left that was killed at its end is no bundle any more, and nobody else's.
+    files::remove_dir(&directory)?;
     let made = build(recipe_file, &directory, options, render, progress)
         .and_then(|_| pack::write(&directory, out, keys, progress));
     let removed = files::remove_dir(&directory);

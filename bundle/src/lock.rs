@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     diff::{self, Change},
     error::Error,
+    fetch::names,
     files,
 };
 
@@ -115,6 +116,10 @@ impl Lock {
         if lock.format != 1 {
             return Err(Error::content(path, format!("format {} is not known here, only 1", lock.format)));
         }
+        let packages = lock.packages.keys().chain(lock.rpms.iter().flat_map(|rpms| rpms.packages.keys()));
+        if let Some(name) = packages.into_iter().find(|name| !names::fits(name, names::FILE)) {
+            return Err(Error::content(path, format!("{name:?} is no name of a package's file")));
+        }
         Ok(Some(lock))
     }
 
@@ -211,4 +216,48 @@ fn compare(old: &BTreeMap<String, Item>, new: &BTreeMap<String, Item>) -> Vec<St
     both.filter(|(_, item, now)| item.sha256 != now.sha256)
         .map(|(name, item, now)| format!("{name}: recorded sha256 {}, found {}", item.sha256, now.sha256))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let recipe = dir.path().join("recipe.yaml");
+        let item = Item {
+            sha256: files::sha256(b""),
+            size: 0,
+            source: "https://a.example/x".into(),
+            licence: None,
+            why: "asked for".into(),
+        };
+        for (name, right) in [
+            ("libstdc++6_14.2.0-19+b1~x_amd64.deb", true),
+            ("nginx-1.20^git1-1.el9_4.x86_64.rpm", true),
+            ("a/../../b.rpm", false),
+            ("/b.rpm", false),
+            (".b.rpm", false),
+            ("", false),
+            ("a b.rpm", false),
+            ("a\0b.rpm", false),
+        ] {
+            let packages = BTreeMap::from([(name.to_owned(), item.clone())]);
+            let rpms = Rpms { request: String::new(), packages: packages.clone() };
+            for lock in [
+                Lock { format: 1, packages, ..Lock::default() },
+                Lock { format: 1, rpms: Some(rpms), ..Lock::default() },
+            ] {
+                lock.save(&recipe).unwrap();
+                let loaded = Lock::load(&recipe).map_err(|error| error.to_string());
+                match right {
+                    true => assert_eq!(loaded, Ok(Some(lock))),
+                    false => {
+                        assert!(loaded.unwrap_err().ends_with("is no name of a package's file"), "{name:?}")
+                    }
+                }
+            }
+        }
+    }
 }

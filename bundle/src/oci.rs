@@ -182,10 +182,9 @@ pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
             if there.insert(part.digest.clone()) {
                 let to = blob(out, part)?;
                 let from = blobs.join(part.hex().unwrap_or_default());
-                let (sha256, size) = files::copy(&from, &to, 0o644)?;
-                if Some(sha256.as_str()) != part.hex() || size != part.size {
-                    let message = format!("it is damaged: its SHA-256 is {sha256}, its size {size}");
-                    return Err(Error::content(from, message));
+                let found = files::copy(&from, &to, 0o644)?;
+                if Some(found.0.as_str()) != part.hex() || found.1 != part.size {
+                    return Err(Error::damaged(&from, &found));
                 }
             }
         }

@@ -25,7 +25,7 @@ use crate::{
 pub const DOCS: &str = "docs";
 
 /// Counts on every change of what is looked for in archives.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// The smallest host that a bundle is built on has two processors.
 const READERS: usize = 2;

@@ -107,9 +107,13 @@ impl Part {
         &self.record.note
     }
 
-    /// Where one of its files is.
-    pub fn path(&self, file: &str) -> PathBuf {
-        self.dir.join(file)
+    /// Where one of its files is, and the SHA-256 that it had when it was made.
+    pub fn file(&self, file: &str) -> Result<(PathBuf, &str), Error> {
+        let path = self.dir.join(file);
+        match self.record.files.get(file) {
+            Some(recorded) => Ok((path, &recorded.entry.sha256)),
+            None => Err(Error::content(path, "it is not there")),
+        }
     }
 
     /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.

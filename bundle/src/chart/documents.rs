@@ -45,6 +45,28 @@ pub fn split(text: &str) -> Vec<Document> {
     found
 }
 
+/// Each `Secret` with contents in what a chart came to, but for those that the recipe says are none: name, and keys.
+pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut objects: Vec<Value> =
+        split(text).iter().filter_map(|document| serde_saphyr::from_str(&document.text).ok()).collect();
+    let mut found = Vec::new();
+    while let Some(object) = objects.pop() {
+        objects.extend(object["items"].as_array().into_iter().flatten().cloned());
+        if object["kind"] != "Secret" || object["apiVersion"] != "v1" {
+            continue;
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let contents = ["data", "stringData"].into_iter().filter_map(|field| object[field].as_object());
+        let filled = contents.flatten().filter(|(_, value)| !value.is_null() && *value != "");
+        let keys: Vec<String> = filled.map(|(key, _)| key.clone()).collect();
+        if !keys.is_empty() && !public.iter().any(|public| public == name) {
+            found.push((name.to_owned(), keys));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
 /// What a chart comes to on a site.
 ///
 /// # Errors
@@ -140,6 +162,7 @@ mod tests {
             version: None,
             namespace: namespace.into(),
             values: Vec::new(),
+            public_secrets: Vec::new(),
             licence: None,
         }
     }
@@ -169,6 +192,26 @@ mod tests {
         assert_eq!(documents[1].source.as_deref(), Some("web/crds/x.yaml"));
         assert!(out.lines().nth(documents[2].line as usize - 1).unwrap().starts_with("apiVersion: v1"));
         assert!(!arrange(text, &chart("kube-system")).unwrap().contains("kind: Namespace"));
+    }
+
+    #[test]
+    fn secrets_with_contents_are_found_wherever_they_are() {
+        let secret = |name: &str, rest: &str| {
+            format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\n{rest}\n")
+        };
+        let text = secret("a", "data: {password: cGFzcw==, user: \"\"}")
+            + &secret("b", "stringData: {token: x}")
+            + &secret("c", "data: {}")
+            + &secret("d", "type: kubernetes.io/service-account-token")
+            + &secret("e", "data: {password: \"\"}")
+            + &secret("open", "stringData: {greeting: hello}")
+            + "---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: f}, data: \
+               {k: eA==}}\n---\napiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata: {name: g}\ndata: {k: \
+               x}\n---\napiVersion: e.org/v1\nkind: Secret\nmetadata: {name: h}\ndata: {k: x}\n";
+        let found = secrets(&text, &["open".to_owned()]);
+        let found: Vec<_> = found.iter().map(|(name, keys)| (name.as_str(), keys.join(" "))).collect();
+        let keys = |keys: &str| keys.to_owned();
+        assert_eq!(found, [("a", keys("password")), ("b", keys("token")), ("f", keys("k"))]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The cache: contents by digest in a directory.
 //!
-//! `sha256/HEX` is a whole content and never changes. `partial/HEX.part` is the beginning of the content with that
+//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a hand, is dropped when it is
+//! read. `partial/HEX.part` is the beginning of the content with that
 //! digest, `HEX.part.json` says from where. Whoever writes a partial file holds a lock on it, which the kernel takes
 //! back when its process dies; a second process or thread that wants the same waits, and finds it done.
 
@@ -54,8 +55,8 @@ impl Cache {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// A content, if it is there with that size. What it is was checked when it came; whoever copies it into something
-    /// that is to be complete compares the digest on the way, as one would with any disk.
+    /// A content, if it is there with that size. What it is was checked when it came, and disks forget: only for one who
+    /// compares the digest on the way. Everybody else asks for a [`sound`](Self::sound) one.
     #[must_use]
     pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
         let path = self.path(digest);
@@ -93,37 +94,31 @@ impl Cache {
         }
     }
 
-    /// Reads everything that is there and removes what is damaged; what was removed.
+    /// A content, if it is there with that size and is what its name says: all of it is read. What is damaged is removed,
+    /// so that it can be fetched anew.
     ///
     /// # Errors
-    /// When the directory cannot be read, or a damaged file not removed.
-    pub fn check(&self) -> Result<Vec<Digest>, Error> {
-        let dir = self.contents();
-        let mut removed = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
-            let path = entry.map_err(Error::file("list", &dir))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Ok(digest) = name.parse::<Digest>() else { continue };
-            let mut hash = partial::hasher();
-            let mut file = File::open(&path).map_err(Error::file("read", &path))?;
-            std::io::copy(&mut file, &mut hash).map_err(Error::file("read", &path))?;
-            if Digest::finish(hash.into_inner()) != digest {
-                fs::remove_file(&path).map_err(Error::file("remove", &path))?;
-                removed.push(digest);
-            }
+    /// When it cannot be read, or is damaged and cannot be removed.
+    pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
+        let Some(entry) = self.find(digest, size) else { return Ok(None) };
+        let mut file = File::open(&entry.path).map_err(Error::file("read", &entry.path))?;
+        let read = files::stream(&mut file, &mut std::io::sink());
+        if read.map_err(Error::file("read", &entry.path))?.0 == digest.hex() {
+            return Ok(Some(entry));
         }
-        removed.sort_unstable();
-        Ok(removed)
+        tracing::warn!("{} is damaged, and was removed", entry.path.display());
+        fs::remove_file(&entry.path).map_err(Error::file("remove", &entry.path))?;
+        Ok(None)
     }
 
     /// Starts or goes on with a content of a known digest.
     pub(crate) fn begin(&self, digest: &Digest, size: Option<u64>) -> Result<Begun, Error> {
-        if let Some(entry) = self.find(digest, size) {
+        if let Some(entry) = self.sound(digest, size)? {
             return Ok(Begun::There(entry));
         }
         let partial = Partial::open(self.root.join("partial").join(format!("{digest}.part")))?;
         // Another process may have finished it while this one waited for the lock.
-        Ok(match self.find(digest, size) {
+        Ok(match self.sound(digest, size)? {
             Some(entry) => {
                 partial.abandon();
                 Begun::There(entry)

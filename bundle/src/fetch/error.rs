@@ -58,6 +58,14 @@ pub enum Error {
         /// What came: a number, or `more`.
         found: String,
     },
+    /// What came is larger than anything of its kind. It was removed.
+    #[error("{url}: it is larger than {limit} bytes, which cannot be right; what came was removed")]
+    Limit {
+        /// Where it came from.
+        url: String,
+        /// How many bytes it may have.
+        limit: u64,
+    },
     /// A signature is missing, wrong, or not by a key that is trusted.
     #[error("{what}: {message}")]
     Signature {

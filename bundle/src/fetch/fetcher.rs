@@ -21,6 +21,8 @@ pub struct Artifact {
     pub digest: Option<Digest>,
     /// Its size in bytes, if it is known.
     pub size: Option<u64>,
+    /// Where the size is not known: no more bytes than this are taken.
+    pub limit: Option<u64>,
 }
 
 /// Fetches into a cache, or finds everything there. Cloning is cheap.
@@ -68,17 +70,19 @@ impl Fetcher {
 
     fn file(&self, artifact: &Artifact) -> Result<Entry, Error> {
         let Some(client) = &self.client else {
-            let found = artifact.digest.as_ref().and_then(|digest| self.cache.find(digest, artifact.size));
-            return found.ok_or_else(|| {
-                let digest = artifact.digest.as_ref().map_or("digest unknown".into(), Digest::oci);
-                Error::Missing(vec![format!("{} ({digest})", artifact.name)])
-            });
+            let missing = |about: &str| Error::Missing(vec![format!("{} ({about}", artifact.name)]);
+            let Some(digest) = &artifact.digest else { return Err(missing("digest unknown)")) };
+            let found = self.cache.find(digest, artifact.size).is_some();
+            let damaged = if found { ", which was there and damaged" } else { "" };
+            let sound = self.cache.sound(digest, artifact.size)?;
+            return sound.ok_or_else(|| missing(&format!("{}){damaged}", digest.oci())));
         };
         let target = Target {
             url: address(&artifact.url)?,
             name: &artifact.name,
             digest: artifact.digest.as_ref(),
             size: artifact.size,
+            limit: artifact.limit,
             login: client.settings(),
         };
         client.fetch(&target, &self.cache, self.meter())

@@ -12,6 +12,7 @@ mod digest;
 mod error;
 mod fetcher;
 pub mod http;
+pub(crate) mod names;
 pub mod oci;
 mod openpgp;
 pub(crate) mod parallel;

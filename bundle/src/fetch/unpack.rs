@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufRead, BufReader, Cursor, Read},
     path::Path,
 };
 
@@ -44,25 +44,42 @@ impl Compression {
         let mut begin = Vec::new();
         let file = File::open(path).map_err(Error::file("read", path))?;
         file.take(6).read_to_end(&mut begin).map_err(Error::file("read", path))?;
-        Ok(match begin[..] {
-            [0x1f, 0x8b, ..] => Self::Gzip,
-            [0xfd, b'7', b'z', b'X', b'Z', 0] => Self::Xz,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
-            _ => Self::None,
-        })
+        Ok(Self::begins(&begin))
     }
+
+    /// From the first bytes, six of them where there are so many.
+    pub fn begins(bytes: &[u8]) -> Self {
+        match bytes {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            [first, rest @ ..] if rest.starts_with(&SKIPPED) && is_skipped(*first) => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+}
+
+/// How a frame goes on that readers of Zstandard pass over, after its first byte (RFC 8878, 3.1.2).
+const SKIPPED: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+fn is_skipped(first: u8) -> bool {
+    (0x50..=0x5f).contains(&first)
 }
 
 /// Reads a compressed file, `limit` bytes of its content at most.
 pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read + use<>, Error> {
     let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::file("read", path))?);
-    let inner: Box<dyn Read> = match compression {
-        Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        Compression::Xz => Box::new(lzma_rust2::XzReader::new(file, true)),
-        Compression::Zstd => Box::new(Zstd { source: Some(file), frame: None }),
-    };
-    Ok(Bounded { inner, left: limit })
+    Ok(Bounded { inner: decoded(file, compression), left: limit })
+}
+
+/// The content of a compressed stream, however much it is.
+pub fn decoded<'a>(stream: impl BufRead + 'a, compression: Compression) -> Box<dyn Read + 'a> {
+    match compression {
+        Compression::None => Box::new(stream),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new(stream, true)),
+        Compression::Zstd => Box::new(Zstd { source: Some(stream), frame: None }),
+    }
 }
 
 /// An error, not an end, where there is more than there should be: half an index would look like a whole one.
@@ -82,13 +99,40 @@ impl Read for Bounded {
     }
 }
 
-/// Zstandard, of which a file may hold several frames.
+/// Zstandard, of which a file may hold several frames, and among them such that say something about it.
 struct Zstd<R: Read> {
     source: Option<R>,
-    frame: Option<ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>,
+    frame: Option<Frame<R>>,
 }
 
-impl<R: io::BufRead> Read for Zstd<R> {
+/// A frame whose first bytes were looked at.
+type Frame<R> =
+    ruzstd::decoding::StreamingDecoder<io::Chain<Cursor<[u8; 4]>, R>, ruzstd::decoding::FrameDecoder>;
+
+impl<R: BufRead> Zstd<R> {
+    /// Begins the next frame; nothing when there is none.
+    fn begin(mut source: R) -> io::Result<Option<Frame<R>>> {
+        while !source.fill_buf()?.is_empty() {
+            let mut magic = [0; 4];
+            source.read_exact(&mut magic)?;
+            if !(is_skipped(magic[0]) && magic[1..] == SKIPPED) {
+                let whole = Cursor::new(magic).chain(source);
+                let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(whole, WINDOW);
+                let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{error}"));
+                return frame.map(Some).map_err(wrong);
+            }
+            let mut length = [0; 4];
+            source.read_exact(&mut length)?;
+            let length = u64::from(u32::from_le_bytes(length));
+            if io::copy(&mut Read::by_ref(&mut source).take(length), &mut io::sink())? < length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(mut frame) = self.frame.take() {
@@ -97,21 +141,19 @@ impl<R: io::BufRead> Read for Zstd<R> {
                     self.frame = Some(frame);
                     return Ok(count);
                 }
-                self.source = Some(frame.into_inner());
+                self.source = Some(frame.into_inner().into_inner().1);
             }
-            let Some(mut source) = self.source.take() else { return Ok(0) };
-            if source.fill_buf()?.is_empty() {
-                return Ok(0);
+            let Some(source) = self.source.take() else { return Ok(0) };
+            match Self::begin(source)? {
+                Some(frame) => self.frame = Some(frame),
+                None => return Ok(0),
             }
-            let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(source, WINDOW);
-            self.frame =
-                Some(frame.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         io::Write as _,
         process::{Command, Stdio},
@@ -120,7 +162,7 @@ mod tests {
     use super::*;
 
     /// Packs with the real program; two streams one after the other, as some tools write them.
-    fn packed(program: &str, parts: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn packed(program: &str, parts: &[&[u8]]) -> Vec<u8> {
         let pack = |part: &[u8]| {
             let mut child = Command::new(program)
                 .args(["-c", "-q"])
@@ -145,9 +187,23 @@ mod tests {
         let first: Vec<u8> = (0..300_000_u32).flat_map(|n| (n % 977).to_le_bytes()).collect();
         let parts = [first.as_slice(), b"the second stream"];
         let whole = parts.concat();
+        // What every reader of Zstandard passes over (RFC 8878, 3.1.2).
+        let skipped = [&[0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0][..], b"notes"].concat();
         for (name, program) in [("a.gz", "gzip"), ("a.xz", "xz"), ("a.zst", "zstd")] {
             let path = dir.path().join(name);
-            std::fs::write(&path, packed(program, &parts)).unwrap();
+            let mut bytes = packed(program, &parts);
+            if program == "zstd" {
+                bytes = [
+                    &skipped[..],
+                    &packed(program, &parts[..1]),
+                    &skipped,
+                    &packed(program, &parts[1..]),
+                    &skipped,
+                ]
+                .concat();
+            }
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(Some(Compression::sniff(&path).unwrap()), Compression::of(name));
             let read = |limit: usize| {
                 let mut bytes = Vec::new();
                 let mut reader = open(&path, Compression::of(name).unwrap(), limit as u64).unwrap();

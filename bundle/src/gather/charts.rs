@@ -17,6 +17,9 @@ use crate::{
 /// The layer of an image that is a chart (<https://helm.sh/docs/topics/registries>).
 const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
+/// No archive of a chart is larger, in bytes.
+const ARCHIVE: u64 = 256 << 20;
+
 /// A chart's objects.
 #[derive(Debug, Clone)]
 pub struct Rendered {
@@ -90,6 +93,7 @@ impl Gather<'_> {
             return Err(Error::content(self.source(chart), message));
         }
         let text = helm.render(&there.path, chart, &self.recipe.kubernetes)?;
+        chart::check_secrets(&text, chart)?;
         let rendered = self.fetcher.cache().put(text.as_bytes())?;
         Ok(Some(ChartItem {
             version: about.version,
@@ -119,25 +123,41 @@ impl Gather<'_> {
     fn fetch_chart(&self, chart: &Chart, settled: &Settled) -> Result<Rendered, Error> {
         let item = settled.lock.charts.get(&chart.name);
         let item = item.ok_or_else(|| Error::content(&chart.name, "it is not settled"))?;
-        let wrong = |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
-        let digest: Digest = item.rendered.parse().map_err(wrong)?;
+        let digest = self.recorded(chart, &item.rendered)?;
         let cache = self.fetcher.cache();
-        if cache.read(&digest)?.is_none() {
-            let source: Digest = item.sha256.parse().map_err(wrong)?;
-            let there = self.obtain(chart, Some((&source, item.size)))?;
-            let helm = Helm::new(self.recipe.helm.as_deref());
-            let rendered = cache.put(helm.render(&there.path, chart, &self.recipe.kubernetes)?.as_bytes())?;
-            if rendered.digest != digest {
-                let message = "it renders to something else than is recorded: by another version of Helm, or it makes \
-                               something up each time (a password, a certificate), which `values` should give it";
-                return Err(Error::Lock {
-                    lock: self.lock_file(),
-                    differences: vec![format!("the chart {}: {message}", chart.name)],
-                });
-            }
-        }
+        let kept = cache.read(&digest)?;
+        let text = match &kept {
+            Some(kept) => String::from_utf8_lossy(kept).into_owned(),
+            None => self.render_again(chart, item, &digest)?,
+        };
+        // What an earlier version recorded was not looked at.
+        chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
         Ok(Rendered { name, version, path: cache.path(&digest) })
+    }
+
+    /// Renders a chart once more, to just what the lock says.
+    fn render_again(&self, chart: &Chart, item: &ChartItem, digest: &Digest) -> Result<String, Error> {
+        let source = self.recorded(chart, &item.sha256)?;
+        let there = self.obtain(chart, Some((&source, item.size)))?;
+        let text =
+            Helm::new(self.recipe.helm.as_deref()).render(&there.path, chart, &self.recipe.kubernetes)?;
+        if self.fetcher.cache().put(text.as_bytes())?.digest == *digest {
+            return Ok(text);
+        }
+        let message = "it renders to something else than is recorded: by another version of Helm, or it makes something \
+                       up each time. A password or a key is made at the site, and `values` name its Secret; anything \
+                       else `values` should give it";
+        Err(Error::Lock {
+            lock: self.lock_file(),
+            differences: vec![format!("the chart {}: {message}", chart.name)],
+        })
+    }
+
+    /// A digest that the lock has for a chart.
+    fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
+        let wrong = |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
+        sha256.parse().map_err(wrong)
     }
 
     /// Brings a chart to this machine, if its digest is known just that one.
@@ -150,7 +170,7 @@ impl Gather<'_> {
             ChartSource::Archive(url, declared) => {
                 let digest = known.map(|(digest, _)| digest).or(declared.as_ref()).cloned();
                 let (name, size) = (format!("chart {}", chart.name), known.map(|(_, size)| size));
-                let artifact = Artifact { name, url: url.clone(), digest, size };
+                let artifact = Artifact { name, url: url.clone(), digest, size, limit: Some(ARCHIVE) };
                 let entry = self.fetcher.files(&[artifact])?.remove(0);
                 Ok(There { path: entry.path, sha256: entry.digest.hex().to_owned(), size: entry.size })
             }
@@ -161,15 +181,20 @@ impl Gather<'_> {
     fn pull(&self, reference: &Reference, digest: Option<&Digest>) -> Result<There, Error> {
         let puller = Puller::new(&self.fetcher, &self.registries);
         let (reference, platform) = (reference.clone(), Platform::default());
-        let wanted = Wanted { reference, platform, digest: digest.cloned() };
-        let pulled = puller.pull(&[wanted])?.remove(0);
+        let wanted = [Wanted { reference, platform, digest: digest.cloned() }];
+        let pulled = puller.pull(&wanted)?.remove(0);
         let size = pulled.manifest.size + pulled.parts.iter().map(|part| part.size).sum::<u64>();
         let layer = pulled.parts.iter().find(|part| part.media_type == CONTENT);
-        let layer = layer.and_then(|layer| layer.hex()).ok_or_else(|| {
+        let layer: Digest = layer.and_then(|layer| layer.hex()?.parse().ok()).ok_or_else(|| {
             Error::content(pulled.reference.to_string(), "it is no chart: an image, perhaps")
         })?;
+        let cache = self.fetcher.cache();
+        if cache.sound(&layer, None)?.is_none() {
+            // What was damaged is gone now.
+            puller.pull(&wanted)?;
+        }
         let sha256 = pulled.manifest.hex().unwrap_or_default().to_owned();
-        Ok(There { path: self.fetcher.cache().contents().join(layer), sha256, size })
+        Ok(There { path: cache.path(&layer), sha256, size })
     }
 
     fn source(&self, chart: &Chart) -> String {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
@@ -21,6 +22,9 @@ use crate::{
 
 /// How the lock names the address itself as a source.
 const DOWNLOAD: &str = "download";
+
+/// No program and no archive is larger, in bytes.
+const FILE: u64 = 16 << 30;
 
 /// No archive unpacks to more.
 const UNPACKED: u64 = 16 << 30;
@@ -86,12 +90,13 @@ impl Gather<'_> {
                 })?),
             };
             for download in downloads {
-                let from = match (&unpacked, &download.member) {
-                    (Some(part), Some(member)) => part.path(plain(member)),
-                    _ => entry.path.clone(),
-                };
-                let _ = fs::remove_file(&download.path);
-                files::link(&from, &download.path)?;
+                match (&unpacked, &download.member) {
+                    (Some(part), Some(member)) => {
+                        let (path, sha256) = part.file(plain(member))?;
+                        place(&path, sha256, &download.path)?;
+                    }
+                    _ => place(&entry.path, entry.digest.hex(), &download.path)?,
+                }
             }
         }
         Ok(())
@@ -111,9 +116,25 @@ impl Gather<'_> {
     }
 }
 
+/// Puts a program where the recipe looks for it. It is a file of its own: who changes one there changes nothing else.
+fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
+    let own = |status: fs::Metadata| status.is_file() && status.nlink() == 1;
+    // To read it is less work than to write it at each build.
+    if fs::symlink_metadata(to).is_ok_and(own) && files::digest(to)?.0 == sha256 {
+        return Ok(());
+    }
+    let new = files::sibling(to, "new");
+    files::remove_any(&new)?;
+    let found = files::copy(from, &new, 0o755)?;
+    if found.0 != sha256 {
+        return Err(Error::damaged(from, &found));
+    }
+    fs::rename(&new, to).map_err(Error::file("write", to))
+}
+
 fn artifact(url: &str, digest: Option<Digest>, size: Option<u64>) -> Artifact {
     let name = url.split(['?', '#']).next().unwrap_or(url);
-    Artifact { name: name.to_owned(), url: url.to_owned(), digest, size }
+    Artifact { name: name.to_owned(), url: url.to_owned(), digest, size, limit: Some(FILE) }
 }
 
 fn described(downloads: &[&Download], sha256: String, size: u64) -> Item {

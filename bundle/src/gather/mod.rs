@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::{
     error::Error,
     fetch::{Cache, Fetcher, oci::Registries},
+    files::copy,
     lock::{self, Lock},
     oci::Found,
     recipe::{Recipe, Watcher},
@@ -53,7 +54,26 @@ pub struct Settled {
     /// The images of the recipe, in its order; those from registries are not there yet.
     images: Vec<Option<Found>>,
     /// The archives from this machine's apt; none where they come from repositories.
-    archives: Option<Vec<PathBuf>>,
+    archives: Option<Vec<Archive>>,
+}
+
+/// The archive of a package on this machine.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    /// The name of its file in the repository.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the lock says it is.
+    pub sha256: String,
+}
+
+impl Archive {
+    /// Copies it, and compares on the way: what it is was looked at before.
+    pub fn copy(&self, to: &Path) -> Result<(), Error> {
+        let found = copy(&self.path, to, 0o644)?;
+        if found.0 == self.sha256 { Ok(()) } else { Err(Error::damaged(&self.path, &found)) }
+    }
 }
 
 /// Everything, on this machine.
@@ -61,11 +81,11 @@ pub struct Contents {
     /// The images, in the recipe's order.
     pub images: Vec<Found>,
     /// The archives of packages.
-    pub archives: Vec<PathBuf>,
+    pub archives: Vec<Archive>,
     /// The charts.
     pub charts: Vec<Rendered>,
-    /// Packages for RPM distributions: the name of each in its repository, and where it is.
-    pub rpms: Vec<(String, PathBuf)>,
+    /// The archives of packages for RPM distributions.
+    pub rpms: Vec<Archive>,
 }
 
 impl<'a> Gather<'a> {

@@ -1,26 +1,22 @@
 //! Packages of the operating system: from the repositories that the recipe names, or from this machine's own sources.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use jiff::Timestamp;
 
-use super::{Gather, Mode, Settled};
+use super::{Archive, Gather, Mode, Settled};
 use crate::{
     apt,
     complete::{self, Packages as Stanzas},
     error::Error,
-    fetch::{self, Artifact, Keyring, apt::Source},
+    fetch::{self, Artifact, Keyring, apt::Source, cache::Entry},
     files,
     lock::{Item, Lock},
     recipe::Repository,
 };
 
 /// What was asked, what it came to, and the archives where they are at hand.
-pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<PathBuf>>);
+pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<Archive>>);
 
 impl Gather<'_> {
     /// What the packages come to, with what they need.
@@ -68,14 +64,15 @@ impl Gather<'_> {
         let archives = apt::fetch(&self.recipe.apt, &self.recipe.base, &kept, recorded)?;
         let controls = archives.iter().map(|archive| apt::Control::read(archive));
         let controls = controls.collect::<Result<Vec<_>, _>>()?;
-        let mut items = BTreeMap::new();
-        for (archive, control) in archives.iter().zip(&controls) {
-            let (sha256, size) = files::digest(archive)?;
+        let (mut items, mut found) = (BTreeMap::new(), Vec::new());
+        for (path, control) in archives.into_iter().zip(&controls) {
+            let (sha256, size) = files::digest(&path)?;
             let why = self.why_package(control, controls.iter());
             let item = Item { sha256, size, source: "apt".to_owned(), licence: None, why };
+            found.push(Archive { name: control.file_name(), path, sha256: item.sha256.clone() });
             items.insert(control.file_name(), item);
         }
-        Ok((request, items, Some(archives)))
+        Ok((request, items, Some(found)))
     }
 
     /// From the repositories, of each package the newest.
@@ -114,17 +111,28 @@ impl Gather<'_> {
     }
 
     /// The archives; those from repositories are fetched.
-    pub(super) fn fetch_packages(&self, settled: Settled) -> Result<Vec<PathBuf>, Error> {
-        if let Some(archives) = settled.archives {
-            return Ok(archives);
+    pub(super) fn fetch_packages(&self, settled: Settled) -> Result<Vec<Archive>, Error> {
+        match settled.archives {
+            Some(archives) => Ok(archives),
+            None => self.fetch_archives(&settled.lock.packages),
         }
+    }
+
+    /// Brings archives to this machine that the lock names.
+    pub(super) fn fetch_archives(&self, items: &BTreeMap<String, Item>) -> Result<Vec<Archive>, Error> {
         let mut artifacts = Vec::new();
-        for (name, item) in &settled.lock.packages {
+        for (name, item) in items {
             let digest = Some(self.digest(name, item)?);
             let (name, url) = (name.clone(), item.source.clone());
-            artifacts.push(Artifact { name, url, digest, size: Some(item.size) });
+            artifacts.push(Artifact { name, url, digest, size: Some(item.size), limit: None });
         }
-        Ok(self.fetcher.files(&artifacts)?.into_iter().map(|entry| entry.path).collect())
+        let entries = self.fetcher.files(&artifacts)?.into_iter().zip(items);
+        let archive = |(entry, (name, item)): (Entry, (&String, &Item))| Archive {
+            name: name.clone(),
+            path: entry.path,
+            sha256: item.sha256.clone(),
+        };
+        Ok(entries.map(archive).collect())
     }
 
     /// What identifies what is asked for: the packages, the base, the repositories and their keys.

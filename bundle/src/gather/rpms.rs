@@ -1,14 +1,11 @@
 //! Packages for RPM distributions, from yum repositories.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Gather, Mode, Settled};
+use super::{Archive, Gather, Mode, Settled};
 use crate::{
     error::Error,
-    fetch::{self, Artifact, Digest, Keyring, parallel, yum},
+    fetch::{Keyring, parallel, yum},
     files,
     lock::{Item, Lock, Rpms},
     recipe,
@@ -65,23 +62,8 @@ impl Gather<'_> {
     }
 
     /// Brings the packages to this machine.
-    pub(super) fn fetch_rpms(&self, settled: &Settled) -> Result<Vec<(String, PathBuf)>, Error> {
-        let Some(rpms) = &settled.lock.rpms else { return Ok(Vec::new()) };
-        let artifact = |(name, item): (&String, &Item)| {
-            let digest = item.sha256.parse::<Digest>();
-            let digest = digest.map_err(|_| {
-                fetch::Error::content(self.lock_file(), format!("{name}: its sha256 is none"))
-            })?;
-            Ok(Artifact {
-                name: name.clone(),
-                url: item.source.clone(),
-                digest: Some(digest),
-                size: Some(item.size),
-            })
-        };
-        let artifacts = rpms.packages.iter().map(artifact).collect::<Result<Vec<_>, Error>>()?;
-        let entries = self.fetcher.files(&artifacts)?;
-        Ok(artifacts.into_iter().zip(entries).map(|(artifact, entry)| (artifact.name, entry.path)).collect())
+    pub(super) fn fetch_rpms(&self, settled: &Settled) -> Result<Vec<Archive>, Error> {
+        settled.lock.rpms.as_ref().map_or(Ok(Vec::new()), |rpms| self.fetch_archives(&rpms.packages))
     }
 }
 

@@ -1,10 +1,12 @@
-//! Charts that a recipe names: `{name: web, source: charts/web, namespace: web, values: {replicas: 2}}`.
+//! Charts that a recipe names: `{name: web, source: charts/web, namespace: web, values: {replicas: 2}}`. With
+//! `public-secrets: [web-defaults]` the objects of kind `Secret` with these names may have contents: whoever reaches the
+//! bundle can read them.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Reference, reader::Reader};
+use super::{Reference, download::SAY, reader::Reader};
 use crate::fetch::Digest;
 
 /// A chart, rendered when the bundle is built.
@@ -20,6 +22,8 @@ pub struct Chart {
     pub namespace: String,
     /// What it is rendered with; later ones win.
     pub values: Vec<Values>,
+    /// Names of its objects of kind `Secret` whose contents everybody may know.
+    pub public_secrets: Vec<String>,
     /// Its licence, where it says none itself.
     pub licence: Option<String>,
 }
@@ -47,7 +51,8 @@ pub enum Values {
 /// Helm's own limit for the name of a release.
 const LONGEST: usize = 53;
 
-const KEYS: &[&str] = &["name", "source", "version", "sha256", "namespace", "values", "licence"];
+const KEYS: &[&str] =
+    &["name", "source", "version", "sha256", "namespace", "values", "public-secrets", "licence"];
 
 impl Chart {
     /// Whether it comes from another machine.
@@ -94,6 +99,10 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
         if !namespace.is_empty() && !is_label(&namespace, 63) {
             reader.problem(&format!("{path}.namespace"), "is no name of a namespace");
         }
+        let public_secrets = match given("public-secrets") {
+            Some((path, value)) => reader.texts(&path, Some(value)),
+            None => Vec::new(),
+        };
         let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
         let text = reader.text(&format!("{path}.source"), map.get("source"));
         let sha256 = given("sha256").and_then(|(path, value)| {
@@ -103,7 +112,7 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
         let values = values(reader, &format!("{path}.values"), map.get("values"));
         let source = source(reader, &format!("{path}.source"), &text, version.as_deref(), sha256);
         if let Some(source) = source {
-            found.push(Chart { name, source, version, namespace, values, licence });
+            found.push(Chart { name, source, version, namespace, values, public_secrets, licence });
         }
     }
     found
@@ -130,7 +139,7 @@ fn source(
         return reference.ok().map(ChartSource::Registry);
     }
     if text.contains("://") {
-        reader.address(path, text, sha256.is_some());
+        reader.address(path, text, sha256.is_some(), SAY);
         return Some(ChartSource::Archive(text.to_owned(), sha256));
     }
     if sha256.is_some() {

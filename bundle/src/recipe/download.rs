@@ -27,6 +27,9 @@ pub struct Download {
     pub why: String,
 }
 
+/// What makes an address without TLS a good one, where it is that of a file.
+pub(super) const SAY: &str = "say its sha256";
+
 impl Reader<'_> {
     /// A program: a path, or an address, in whose place comes the path where it will be.
     pub(super) fn program(&mut self, path: &str, value: Option<&Value>, why: &str) -> PathBuf {
@@ -43,7 +46,7 @@ impl Reader<'_> {
             .filter(|(text, _)| !text.is_empty())
             .and_then(|(text, path)| text.parse::<Digest>().map_err(|why| self.problem(&path, &why)).ok());
         if !url.is_empty() {
-            self.address(&format!("{path}.url"), &url, sha256.is_some());
+            self.address(&format!("{path}.url"), &url, sha256.is_some(), SAY);
         }
         let member = member.map(|(text, path)| {
             if text.starts_with('/') || text.split('/').any(|part| part == "..") {
@@ -62,14 +65,15 @@ impl Reader<'_> {
         place
     }
 
-    /// An address must be one that nobody on the way can answer for, unless what comes is known beforehand.
-    pub(super) fn address(&mut self, path: &str, url: &str, known: bool) {
+    /// An address must be one that nobody on the way can answer for, unless what comes is known beforehand; `otherwise` is
+    /// what makes it so.
+    pub(super) fn address(&mut self, path: &str, url: &str, known: bool, otherwise: &str) {
         match http::address(url) {
             Err(error) => self.problem(path, &error.to_string()),
             Ok(url) => {
                 let here = url.host_str().is_some_and(is_loopback);
                 if url.scheme() == "http" && !known && !here {
-                    self.problem(path, "is not protected by TLS: write https, or say its sha256");
+                    self.problem(path, &format!("is not protected by TLS: write https, or {otherwise}"));
                 }
             }
         }

@@ -30,7 +30,7 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Repository
         let url = reader.text(&format!("{path}.url"), map.get("url"));
         if !url.is_empty() {
             // What comes is signed, so it may come without TLS.
-            reader.address(&format!("{path}.url"), &url, true);
+            reader.address(&format!("{path}.url"), &url, true, "");
         }
         let suite = reader.text(&format!("{path}.suite"), map.get("suite"));
         let components = match map.get("components") {

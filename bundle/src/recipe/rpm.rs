@@ -55,9 +55,6 @@ impl Rpm {
             let known = ["name", "url", "key", "signed-index"];
             let Some(map) = reader.map(&path, Some(item), &known) else { continue };
             let url = reader.text(&format!("{path}.url"), map.get("url"));
-            if !url.is_empty() && !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-                reader.problem(&format!("{path}.url"), "must begin with https:// (or http://)");
-            }
             let signed_index = match map.get("signed-index") {
                 None => true,
                 Some(Value::Bool(signed)) => *signed,
@@ -66,6 +63,11 @@ impl Rpm {
                     true
                 }
             };
+            if !url.is_empty() {
+                // An index that is signed may come without TLS.
+                let otherwise = "take a repository whose index is signed";
+                reader.address(&format!("{path}.url"), &url, signed_index, otherwise);
+            }
             repositories.push(YumRepository {
                 name: reader.text(&format!("{path}.name"), map.get("name")),
                 url,

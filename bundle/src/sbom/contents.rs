@@ -9,7 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::golang::{self, Go};
-use crate::files;
+use crate::{
+    fetch::unpack::{self, Compression},
+    files,
+};
 
 /// Where Debian's packages say what their licences are: `DOC/NAME/copyright`.
 const DOC: &str = "usr/share/doc/";
@@ -168,15 +171,8 @@ fn removed(path: &str) -> Option<(&str, &str)> {
 
 /// The same stream without its compression, which its first bytes tell.
 fn unpacked<'a>(mut stream: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let start = stream.fill_buf()?;
-    Ok(match start {
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(stream);
-            Box::new(decoder.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?)
-        }
-        _ => Box::new(stream),
-    })
+    let compression = Compression::begins(stream.fill_buf()?);
+    Ok(unpack::decoded(stream, compression))
 }
 
 /// The packages of a record of dpkg; the single records of images without dpkg name no status.
@@ -264,6 +260,12 @@ mod tests {
             assert_eq!(plain.copyright(package), Some("who"), "{package}");
         }
         assert!(Contents::read(&packed[..packed.len() - 9]).is_err(), "cut off");
+        // A layer of several frames, with one between them that says something about it.
+        let (first, second) = bytes.split_at(700);
+        let frame = |part| crate::fetch::unpack::tests::packed("zstd", &[part]);
+        let skipped: &[u8] = &[0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2];
+        let framed = [&frame(first), skipped, &frame(second)].concat();
+        assert_eq!(Contents::read(framed.as_slice()).unwrap(), plain);
     }
 
     #[test]

@@ -237,7 +237,8 @@ fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Err
         .map_err(|()| wrong("no address of a server"))?
         .pop_if_empty()
         .extend(path.split('/'));
-    Ok(Artifact { name: path.clone(), url: url.into(), digest: Some(digest.clone()), size: *size })
+    let (name, url, digest) = (path.clone(), url.into(), Some(digest.clone()));
+    Ok(Artifact { name, url, digest, size: *size, limit: None })
 }
 
 /// Puts the files in their places in a new directory: as further names of what is here, so that each content is on the

@@ -26,6 +26,17 @@ fn packed() -> (Site, SecretKey) {
 }
 
 #[test]
+fn what_a_killed_build_of_an_image_has_left_is_no_hindrance() {
+    let site = Site::new();
+    let whole = site.build_image("X.iso").unwrap_or_else(|error| panic!("{error}"));
+    // Killed while it removed the directory that it had made the image of.
+    put(&site.path(".X.iso.bundle/images/index.json"), b"{}");
+    let again = site.build_image("X.iso").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.images, whole.images);
+    assert!(!site.path(".X.iso.bundle").exists());
+}
+
+#[test]
 fn what_comes_out_is_what_went_in() {
     let (site, key) = packed();
     let trust = Trust::new(vec![key.public().clone()]);

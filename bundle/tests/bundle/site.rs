@@ -112,6 +112,12 @@ impl Site {
         halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
     }
 
+    pub fn build_image(&self, out: &str) -> Result<Manifest, Error> {
+        let (out, options) = (self.path(out), Options::default());
+        let render: &Render<'_> = &|_, _| Ok(Needs::default());
+        halite_bundle::build_image(&self.written(), &out, &[], &options, render, &mut |_| ())
+    }
+
     pub fn lock(&self) -> Result<Resolved, Error> {
         halite_bundle::lock(&self.written(), &Options::default(), &mut |_| ())
     }

@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use halite_bundle::fetch::{Cache, Digest};
+use halite_bundle::fetch::{Cache, Digest, Fetcher};
 
 use crate::{
     fixture::{Fixture, artifact, content},
@@ -141,6 +141,28 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
 }
 
 #[test]
+fn what_is_damaged_is_fetched_anew() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 31));
+    let served = file.clone();
+    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let wanted = [artifact("a", server.url("/a"), &file)];
+    let fetch = || fixture.fetcher().files(&wanted).unwrap().remove(0);
+    let damage = |entry: &halite_bundle::fetch::cache::Entry| {
+        std::fs::write(&entry.path, content(1_000, 32)).unwrap();
+    };
+    damage(&fetch());
+    let entry = fetch();
+    assert_eq!((std::fs::read(&entry.path).unwrap(), server.seen().len()), (file.clone(), 2));
+    // What is put there is there, whatever was there before.
+    damage(&entry);
+    assert_eq!(std::fs::read(fixture.cache().put(&file).unwrap().path).unwrap(), file);
+    damage(&entry);
+    let error = Fetcher::offline(fixture.cache()).files(&wanted).unwrap_err().to_string();
+    let name = format!("a ({}), which was there and damaged", entry.digest.oci());
+    assert!(error.contains(&name), "{error}");
+}
+
+#[test]
 fn damage_is_found() {
     let fixture = Fixture::new();
     let cache = fixture.cache();
@@ -152,6 +174,9 @@ fn damage_is_found() {
         (b"good".to_vec(), None)
     );
     assert_eq!(cache.find(&good.digest, Some(3)), None);
-    assert_eq!(cache.check().unwrap(), std::slice::from_ref(&bad.digest));
-    assert_eq!((cache.find(&good.digest, Some(4)), cache.find(&bad.digest, None)), (Some(good), None));
+    assert_eq!(
+        (cache.sound(&good.digest, Some(4)).unwrap(), cache.sound(&bad.digest, None).unwrap()),
+        (Some(good), None)
+    );
+    assert!(!bad.path.exists());
 }

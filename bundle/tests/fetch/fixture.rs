@@ -88,7 +88,8 @@ pub fn content(size: usize, seed: u32) -> Vec<u8> {
 
 /// A file whose digest and size are known.
 pub fn artifact(name: &str, url: String, content: &[u8]) -> Artifact {
-    Artifact { name: name.into(), url, digest: Some(Digest::of(content)), size: Some(content.len() as u64) }
+    let (digest, size) = (Some(Digest::of(content)), Some(content.len() as u64));
+    Artifact { name: name.into(), url, digest, size, limit: None }
 }
 
 /// Runs a program of a Debian package in a directory.

@@ -106,10 +106,59 @@ fn a_file_that_changes_meanwhile_is_fetched_anew() {
             _ => Answer::file(seen, &second, "\"new\""),
         });
         let digest = known.then(|| Digest::of(&new));
-        let wanted = Artifact { name: "a".into(), url: server.url("/a"), digest, size: None };
+        let wanted = Artifact { name: "a".into(), url: server.url("/a"), digest, size: None, limit: None };
         let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
         assert_eq!(entry.digest, Digest::of(&new));
         assert_eq!(server.seen()[1].header("If-Range"), Some("\"old\""));
+    }
+}
+
+#[test]
+fn a_rest_of_another_file_is_not_taken() {
+    let old = content(200_000, 4);
+    // Of the same length, of another, and without what tells it apart but its tag.
+    for (second, tag) in [(200_000, Some("\"new\"")), (210_000, Some("\"old\"")), (200_000, None)] {
+        let (fixture, new) = (Fixture::new(), content(second, 5));
+        let (first, served, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
+        // It looks at no `If-Range`.
+        let server = Server::start(move |seen| {
+            let range =
+                seen.header("Range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+            let answer = match (count.fetch_add(1, Ordering::SeqCst), range) {
+                (0, _) => return Answer::file(seen, &first, "\"old\"").cut(100_000),
+                (_, None) => Answer::new(200).body(served.clone()),
+                (_, Some(start)) => Answer::new(206)
+                    .header("Content-Range", format!("bytes {start}-{}/{}", served.len() - 1, served.len()))
+                    .body(&served[start.parse::<usize>().unwrap()..]),
+            };
+            match tag {
+                Some(tag) => answer.header("ETag", tag),
+                None => answer,
+            }
+        });
+        let wanted =
+            Artifact { name: "a".into(), url: server.url("/a"), digest: None, size: None, limit: None };
+        let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
+        assert_eq!(std::fs::read(entry.path).unwrap(), new, "{second} {tag:?}");
+        assert_eq!(server.seen().len(), 3);
+    }
+}
+
+#[test]
+fn a_proxy_that_has_trouble_is_asked_again() {
+    for (status, asked) in [(502, 6), (503, 6), (407, 1), (403, 1)] {
+        let fixture = Fixture::new();
+        let proxy = Server::start(move |_| Answer::new(status));
+        let settings = Settings { proxy: Some(proxy.url("")), ..fixture.settings() };
+        let wanted = [artifact("a", "http://localhost:1/a".into(), b"a")];
+        let error = fixture.fetcher_with(settings).files(&wanted).unwrap_err().to_string();
+        assert_eq!(proxy.seen().len(), asked, "{error}");
+        let said = match status {
+            407 => "http://localhost:1/a: the proxy wants a login".to_owned(),
+            403 => "http://localhost:1/a: the proxy does not allow it (403)".to_owned(),
+            _ => format!("http://localhost:1/a: the proxy answers {status}"),
+        };
+        assert!(error.contains(&said), "{error}");
     }
 }
 
@@ -118,14 +167,14 @@ fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
     let (fixture, file) = (Fixture::new(), content(100_000, 6));
     let digest = Digest::of(&file);
     for beginning in [content(50_000, 7), content(100_000, 7), content(150_000, 7)] {
-        let fixture_cache = fixture.cache();
+        fixture.cache();
         let part = fixture.path(&format!("cache/partial/{digest}.part"));
         std::fs::write(part, &beginning).unwrap();
         let served = file.clone();
         let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
         let entry = fixture.fetcher().files(&[artifact("a", server.url("/a"), &file)]).unwrap().remove(0);
         assert_eq!(std::fs::read(&entry.path).unwrap(), file);
-        assert!(fixture_cache.check().unwrap().is_empty() && fixture.pauses().is_empty());
+        assert!(fixture.pauses().is_empty());
         std::fs::remove_file(entry.path).unwrap();
     }
 }
@@ -207,6 +256,7 @@ fn what_has_another_digest_or_size_is_removed() {
         url: url.clone(),
         digest: Some(digest.clone()),
         size,
+        limit: None,
     };
     let found = Digest::of(&file);
     let error = fixture.fetcher().files(&[wanted(&other, None)]).unwrap_err().to_string();
@@ -214,6 +264,32 @@ fn what_has_another_digest_or_size_is_removed() {
     let error = fixture.fetcher().files(&[wanted(&found, Some(999))]).unwrap_err().to_string();
     assert_eq!(error, format!("{url}: expected 999 bytes, found 1000; what came was removed"));
     assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
+}
+
+#[test]
+fn what_has_no_known_size_has_a_bound() {
+    let fixture = Fixture::new();
+    let server = Server::start(|seen| match seen.path.as_str() {
+        "/said" => Answer::new(200).body("begins").saying(2_000),
+        "/right" => Answer::new(200).body(content(1_999, 15)),
+        _ => Answer::new(200).body(content(2_000, 15)).endless(),
+    });
+    let wanted = |path: &str, limit| Artifact {
+        name: "a".into(),
+        url: server.url(path),
+        digest: None,
+        size: None,
+        limit: Some(limit),
+    };
+    for path in ["/said", "/unsaid"] {
+        let error = fixture.fetcher().files(&[wanted(path, 1_999)]).unwrap_err().to_string();
+        let url = server.url(path);
+        let said = "it is larger than 1999 bytes, which cannot be right; what came was removed";
+        assert_eq!(error, format!("{url}: {said}"));
+        assert_eq!(fixture.kept(), (vec![], vec![]));
+    }
+    assert_eq!((server.seen().len(), fixture.pauses().len()), (2, 0));
+    assert_eq!(fixture.fetcher().files(&[wanted("/right", 1_999)]).unwrap()[0].size, 1_999);
 }
 
 #[test]
@@ -323,6 +399,29 @@ fn logins_go_where_they_belong_and_nowhere_else() {
     let wanted = [artifact("b", open.url("/b"), b"open")];
     fixture.fetcher_with(Settings { credentials, ..settings }).files(&wanted).unwrap();
     assert_eq!(open.seen()[0].header("Authorization"), None);
+
+    // Nor is it in what a proxy's trouble is told with.
+    let (refusing, gone) = (Server::start(|_| Answer::new(407)), Server::start(|_| Answer::new(200)));
+    let dead = gone.url("");
+    drop(gone);
+    for proxy in [refusing.url(""), dead, "http://localhost:x".into(), "socks5://localhost:1".into()] {
+        let proxy = Some(proxy.replace("://", "://me:hunter2@"));
+        let settings = Settings { proxy, retries: 0, ..fixture.settings() };
+        let error = match halite_bundle::fetch::Client::new(settings) {
+            Ok(client) => {
+                assert!(!format!("{client:?}").contains("hunter2"));
+                Fetcher::new(fixture.cache(), client).files(&[artifact(
+                    "c",
+                    "http://localhost:1/c".into(),
+                    b"c",
+                )])
+            }
+            Err(error) => Err(error),
+        };
+        let error = error.unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && !error.contains("bWU6aHVudGVyMg"), "{error}");
+    }
+    assert_eq!(refusing.seen()[0].header("Proxy-Authorization"), Some("Basic bWU6aHVudGVyMg=="));
 
     std::fs::set_permissions(&netrc, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let error = Credentials::netrc(&netrc).unwrap_err().to_string();

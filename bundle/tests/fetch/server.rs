@@ -33,15 +33,17 @@ pub struct Answer {
     headers: Vec<(String, String)>,
     body: Vec<u8>,
     cut: Option<(usize, bool)>,
+    said: Option<u64>,
 }
 
 impl Answer {
     pub fn new(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), cut: None }
+        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, said: Some(0) }
     }
 
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
+        self.said = Some(self.body.len() as u64);
         self
     }
 
@@ -59,6 +61,18 @@ impl Answer {
     /// Sends nothing more after so many bytes of the body, and keeps the connection.
     pub fn stall(mut self, after: usize) -> Self {
         self.cut = Some((after, true));
+        self
+    }
+
+    /// Says another length than the body has.
+    pub fn saying(mut self, length: u64) -> Self {
+        self.said = Some(length);
+        self
+    }
+
+    /// Says no length: the body ends with the connection.
+    pub fn endless(mut self) -> Self {
+        self.said = None;
         self
     }
 
@@ -188,11 +202,10 @@ fn serve(stream: impl Read + Write, handler: &Handler, noted: &Mutex<Vec<Seen>>)
     let seen = Seen { path, headers };
     noted.lock().unwrap().push(seen.clone());
     let answer = handler(&seen);
-    let mut head = format!(
-        "HTTP/1.1 {} X\r\nConnection: close\r\nContent-Length: {}\r\n",
-        answer.status,
-        answer.body.len()
-    );
+    let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", answer.status);
+    if let Some(length) = answer.said {
+        head.push_str(&format!("Content-Length: {length}\r\n"));
+    }
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -155,8 +155,8 @@ fn what_a_chart_rendered_to_is_recorded() {
 
     // What renders to something else each time is built once, and cannot be repeated without the cache.
     put(
-        &site.path("charts/web/templates/secret.yaml"),
-        b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ randAlphaNum 20 }}}\n",
+        &site.path("charts/web/templates/random.yaml"),
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {p: {{ randAlphaNum 20 }}}\n",
     );
     site.update(true).unwrap();
     let third = build(&site, &Options::default()).unwrap();
@@ -170,12 +170,43 @@ fn what_a_chart_rendered_to_is_recorded() {
     let error = site.lock().unwrap_err().to_string();
     assert!(error.contains("the chart is version 1.2.3, and the recipe wants 2.0.0"), "{error}");
     site.recipe["charts"][0]["version"] = json!("1.2.3");
-    put(&site.path("charts/web/templates/secret.yaml"), b"{{ fail \"no such value\" }}");
+    put(&site.path("charts/web/templates/random.yaml"), b"{{ fail \"no such value\" }}");
     let error = site.update(true).unwrap_err().to_string();
     assert!(
         error.contains("rendering the chart web: helm ended with") && error.contains("no such value"),
         "{error}"
     );
+}
+
+#[test]
+fn secrets_of_a_chart_do_not_get_into_a_bundle() {
+    let mut site = Site::new();
+    with_chart(&mut site, "charts/web");
+    add_image(&mut site, "quay.io/team/web:1");
+    add_image(&mut site, "quay.io/team/init:2");
+    put(
+        &site.path("charts/web/templates/secret.yaml"),
+        b"{{ if .Values.password }}\napiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {password: {{ \
+          .Values.password }}}\n{{ end }}\n",
+    );
+    site.recipe["charts"][0]["values"] = json!({"password": "hunter2"});
+    let error = site.lock().unwrap_err().to_string();
+    let said =
+        "chart web: the Secret login has contents (password), and whoever reaches the bundle can read it";
+    for wanted in [said, "`secrets:` of the cluster document", "existingSecret", "`public-secrets: [login]`"]
+    {
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert!(!error.contains("hunter2") && !site.path("recipe.lock.yaml").exists(), "{error}");
+    // Of what a recipe says of one nothing follows for others, and a lock that has it already is no way in.
+    site.recipe["charts"][0]["public-secrets"] = json!(["greeting", "login"]);
+    site.lock().unwrap();
+    build(&site, &Options::default()).unwrap();
+    site.recipe["charts"][0]["public-secrets"] = json!(["greeting"]);
+    assert!(build(&site, &Options::default()).unwrap_err().to_string().contains(said));
+    site.recipe["charts"][0]["values"] = json!({});
+    site.update(true).unwrap();
+    build(&site, &Options::default()).unwrap();
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! Programs from a web server, alone and in archives.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use halite_bundle::{Error, Options, verify};
 use serde_json::json;
@@ -8,7 +13,7 @@ use serde_json::json;
 use crate::{
     fixture::run,
     server::{Answer, Server},
-    site::{Site, hex, put},
+    site::{Site, files, hex, put},
     tls::Authority,
 };
 
@@ -80,6 +85,95 @@ fn programs_come_from_where_the_lock_says() {
     assert!(matches!(&changes[..], [one] if one.name.ends_with("/kubelet")), "{changes:?}");
     drop(server);
     site.build_with("bundle", &Options { offline: true, ..Options::default() }).unwrap();
+}
+
+#[test]
+fn damage_in_the_cache_does_not_get_into_a_bundle() {
+    let (site, server) = world();
+    let lock = site.lock().unwrap().lock;
+    let first = site.build("bundle").unwrap();
+    let asked = server.seen().len();
+    let damage = |path: PathBuf| {
+        let bytes: Vec<u8> = fs::read(&path).unwrap().iter().map(|byte| byte ^ 1).collect();
+        fs::write(&path, bytes).unwrap();
+    };
+    // Alone, or in an archive.
+    lock.files.values().for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));
+    assert_eq!(site.build("bundle").unwrap(), first);
+    assert_eq!(server.seen().len(), asked + 3);
+    // What was made of it is as good as new, and a file of its own.
+    for entry in fs::read_dir(site.path("cache/programs")).unwrap() {
+        damage(entry.unwrap().path());
+    }
+    assert_eq!(site.build("bundle").unwrap(), first);
+    assert_eq!(server.seen().len(), asked + 3);
+    // Where nothing can be fetched it is named.
+    lock.files.values().for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));
+    let error = site.build_with("bundle", &Options { offline: true, ..Options::default() }).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("/kubelet (sha256:") && error.contains("was there and damaged"), "{error}");
+}
+
+#[test]
+fn a_login_is_nowhere_but_in_its_file() {
+    let mut site = Site::new();
+    let authority = Authority::new(site.dir.path());
+    let count = AtomicUsize::new(0);
+    let server = Server::tls(&authority, move |seen| match seen.header("Authorization") {
+        Some("Basic bWU6aHVudGVyMg==") if count.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Answer::new(200).header("ETag", "\"1\"").body("#!/bin/sh\n").saying(99).cut(5)
+        }
+        Some("Basic bWU6aHVudGVyMg==") if seen.path == "/kubelet" => {
+            Answer::file(seen, b"#!/bin/sh\n", "\"2\"")
+        }
+        Some(_) => Answer::new(403).body("not you"),
+        None => Answer::new(401),
+    });
+    let netrc = site.path("logins/netrc");
+    let login = |password: &str| {
+        let text = format!("machine {} login me password {password}\n", server.host());
+        put(&netrc, text.as_bytes());
+        fs::set_permissions(&netrc, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let nowhere = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        ["hunter", "aHVudGVy"].iter().all(|part| !text.contains(part))
+    };
+    login("hunter3");
+    site.recipe["registries"] = json!({});
+    site.recipe["registries"][server.host()] = json!({"ca": "authority.pem", "login": "logins/netrc"});
+    site.recipe["no-proxy"] = json!("*");
+    site.recipe["packages"]["made"][0]["programs"]["kubelet"] =
+        json!({"url": format!("https://{}/kubelet", server.host())});
+    let error = site.lock().unwrap_err().to_string();
+    assert!(error.contains("403") && nowhere(error.as_bytes()), "{error}");
+    login("hunter2");
+    site.lock().unwrap();
+    site.build("bundle").unwrap();
+    for name in files(site.dir.path()).iter().filter(|name| !name.starts_with("logins/")) {
+        assert!(nowhere(name.as_bytes()) && nowhere(&fs::read(site.path(name)).unwrap()), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_program_or_a_chart_is_given_up_at_once() {
+    let mut site = Site::new();
+    let server = Server::start(|seen| {
+        let said = if seen.path == "/kubelet" { 17 << 30 } else { 257 << 20 };
+        Answer::new(200).body("begins").saying(said)
+    });
+    site.recipe["no-proxy"] = json!("*");
+    site.recipe["packages"]["made"][0]["programs"]["kubelet"] = json!({"url": server.url("/kubelet")});
+    site.recipe["charts"] =
+        json!([{"name": "web", "source": server.url("/web.tgz"), "version": "1", "namespace": "web"}]);
+    let error = site.lock().unwrap_err().to_string();
+    for wanted in
+        ["/kubelet: it is larger than 17179869184 bytes", "/web.tgz: it is larger than 268435456 bytes"]
+    {
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert_eq!(fs::read_dir(site.path("cache/fetched/partial")).unwrap().count(), 0);
+    assert_eq!(server.seen().len(), 2);
 }
 
 #[test]

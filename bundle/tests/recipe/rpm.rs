@@ -157,7 +157,12 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
 fn a_recipe_says_all_that_is_wrong_with_it() {
     let mut world = World::new();
     world.site.recipe["packages"]["rpm"] = json!({
-        "repositories": [{"name": "os", "url": "ftp://x", "signed-index": 1}],
+        "repositories": [
+            {"name": "os", "url": "ftp://x", "signed-index": 1},
+            {"name": "a", "url": "http://mirror.example.org/os", "signed-index": false, "key": "status"},
+            {"name": "b", "url": "http://mirror.example.org/os", "key": "status"},
+            {"name": "c", "url": "https://me:secret@mirror.example.org/os", "key": "status"},
+        ],
         "names": ["a b"],
         "x": 1,
     });
@@ -165,11 +170,14 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
     for wanted in [
         "packages.rpm.x: is not known",
         "packages.rpm.base: ",
-        "packages.rpm.repositories[0].url: must begin with https://",
+        "packages.rpm.repositories[0].url: ftp://x: ftp: is not fetched, only https and http",
+        "packages.rpm.repositories[1].url: is not protected by TLS",
+        "packages.rpm.repositories[3].url: mirror.example.org/os: an address holds no login",
         "packages.rpm.repositories[0].key: ",
         "packages.rpm.repositories[0].signed-index: must be true or false",
         "packages.rpm.names: \"a b\" is no package",
     ] {
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
+    assert!(!error.contains("repositories[2]") && !error.contains("secret"), "{error}");
 }

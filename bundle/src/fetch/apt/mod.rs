@@ -192,6 +192,7 @@ impl Package {
             url: self.url.clone(),
             digest: Some(self.digest.clone()),
             size: Some(self.size),
+            limit: None,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A stanza of `Packages`.
 
-use crate::{apt::Control, fetch::Digest};
+use crate::{
+    apt::Control,
+    fetch::{Digest, names},
+};
 
 /// A package in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +39,13 @@ impl Package {
         }
         let size =
             field("Size")?.parse().map_err(|_| format!("package {name:?} has a Size that is no number"))?;
+        let (version, architecture) = (field("Version")?, field("Architecture")?);
+        names::check("name", &name, names::NAME)?;
+        names::check("version", &version, names::DEBIAN_VERSION)?;
+        names::check("architecture", &architecture, names::NAME)?;
         Ok(Self {
-            version: field("Version")?,
-            architecture: field("Architecture")?,
+            version,
+            architecture,
             // Names may hold what an address cannot: `a 1%b.deb`; a plus sign and a tilde it can.
             url: format!(
                 "{base}{}",
@@ -85,6 +92,15 @@ mod tests {
     fn what_lacks_something_or_leads_elsewhere_is_refused() {
         for file in ["../../x.deb", "/x.deb", "https://other/x.deb"] {
             assert!(Package::parse(&stanza(file), "b/").unwrap_err().contains("outside of the repository"));
+        }
+        for (part, wrong) in [
+            ("Package: a", "Package: ../a"),
+            ("Package: a", "Package: .a"),
+            ("1:2~x", "1/../../x"),
+            ("amd64", "a/b"),
+        ] {
+            let error = Package::parse(&stanza("x.deb").replace(part, wrong), "b/").unwrap_err();
+            assert!(error.contains("cannot be the"), "{error}");
         }
         let text = stanza("x.deb");
         for (line, why) in

@@ -105,7 +105,7 @@ impl Index {
             false => format!("{dir}{}", self.name),
         };
         let name = format!("{dir}{}", self.name);
-        Artifact { name, url, digest: Some(self.digest.clone()), size: Some(self.size) }
+        Artifact { name, url, digest: Some(self.digest.clone()), size: Some(self.size), limit: None }
     }
 }
 

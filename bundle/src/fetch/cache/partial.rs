@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    io::{Read as _, Seek as _, Write},
+    io::{Read as _, Seek as _, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -23,6 +23,9 @@ pub(crate) struct Origin {
     pub url: String,
     /// Its strong `ETag`, or its `Last-Modified`.
     pub validator: Option<String>,
+    /// The size of the whole in bytes, where it was said.
+    #[serde(default)]
+    pub total: Option<u64>,
 }
 
 /// The beginning of a content, locked.
@@ -128,30 +131,6 @@ impl Partial {
     }
 }
 
-/// A digest that can be written to.
-pub(super) fn hasher() -> Hasher {
-    Hasher(Sha256::new())
-}
-
-pub(super) struct Hasher(Sha256);
-
-impl Hasher {
-    pub fn into_inner(self) -> Sha256 {
-        self.0
-    }
-}
-
-impl Write for Hasher {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Opens and locks the file that has that name. Whoever held the lock before may have renamed or removed the file that
 /// was opened here, so the name is looked at again once the lock is held.
 fn lock(path: &Path) -> Result<File, Error> {
@@ -196,8 +175,8 @@ mod tests {
         let mut second = second.join().unwrap();
         assert_eq!(second.len(), 0);
         second.write(b"second").unwrap();
-        second.keep(&cache).unwrap();
+        let other = second.keep(&cache).unwrap();
         assert_eq!(fs::read(entry.path).unwrap(), b"first");
-        assert!(cache.check().unwrap().is_empty());
+        assert_eq!(fs::read(other.path).unwrap(), b"second");
     }
 }

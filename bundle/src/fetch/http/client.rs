@@ -20,6 +20,8 @@ use crate::fetch::Error;
 /// How much of what a server says with an error is looked at.
 const SAID: u64 = 4096;
 
+const WANTS_LOGIN: &str = "the proxy wants a login";
+
 /// A client for all servers. Cloning is cheap.
 #[derive(Clone)]
 pub struct Client {
@@ -198,7 +200,7 @@ impl Client {
                     host(url)
                 )
             }
-            StatusCode::PROXY_AUTHENTICATION_REQUIRED => "the proxy wants a login".to_owned(),
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => WANTS_LOGIN.to_owned(),
             _ => said,
         };
         Failure { error: Error::Status { url: shown(url), status: status.to_string(), message }, again }
@@ -222,6 +224,7 @@ impl Client {
     /// A request that got no answer.
     fn unreached(&self, url: &Url, error: ureq::Error) -> Failure {
         let hopeless = match &error {
+            ureq::Error::ConnectProxyFailed(said) => matches!(refusal(said), Some(403 | 407)),
             ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
             ureq::Error::Timeout(_)
             | ureq::Error::HostNotFound
@@ -230,6 +233,12 @@ impl Client {
             _ => true,
         };
         let message = match &error {
+            ureq::Error::ConnectProxyFailed(said) => match refusal(said) {
+                Some(407) => WANTS_LOGIN.to_owned(),
+                Some(403) => "the proxy does not allow it (403)".to_owned(),
+                Some(status) => format!("the proxy answers {status}"),
+                None => error.to_string(),
+            },
             ureq::Error::Timeout(ureq::Timeout::RecvResponse | ureq::Timeout::RecvBody) => self.stalled(),
             ureq::Error::HostNotFound => {
                 format!(
@@ -276,6 +285,11 @@ pub fn shown(url: &Url) -> String {
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()
+}
+
+/// The status with which a proxy refused a tunnel, which comes as a text alone: `proxy server responded 502/502`.
+fn refusal(said: &str) -> Option<u16> {
+    said.rsplit_once(' ')?.1.split_once('/')?.0.parse().ok()
 }
 
 /// `HOST`, or `HOST:PORT` where that is not the usual one.

@@ -35,6 +35,8 @@ pub(crate) struct Target<'a> {
     pub digest: Option<&'a Digest>,
     /// Its size in bytes, if it is known beforehand.
     pub size: Option<u64>,
+    /// Where the size is not known: what is larger, in bytes, is given up and what came of it removed.
+    pub limit: Option<u64>,
     /// Who is asking.
     pub login: &'a dyn Login,
 }
@@ -72,7 +74,7 @@ impl Client {
         match result {
             Ok(()) => partial.keep(cache),
             Err(error) => {
-                let wrong = matches!(error, Error::Digest { .. } | Error::Size { .. });
+                let wrong = matches!(error, Error::Digest { .. } | Error::Size { .. } | Error::Limit { .. });
                 if wrong || partial.len() == 0 {
                     partial.abandon();
                 }
@@ -120,14 +122,14 @@ impl Transfer<'_> {
         let url = &self.target.url;
         let mut headers = Vec::new();
         let from_here = partial.origin().url == shown(url);
-        let validator = partial.origin().validator.clone().filter(|_| from_here);
+        let mut validator = partial.origin().validator.clone().filter(|_| from_here);
         // Without a digest only the server can tell whether the rest still belongs to the beginning.
         if partial.len() > 0 && self.target.digest.is_none() && validator.is_none() {
             partial.restart()?;
         }
         if partial.len() > 0 {
             headers.push((header::RANGE, format!("bytes={}-", partial.len())));
-            headers.extend(validator.map(|validator| (header::IF_RANGE, validator)));
+            headers.extend(validator.clone().map(|validator| (header::IF_RANGE, validator)));
         }
         let request = Request { url: url.clone(), headers, login: self.target.login };
         let mut response = self.client.send(&request)?;
@@ -136,10 +138,19 @@ impl Transfer<'_> {
                 if range_start(response.headers()) != Some(partial.len()) {
                     return self.anew(partial, inherited, "it sent another range than the one asked for");
                 }
+                // Not every server looks at `If-Range`.
+                let known = partial.origin().total;
+                let changed = known.zip(range_total(response.headers())).is_some_and(|(was, is)| was != is);
+                if changed
+                    || validator.as_deref().is_some_and(|validator| !agrees(validator, response.headers()))
+                {
+                    return self.anew(partial, inherited, "what it has now is not what it began to send");
+                }
             }
             StatusCode::OK => {
                 partial.restart()?;
                 *inherited = false;
+                validator = None;
             }
             StatusCode::RANGE_NOT_SATISFIABLE if partial.len() > 0 => {
                 return self.anew(partial, inherited, "what was there is longer than what it has");
@@ -156,7 +167,9 @@ impl Transfer<'_> {
                 false => Err(Error::Size { url: shown(url), expected, found: found.to_string() }.into()),
             };
         }
-        partial.set_origin(Origin { url: shown(url), validator: strong_validator(response.headers()) })?;
+        self.bounded(total.unwrap_or_default())?;
+        let validator = strong_validator(response.headers()).or(validator);
+        partial.set_origin(Origin { url: shown(url), validator, total })?;
         self.stream(&mut response, partial, total)
     }
 
@@ -184,6 +197,7 @@ impl Transfer<'_> {
             {
                 return Err(Error::Size { url: url(), expected, found: "more".into() }.into());
             }
+            self.bounded(partial.len() + count as u64)?;
             partial.write(&buffer[..count])?;
             self.tell(partial, total, count as u64);
         }
@@ -194,6 +208,14 @@ impl Transfer<'_> {
                 Err(Failure::again(Error::server(url(), message)))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A server that never ends would fill the disk. A size that is known bounds what comes by itself.
+    fn bounded(&self, size: u64) -> Result<(), Error> {
+        match self.target.limit.filter(|limit| self.target.size.is_none() && size > *limit) {
+            None => Ok(()),
+            Some(limit) => Err(Error::Limit { url: shown(&self.target.url), limit }),
         }
     }
 
@@ -212,6 +234,20 @@ fn length(response: &Response<Body>) -> Option<u64> {
 /// The first byte that a partial answer brings: `bytes 500-999/1000`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok()
+}
+
+/// The size of the whole that a part belongs to; nothing where the server does not know it (`*`).
+fn range_total(headers: &HeaderMap) -> Option<u64> {
+    text(headers, header::CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok()
+}
+
+/// Whether a part belongs to what a validator was given with. One that had a tag has it (RFC 9110, 15.3.7); a date may be
+/// left out.
+fn agrees(validator: &str, headers: &HeaderMap) -> bool {
+    match validator.starts_with('"') {
+        true => text(headers, header::ETAG) == Some(validator),
+        false => text(headers, header::LAST_MODIFIED).is_none_or(|date| date == validator),
+    }
 }
 
 /// What `If-Range` can ask for (RFC 9110, 13.1.5): no weak tags.

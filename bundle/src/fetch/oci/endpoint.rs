@@ -75,7 +75,8 @@ impl Repository {
     ) -> Result<Entry, Error> {
         self.each(|server| {
             let url = server.url("blobs", &digest.oci())?;
-            let target = Target { url, name, digest: Some(digest), size: Some(size), login: &server.session };
+            let (digest, size) = (Some(digest), Some(size));
+            let target = Target { url, name, digest, size, limit: None, login: &server.session };
             client.fetch(&target, cache, meter)
         })
     }

@@ -172,14 +172,17 @@ pub fn pull(fetcher: &Fetcher, registries: &Registries, wanted: &[Wanted]) -> Re
         .collect();
     fetcher.expect(blobs.iter().map(|(name, _, _, size)| (name.as_str(), Some(*size))));
     let fetched = parallel::each(&blobs, fetcher.threads(), |(name, digest, image, size)| {
-        if let Some(client) = fetcher.client() {
-            image.repository.blob(client, fetcher.cache(), fetcher.meter(), (name, digest, *size)).map(drop)
-        } else {
-            let found = fetcher.cache().find(digest, Some(*size));
-            let missing =
-                || Error::Missing(vec![format!("image {} (blob {})", image.wanted.reference, digest.oci())]);
-            found.map(drop).ok_or_else(missing)
+        // Whoever gathers layers compares each: they are not read twice.
+        if fetcher.cache().find(digest, Some(*size)).is_some() {
+            if let Some(meter) = fetcher.meter() {
+                meter.at(name, *size, Some(*size), 0);
+            }
+            return Ok(());
         }
+        let missing =
+            || Error::Missing(vec![format!("image {} (blob {})", image.wanted.reference, digest.oci())]);
+        let client = fetcher.client().ok_or_else(missing)?;
+        image.repository.blob(client, fetcher.cache(), fetcher.meter(), (name, digest, *size)).map(drop)
     });
     errors.extend(fetched.err());
     errors.extend(images.iter().filter_map(|image| check(fetcher, image).err()));

@@ -27,7 +27,7 @@ impl Pulled {
             let to = new.join("blobs/sha256").join(digest.hex());
             // An image may name the same layer twice.
             if !to.exists() {
-                let entry = cache.find(&digest, Some(part.size));
+                let entry = cache.sound(&digest, Some(part.size))?;
                 let missing =
                     || Error::Missing(vec![format!("image {} (blob {})", self.reference, part.digest)]);
                 files::link(&entry.ok_or_else(missing)?.path, &to).map_err(failed)?;

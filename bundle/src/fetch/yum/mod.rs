@@ -138,6 +138,7 @@ impl Repository {
             url: address.clone(),
             digest: Some(index.digest),
             size: index.size,
+            limit: Some(INDEX),
         };
         let entry = fetcher.files(&[artifact])?.remove(0);
         let reader = unpack::open(&entry.path, compression, index.unpacked.unwrap_or(INDEX).min(INDEX))?;

@@ -124,6 +124,7 @@ impl Package {
             url: self.url.clone(),
             digest: Some(self.digest.clone()),
             size: Some(self.size),
+            limit: None,
         }
     }
 }

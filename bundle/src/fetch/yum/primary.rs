@@ -11,6 +11,7 @@ use super::{
     Flag, Need, Package, Version,
     repomd::{attribute, checksum, inside, unescape},
 };
+use crate::fetch::names;
 
 /// A package that is being read.
 #[derive(Default)]
@@ -97,7 +98,15 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
 impl Draft {
     fn start(&mut self, start: &BytesStart, list: Option<List>) -> Result<(), String> {
         match start.local_name().as_ref() {
-            "version" => self.version = version(start)?,
+            "version" => {
+                self.version = version(start)?;
+                // That of a bound may be anything: a macro that nobody expanded, say.
+                if let Some(epoch) = attribute(start, "epoch")? {
+                    epoch
+                        .parse::<u64>()
+                        .map_err(|_| format!("{epoch:?} cannot be the epoch of a package"))?;
+                }
+            }
             "checksum" => self.checksum.0 = attribute(start, "type")?.unwrap_or_default(),
             "size" => self.size = attribute(start, "package")?.and_then(|text| text.parse().ok()),
             "location" => self.href = attribute(start, "href")?.unwrap_or_default(),
@@ -119,6 +128,10 @@ impl Draft {
 
     fn done(self, base: &str) -> Result<Package, String> {
         let href = inside(&self.href)?;
+        names::check("name", &self.name, names::NAME)?;
+        names::check("version", &self.version.version, names::RPM_VERSION)?;
+        names::check("release", &self.version.release, names::RPM_VERSION)?;
+        names::check("architecture", &self.architecture, names::NAME)?;
         Ok(Package {
             digest: checksum(&self.checksum.0, &self.checksum.1)?,
             size: self.size.ok_or("its size is not said")?,
@@ -171,7 +184,7 @@ mod tests {
         let digest = "a".repeat(64);
         format!(
             r#"<package type="rpm">
-  <name>a&amp;b</name>
+  <name>a</name>
   <arch>x86_64</arch>
   <version epoch="1" ver="2" rel="3"/>
   <checksum type="{kind}" pkgid="YES">{digest}</checksum>
@@ -194,7 +207,7 @@ mod tests {
         let a = &found[0];
         assert_eq!(
             (a.name.as_str(), a.size, a.url.as_str(), a.licence.as_str()),
-            ("a&b", 9, "b/p/a.rpm", "MIT")
+            ("a", 9, "b/p/a.rpm", "MIT")
         );
         assert_eq!(a.version.to_string(), "1:2-3");
         assert_eq!((a.requires.len(), a.requires[0].name.as_str()), (1, "x(a<b)"));
@@ -213,6 +226,28 @@ mod tests {
         ] {
             let error = read(text.as_bytes(), "b/", |_| ()).unwrap_err();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_would_lead_elsewhere_as_a_name_is_refused() {
+        let whole = xml(&package("p/a.rpm", "sha256"), 1);
+        for (part, wrong) in [
+            ("<name>a<", "<name>../a<"),
+            ("<name>a<", "<name>.a<"),
+            ("<name>a<", "<name>a b<"),
+            ("<name>a<", "<name>a&#1;<"),
+            ("<name>a<", "<name><"),
+            ("ver=\"2\"", "ver=\"1/../../../../home/b/x\""),
+            ("ver=\"2\"", "ver=\"1-1\""),
+            ("ver=\"2\"", ""),
+            ("rel=\"3\"", "rel=\"3/x\""),
+            ("epoch=\"1\"", "epoch=\"1/x\""),
+            ("<arch>x86_64", "<arch>x/../y"),
+        ] {
+            let text = whole.replacen(part, wrong, 1);
+            let error = read(text.as_bytes(), "b/", |_| ()).unwrap_err();
+            assert!(error.contains("cannot be the"), "{wrong}: {error}");
         }
     }
 }
