@@ -62,6 +62,14 @@ impl Image {
         Ok(Self { file, path: path.to_owned(), id: volume.id, size, entries })
     }
 
+    /// The same image with the two modes that a bundle knows, whatever its directories say.
+    pub(crate) fn with_plain_modes(mut self) -> Self {
+        for entry in &mut self.entries {
+            entry.mode = if entry.mode & 0o100 == 0 { 0o644 } else { 0o755 };
+        }
+        self
+    }
+
     /// The volume identifier.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -36,7 +36,7 @@ fn what_comes_out_is_what_went_in() {
 
     let out = site.path("bundles/0.1.0");
     let bundles = Bundles::new(site.path("bundles"));
-    let add = || bundles.add_image(&site.path("site.iso"), &mut |_| ());
+    let add = || bundles.add_image(&site.path("site.iso"), &report.statement.manifest_sha256, &mut |_| ());
     assert_eq!(add().unwrap(), Added::New);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let signature = format!("manifest.json.{}.minisig", key.public().id());

@@ -3,12 +3,15 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use halite_bundle::{
     manifest, pack,
-    seal::keys::{SecretKey, generate},
+    seal::{
+        self,
+        keys::{SecretKey, Trust, generate},
+    },
     site::{Added, Bundles},
     verify,
 };
@@ -41,13 +44,24 @@ pub fn iso(site: &Site, directory: &str) {
     pack(&site.path(directory), &site.path(&format!("{directory}.iso")), &[key], &mut |_| ()).unwrap();
 }
 
+/// What a check of an image says of its manifest.
+pub fn checked(iso: &Path) -> String {
+    let report = seal::check(iso, &Trust::unsigned(), &mut |_| ()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    report.statement.manifest_sha256
+}
+
 impl Two {
     pub fn add(&self, name: &str) -> Result<Added, String> {
-        self.bundles.add_image(&self.site.path(name), &mut |_| ()).map_err(|error| error.to_string())
+        let iso = self.site.path(name);
+        let checked = checked(&iso);
+        self.bundles.add_image(&iso, &checked, &mut |_| ()).map_err(|error| error.to_string())
     }
 
     pub fn link(&self, name: &str) -> Result<Added, String> {
-        self.bundles.add_directory(&self.site.path(name)).map_err(|error| error.to_string())
+        let dir = self.site.path(name);
+        let vouched = manifest::vouched(&dir, &Trust::unsigned()).unwrap();
+        self.bundles.add_directory(&dir, &vouched.sha256).map_err(|error| error.to_string())
     }
 
     pub fn versions(&self) -> Vec<String> {
