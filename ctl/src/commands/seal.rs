@@ -11,11 +11,8 @@ use serde_json::json;
 
 use crate::FAILED;
 use crate::cli::{Signing, TrustArgs};
-use crate::files;
 use crate::output::{Screen, count};
-
-/// Where a site keeps the keys that it trusts.
-const TRUSTED: &str = "/etc/halite/trust";
+use crate::site::Site;
 
 /// Where a person keeps the keys that he trusts, below his home: `ctl bundle key` puts those there that he made.
 const OWN: &str = ".config/halite/trust";
@@ -24,12 +21,12 @@ fn own() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(OWN))
 }
 
-/// Whom the user trusts: what the options say, or the site's keys, or his own.
+/// Whom the user trusts: what the options say, or the site's keys, or his own; never whom the site revoked.
 ///
 /// # Errors
 /// No key is there, or one cannot be read.
-pub fn trust(args: &TrustArgs) -> anyhow::Result<Trust> {
-    let kept = [Some(PathBuf::from(TRUSTED)), own()].into_iter().flatten().find(|dir| dir.is_dir());
+pub fn trust(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
+    let kept = [Some(site.trusted()), own()].into_iter().flatten().find(|dir| dir.is_dir());
     let trust = match args.trust.as_ref().or(kept.as_ref()) {
         Some(path) if path.is_dir() => Trust::load(path)?,
         Some(path) => Trust::new(vec![PublicKey::load(path)?]),
@@ -39,6 +36,8 @@ pub fn trust(args: &TrustArgs) -> anyhow::Result<Trust> {
              another way than the bundle; --allow-unsigned only looks for damage"
         ),
     };
+    // Whom the site trusts no more is not trusted for being named again.
+    let trust = trust.revoked_in(&site.trusted())?;
     Ok(if args.allow_unsigned { trust.allow_unsigned() } else { trust })
 }
 
@@ -81,13 +80,12 @@ pub fn key(
         .context("the key's end is no date")?;
     let key = generate(file, password.as_ref(), end)?;
     let public = file.with_extension("pub");
-    let kept = match (own(), public.file_name()) {
-        (Some(dir), Some(name)) => {
-            let kept = dir.join(name);
-            files::write(&kept, key.to_text().as_bytes(), 0o644)?;
+    let kept = match own() {
+        Some(dir) => {
+            let kept = PublicKey::load(&public)?.keep(&dir)?;
             format!("  {} lets you check what you sign\n", kept.display())
         }
-        _ => String::new(),
+        None => String::new(),
     };
     let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
     screen.answer(&document, |_| {
@@ -132,7 +130,7 @@ pub fn export(
     let keys = signers(signing)?;
     if new.is_file() {
         // Whoever signs the delta vouches for what is in it.
-        let report = seal::check(new, &trust(trusted)?, &mut |text| screen.progress(text))?;
+        let report = seal::check(new, &trust(&Site::here(), trusted)?, &mut |text| screen.progress(text))?;
         if !report.is_sound() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
             bail!("{} is damaged, nothing was written:\n  {}", new.display(), problems.join("\n  "));
@@ -154,7 +152,7 @@ pub fn export(
 /// # Errors
 /// The file cannot be read, or no trusted key vouches for it.
 pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
-    let report = seal::check(file, &trust(trusted)?, &mut |text| screen.progress(text))?;
+    let report = seal::check(file, &trust(&Site::here(), trusted)?, &mut |text| screen.progress(text))?;
     // Nothing of a damaged one is believed, not even what it is.
     let delta = if report.is_sound() { halite_bundle::delta::look(file)? } else { None };
     let mut document = serde_json::to_value(&report)?;

@@ -10,7 +10,6 @@ use halite_bundle::site::{Added, visible};
 use super::Site;
 use crate::cli::TrustArgs;
 use crate::commands::trust;
-use crate::files;
 use crate::output::Screen;
 
 /// Told with every refusal.
@@ -48,7 +47,7 @@ impl Vouched {
         args: &TrustArgs,
         screen: &mut Screen,
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        let trust = trust(args)?;
+        let trust = trust(site, args)?;
         let path =
             path.canonicalize().with_context(|| format!("there is no bundle at {}", path.display()))?;
         if !path.is_dir() {
@@ -73,8 +72,8 @@ impl Vouched {
         Ok(Ok(Self { source: Source::Directory(path), version, built, sha256, trust }))
     }
 
-    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, so that the next one
-    /// is checked with them.
+    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, and those that were
+    /// revoked, so that the next one is checked with them.
     ///
     /// # Errors
     /// Another one of the same version is there, there is no room, or the system refuses.
@@ -87,11 +86,7 @@ impl Vouched {
             }
             Source::Directory(dir) => site.bundles.add_directory(dir, &self.sha256)?,
         };
-        for key in self.trust.keys() {
-            let name = key.name().map_or_else(|| key.id().to_string(), str::to_owned);
-            let path = site.config.join("trust").join(format!("{name}.pub"));
-            files::write(&path, key.to_text().as_bytes(), 0o644)?;
-        }
+        self.trust.keep(&site.trusted())?;
         Ok(added)
     }
 }
