@@ -73,6 +73,7 @@ impl Bundles {
             return Ok(Added::New);
         }
         files::put_in_place(&to, &place)?;
+        self.forget(&manifest.version)?;
         Ok(Added::Replaced)
     }
 
@@ -89,9 +90,8 @@ impl Bundles {
     }
 
     /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched for](manifest::vouched()) before, without
-    /// copying it.
-    /// Its files are looked at, not read: each is there and has its size. Whether the services see it is for
-    /// [`visible`] to say.
+    /// copying it. Its files are looked at, not read: each is there and has its size. The digest is recorded: what is at the
+    /// same place later with another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
     ///
     /// # Errors
     /// When another bundle of the same version is there, the directory does not hold what its manifest says, somebody
@@ -100,7 +100,7 @@ impl Bundles {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
         let manifest = manifest::load_same(&dir, sha256)?;
         let place = self.path(&manifest.version)?;
-        if place.canonicalize().is_ok_and(|there| there == dir) {
+        if !place.is_symlink() && place.canonicalize().is_ok_and(|there| there == dir) {
             return Ok(Added::There);
         }
         let wrong = crate::verify::sizes(&dir, &manifest)?;
@@ -113,10 +113,17 @@ impl Bundles {
             let checksum = dir.join(manifest::CHECKSUM);
             let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
             self.refuse_other(&manifest.version, &checksum)?;
-            // A copy of one's own is better than a link, and a link that leads somewhere is as good as another.
-            if place.exists() {
+            // A copy of one's own is better than a link.
+            if place.exists() && !place.is_symlink() {
                 return Ok(Added::There);
             }
+        }
+        // Before the link is there: nobody uses it without.
+        let record = self.record(&manifest.version);
+        files::replace(&record, 0o644, format!("{sha256}  {}\n", manifest::FILE).as_bytes())?;
+        // A link that leads somewhere is as good as another.
+        if place.exists() {
+            return Ok(Added::There);
         }
         let beside = files::sibling(&place, "link");
         symlink(&dir, &beside).map_err(Error::file("make", &beside))?;

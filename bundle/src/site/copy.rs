@@ -110,6 +110,7 @@ impl Bundles {
         lay_out(&beside, &manifest, &bytes, &found)?;
         let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
         files::put_in_place(&beside, &place)?;
+        self.forget(version)?;
         files::remove_dir(&kept)?;
         Ok(Copied { added, fetched, reused })
     }

@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What a file system of its own has at its top.
 const OF_THE_DISK: &str = "lost+found";
 
+/// What is recorded of a bundle that is linked: in a file `VERSION@` and this. No version has an `@` in it.
+const RECORD: &str = manifest::CHECKSUM;
+
 /// The longest version of a bundle on a site.
 const LONGEST_VERSION: usize = 64;
 
@@ -136,6 +139,7 @@ impl Bundles {
         self.clear()?;
         if held.elsewhere.is_some() {
             fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
+            self.forget(version)?;
             files::sync_parent(&held.path)?;
             return Ok(held);
         }
@@ -182,7 +186,32 @@ impl Bundles {
             let at = elsewhere.as_ref().unwrap_or(&path).display();
             Err(format!("the bundle {} is at {at} now, not {version}", manifest.version))
         });
+        // Of a link only the place is one's own: what is there must still be what somebody vouched for.
+        let manifest = match self.recorded(version).filter(|_| elsewhere.is_some()) {
+            Some(sha256) => manifest.and_then(|_| {
+                manifest::load_same(&path, &sha256)
+                    .map_err(|error| format!("it is not the bundle that was added: {error}"))
+            }),
+            None => manifest,
+        };
         Ok(Held { version: version.to_owned(), path, elsewhere, manifest })
+    }
+
+    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded.
+    #[must_use]
+    pub fn recorded(&self, version: &str) -> Option<String> {
+        let text = fs::read_to_string(self.record(version)).ok()?;
+        // What was damaged matches no manifest.
+        Some(text.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+
+    fn record(&self, version: &str) -> PathBuf {
+        self.root.join(format!("{version}@{RECORD}"))
+    }
+
+    /// Removes what is recorded of a link that is not there any more.
+    fn forget(&self, version: &str) -> Result<(), Error> {
+        files::remove_any(&self.record(version))
     }
 
     /// Only one at a time changes the bundles. The lock ends with the process that holds it.

@@ -16,7 +16,7 @@ use halite_bundle::{
     verify,
 };
 
-use crate::site::{Site, files, put};
+use crate::site::{Site, files, hex, put};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {
@@ -148,6 +148,52 @@ fn a_directory_is_linked_and_never_copied() {
     }
     assert!(two.versions().is_empty());
     two.is_tidy();
+}
+
+#[test]
+fn a_linked_bundle_stays_the_one_that_was_added() {
+    let two = two();
+    two.link("0.1.0").unwrap();
+    let dir = two.site.path("0.1.0");
+    let kept = ["manifest.json", "manifest.json.sha256", "bin/ctl"]
+        .map(|name| (name, fs::read(dir.join(name)).unwrap()));
+    // Another program, a manifest that says so, and a checksum of that: all of it fits, and nobody vouched for it.
+    let program = b"#!/bin/sh\necho evil\n";
+    let mut manifest: serde_json::Value = serde_json::from_slice(&kept[0].1).unwrap();
+    manifest["files"]["bin/ctl"] = serde_json::json!({"sha256": hex(program), "size": program.len()});
+    let manifest = serde_json::to_vec_pretty(&manifest).unwrap();
+    put(&dir.join("bin/ctl"), program);
+    put(&dir.join("manifest.json"), &manifest);
+    put(&dir.join("manifest.json.sha256"), format!("{}  manifest.json\n", hex(&manifest)).as_bytes());
+    let held = two.bundles.get("0.1.0").unwrap();
+    let trouble = held.trouble().unwrap();
+    assert!(
+        trouble.contains("it is not the bundle that was added") && trouble.contains("ctl bundle add"),
+        "{trouble}"
+    );
+    for (name, content) in &kept {
+        put(&dir.join(name), content);
+    }
+    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+
+    // The record goes with the link, and one that is missing comes with the next addition.
+    let names = || {
+        let mut names: Vec<_> =
+            fs::read_dir(two.bundles.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
+    fs::remove_file(&record).unwrap();
+    assert_eq!(two.bundles.recorded("0.1.0"), None);
+    assert_eq!(two.link("0.1.0"), Ok(Added::There));
+    assert_eq!(two.bundles.recorded("0.1.0"), Some(hex(&kept[0].1)));
+    assert_eq!(two.versions(), ["0.1.0"]);
+    two.bundles.remove("0.1.0").unwrap();
+    assert!(names().is_empty(), "{:?}", names());
+    two.link("0.1.0").unwrap();
+    two.add("0.1.0.iso").unwrap();
+    assert_eq!(names(), ["0.1.0"]);
 }
 
 #[test]

@@ -165,9 +165,19 @@ impl Checked {
         let held = site.bundles.get(&args.version)?;
         let trouble = held.trouble().unwrap_or_default();
         let manifest = held.manifest.map_err(|_| anyhow::anyhow!(trouble))?;
-        let damage =
-            halite_bundle::verify(&held.path, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+        let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
+        let recorded = site.bundles.recorded(&args.version).filter(|_| held.elsewhere.is_some());
+        let damage = match &recorded {
+            Some(sha256) => halite_bundle::verify_same(&held.path, sha256, &mut told)?,
+            None => halite_bundle::verify(&held.path, &mut told)?,
+        };
         let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
+        if let Some(real) = held.elsewhere.as_ref().filter(|_| recorded.is_none()) {
+            problems.push(format!(
+                "it is a link to {}, and it is not recorded what was vouched for there: add it again (`ctl bundle add {0}`)",
+                real.display()
+            ));
+        }
         let facts = crate::compile::facts(&manifest, &held.path.display().to_string());
         let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
         problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
