@@ -108,7 +108,7 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
     let two = two();
     let key = SecretKey::load(&two.site.path("builder.key"), &mut |_| unreachable!()).unwrap();
     let [old, new, iso] = ["0.1.0.iso", "0.2.0.iso", "delta.iso"].map(|name| two.site.path(name));
-    delta::export(&old, &new, &iso, &[key], &mut |_| ()).unwrap();
+    delta::export(&old, (&new, &checked(&new)), &iso, &[key], &mut |_| ()).unwrap();
     two.add("0.1.0.iso").unwrap();
     let sha256 = checked(&iso);
     let good = fs::read(&iso).unwrap();

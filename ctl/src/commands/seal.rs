@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use halite_bundle::manifest;
 use halite_bundle::seal::{
-    self,
+    self, Signer,
+    detached::Vouched,
     keys::{Password, PublicKey, SecretKey, Trust, generate},
 };
 use serde_json::json;
@@ -26,19 +28,46 @@ fn own() -> Option<PathBuf> {
 /// # Errors
 /// No key is there, or one cannot be read.
 pub fn trust(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
+    let Some(trust) = known(site, args)? else {
+        bail!(
+            "no key is trusted here yet: name the .pub file of who builds your bundles with --trust, which must come by \
+             another way than the bundle; --allow-unsigned only looks for damage"
+        )
+    };
+    Ok(trust)
+}
+
+/// The same; nothing where no key is named or kept, and nothing said of what nobody signed.
+fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
     let kept = [Some(site.trusted()), own()].into_iter().flatten().find(|dir| dir.is_dir());
     let trust = match args.trust.as_ref().or(kept.as_ref()) {
         Some(path) if path.is_dir() => Trust::load(path)?,
         Some(path) => Trust::new(vec![PublicKey::load(path)?]),
         None if args.allow_unsigned => Trust::unsigned(),
-        None => bail!(
-            "no key is trusted here yet: name the .pub file of who builds your bundles with --trust, which must come by \
-             another way than the bundle; --allow-unsigned only looks for damage"
-        ),
+        None => return Ok(None),
     };
     // Whom the site trusts no more is not trusted for being named again.
     let trust = trust.revoked_in(&site.trusted())?;
-    Ok(if args.allow_unsigned { trust.allow_unsigned() } else { trust })
+    Ok(Some(if args.allow_unsigned { trust.allow_unsigned() } else { trust }))
+}
+
+/// Who vouches for the bundle in a directory; nothing where no key is there to look at its signature with.
+///
+/// # Errors
+/// As [`trust()`], and when no trusted key vouches for it.
+pub fn vouched(site: &Site, dir: &Path, args: &TrustArgs) -> anyhow::Result<Option<Vouched>> {
+    known(site, args)?.map(|trust| of_directory(dir, &trust)).transpose()
+}
+
+fn of_directory(dir: &Path, trust: &Trust) -> anyhow::Result<Vouched> {
+    manifest::vouched(dir, trust)
+        .context("nobody who is trusted vouches for this directory (--allow-unsigned only looks for damage)")
+}
+
+/// Who signed, in words.
+pub fn by(signers: &[Signer]) -> String {
+    let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
+    if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
 }
 
 /// The keys that are to sign.
@@ -122,23 +151,28 @@ pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen
 /// # Errors
 /// One of the bundles cannot be read, nobody vouches for the new one, or the delta cannot be written.
 pub fn export(
+    site: &Site,
     [since, new, out]: [&Path; 3],
     signing: &Signing,
     trusted: &TrustArgs,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let keys = signers(signing)?;
-    if new.is_file() {
-        // Whoever signs the delta vouches for what is in it.
-        let report = seal::check(new, &trust(&Site::here(), trusted)?, &mut |text| screen.progress(text))?;
+    // Whoever signs the delta vouches for what is in it.
+    let trust = trust(site, trusted)?;
+    let sha256 = if new.is_dir() {
+        of_directory(new, &trust)?.sha256
+    } else {
+        let report = seal::check(new, &trust, &mut |text| screen.progress(text))?;
         if !report.is_sound() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
             bail!("{} is damaged, nothing was written:\n  {}", new.display(), problems.join("\n  "));
         }
-    }
+        report.statement.manifest_sha256
+    };
     let people = screen.is_for_people();
     let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
-    let delta = halite_bundle::delta::export(since, new, out, &keys, &mut told)?;
+    let delta = halite_bundle::delta::export(since, (new, &sha256), out, &keys, &mut told)?;
     let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"delta": out.display().to_string(), "old": delta.old, "new": delta.new, "size": size,
@@ -151,8 +185,8 @@ pub fn export(
 ///
 /// # Errors
 /// The file cannot be read, or no trusted key vouches for it.
-pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
-    let report = seal::check(file, &trust(&Site::here(), trusted)?, &mut |text| screen.progress(text))?;
+pub fn verify(site: &Site, file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    let report = seal::check(file, &trust(site, trusted)?, &mut |text| screen.progress(text))?;
     // Nothing of a damaged one is believed, not even what it is.
     let delta = if report.is_sound() { halite_bundle::delta::look(file)? } else { None };
     let mut document = serde_json::to_value(&report)?;
@@ -162,8 +196,7 @@ pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::
         let mut text: String =
             report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
         if report.is_sound() {
-            let signers: Vec<_> = report.signers.iter().map(ToString::to_string).collect();
-            let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+            let by = by(&report.signers);
             text = format!(
                 "{} {} {}, {}: all as they were sealed; signed by {by}\n",
                 paint.good("✓"),
