@@ -216,10 +216,14 @@ impl Bundles {
 
     /// Only one at a time changes the bundles. The lock ends with the process that holds it.
     fn lock(&self) -> Result<File, Error> {
+        let made = !self.root.exists();
         files::make_dir(&self.root)?;
-        // Whoever serves what is in it is not root, and a minion makes directories for root alone.
-        let open = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
+        // Whoever serves what is in it is not root, and a minion makes directories for root alone. A directory of somebody
+        // else's that was named stays as it is.
+        if made || self.root == Path::new(DIRECTORY) {
+            let open = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
+        }
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
         let since = Instant::now();
         while lock.try_lock().is_err() {

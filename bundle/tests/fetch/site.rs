@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -165,11 +165,18 @@ fn whoever_serves_the_bundles_can_reach_them() {
     let (files, hash) = bundle("0.1.0", b"layer");
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
     let root = host.dir.path().join("bundles");
-    // As a process with the umask of a service makes it.
-    fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
-    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap();
-    for path in [root, host.place("0.1.0"), host.place("0.1.0").join("states")] {
+    let from = [server.url("").trim_end_matches('/').to_owned()];
+    host.copy("0.1.0", &hash, &from).unwrap();
+    for path in [root.clone(), host.place("0.1.0"), host.place("0.1.0").join("states")] {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755, "{}", path.display());
+    }
+    // A directory that was there is somebody else's, like /tmp.
+    for mode in [0o1777, 0o700] {
+        fs::remove_dir_all(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(mode)).unwrap();
+        host.copy("0.1.0", &hash, &from).unwrap();
+        assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, mode);
     }
 }
 
