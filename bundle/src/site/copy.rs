@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -94,9 +94,7 @@ impl Bundles {
         let mut found = self.here(&place, &manifest)?;
         let reused = found.values().map(|(_, size)| size).sum();
         let missing = missing(&manifest, &found, &servers.cache)?;
-        let mut need = Need::default();
-        missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
-        Room::at(self.root())?.holds(need, self.root())?;
+        Room::at(self.root())?.holds(need(self.root(), &manifest, &missing, &found), self.root())?;
         let fetched = missing.iter().filter_map(|(_, _, size)| *size).sum();
         servers.fetch(missing, progress)?;
         for entry in manifest.files.values() {
@@ -107,7 +105,13 @@ impl Bundles {
         }
 
         let beside = files::sibling(&place, "whole");
-        lay_out(&beside, &manifest, &bytes, &found)?;
+        // What was copied and not linked is not on the disk yet.
+        let whole = lay_out(&beside, &manifest, &bytes, &found).and_then(|()| files::settle(&beside));
+        if whole.is_err() {
+            // Best effort: the first error is the one that matters.
+            let _ = files::remove_any(&beside);
+        }
+        whole?;
         let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
         files::put_in_place(&beside, &place)?;
         self.forget(version)?;
@@ -187,6 +191,27 @@ fn missing(
     let mut wanted: Vec<Wanted> = wanted.into_values().collect();
     wanted.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size));
     Ok(wanted)
+}
+
+/// What a bundle below `root` takes besides what is there: what has to come, and what is here on another file system, which
+/// cannot be linked.
+fn need(
+    root: &Path,
+    manifest: &Manifest,
+    missing: &[Wanted],
+    found: &BTreeMap<String, (PathBuf, u64)>,
+) -> Need {
+    let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
+    let here = device(root);
+    let mut need = Need::default();
+    missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
+    // Under each of its names.
+    for entry in manifest.files.values() {
+        if found.get(&entry.sha256).is_some_and(|(path, _)| device(path) != here) {
+            need.add(entry.size);
+        }
+    }
+    need
 }
 
 /// The servers, of which the first is asked until it fails.
@@ -278,4 +303,29 @@ fn lay_out(
         durable.map_err(Error::file("write", directory))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_on_another_file_system_needs_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = (dir.path().join("near"), PathBuf::from("/proc/version"));
+        fs::write(&near, "near").unwrap();
+        let entry = |digit: &str, size| Entry { sha256: digit.repeat(64), size };
+        let listed =
+            [("a", entry("1", 4)), ("b", entry("2", 5000)), ("c", entry("2", 5000)), ("d", entry("3", 7))];
+        let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "",
+            "kubernetes": "", "components": {}, "images": {}, "packages": {},
+            "files": BTreeMap::from(listed)});
+        let manifest = manifest::from_bytes(dir.path(), &serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let found = BTreeMap::from([("1".repeat(64), (near, 4)), ("2".repeat(64), (far, 5000))]);
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let missing = missing(&manifest, &found, &cache).unwrap();
+        let mut wanted = Need::default();
+        [7, 5000, 5000].into_iter().for_each(|size| wanted.add(size));
+        assert_eq!(need(dir.path(), &manifest, &missing, &found), wanted);
+    }
 }

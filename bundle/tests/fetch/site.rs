@@ -277,3 +277,19 @@ fn whoever_serves_something_else_is_not_believed() {
     let error = host.copy("../0.1.0", &hash, &from).unwrap_err();
     assert!(error.contains("can be no bundle's version"), "{error}");
 }
+
+#[test]
+fn what_cannot_be_laid_out_leaves_nothing_beside() {
+    let host = Host::new();
+    // One name is a file and a directory.
+    let (mut files, _) = bundle("0.1.0", b"layer");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
+    manifest["files"]["states/0.sls/more"] = manifest["files"]["states/1.sls"].clone();
+    let text = serde_json::to_vec(&manifest).unwrap();
+    let hash = sha256(&text);
+    files.insert("manifest.json".to_owned(), text);
+    files.insert("states/0.sls/more".to_owned(), files["states/1.sls"].clone());
+    let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
+    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap_err();
+    assert_eq!(host.names(), [".0.1.0.copy"]);
+}
