@@ -191,5 +191,31 @@ pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Mani
         );
         return Err(Error::content(path, message));
     }
-    Ok(manifest)
+    // Files are read and written by these names: also whoever is trusted names none outside of the bundle.
+    match manifest.files.keys().find(|path| !is_inside(path)) {
+        Some(outside) => Err(Error::content(
+            path,
+            format!("the manifest names {outside:?}, which is outside of the bundle"),
+        )),
+        None => Ok(manifest),
+    }
+}
+
+fn is_inside(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|name| !matches!(name, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_bundle_is_in_it() {
+        for path in ["a", "a/b", "..a/b..", ".hidden"] {
+            assert!(is_inside(path), "{path}");
+        }
+        for path in ["", "/", "/etc/passwd", "..", "a/..", "a/../../b", "a//b", "./a", "a/.", "a/", "a\0b"] {
+            assert!(!is_inside(path), "{path:?}");
+        }
+    }
 }

@@ -12,10 +12,11 @@ use halite_bundle::{
     seal::keys::{SecretKey, Trust},
     verify_same,
 };
+use serde_json::Value;
 
 use crate::{
     several::{Two, checked, two},
-    site::{Site, files, put},
+    site::{Site, files, hex, put},
 };
 
 /// Changes one byte of a file in an image, as a failing stick does, or somebody with the stick in his hand.
@@ -126,6 +127,41 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
     change(&iso, "new/manifest.json.sha256");
     two.bundles.add_image(&iso, &sha256, &mut |_| ()).unwrap();
     manifest::load(&two.path("0.2.0")).unwrap();
+}
+
+#[test]
+fn a_delta_that_names_files_outside_is_not_taken() {
+    let two = two();
+    let [old, new, iso] = ["0.1.0.iso", "0.2.0.iso", "delta.iso"].map(|name| two.site.path(name));
+    delta::export(&old, (&new, &checked(&new)), &iso, &[], &mut |_| ()).unwrap();
+    two.add("0.1.0.iso").unwrap();
+    let good = Image::open(&iso).unwrap();
+    let mut manifest: Value = serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
+    for outside in ["../outside", "/outside"] {
+        let files = manifest["files"].as_object_mut().unwrap();
+        files.insert(outside.to_owned(), files["bin/ctl"].clone());
+        let text = serde_json::to_vec(&manifest).unwrap();
+        let mut said: Value = serde_json::from_slice(&good.small("delta.json").unwrap()).unwrap();
+        said["new"]["manifest-sha256"] = hex(&text).into();
+        let said = serde_json::to_vec(&said).unwrap();
+        let sha256 = hex(&said);
+        let checksum = format!("{}  manifest.json\n", hex(&text));
+        let sources = [
+            ("delta.json", said),
+            ("new/manifest.json", text),
+            ("new/manifest.json.sha256", checksum.into_bytes()),
+            ("files/states/host/init.sls", good.small("files/states/host/init.sls").unwrap()),
+        ];
+        let source = |(name, bytes): (&str, Vec<u8>)| {
+            (name.to_owned(), Source { from: Content::Bytes(bytes), mode: 0o644 })
+        };
+        let volume = Volume { id: "X".to_owned(), date: jiff::Timestamp::UNIX_EPOCH };
+        let forged = two.site.path("forged.iso");
+        write(&forged, &volume, &sources.into_iter().map(source).collect(), &mut |_| ()).unwrap();
+        let error = refused(&two, "forged.iso", &sha256);
+        assert!(error.contains(outside) && error.contains("outside of the bundle"), "{error}");
+        assert!(!two.bundles.root().join("outside").exists());
+    }
 }
 
 #[test]
