@@ -113,34 +113,35 @@ impl Bundles {
             let checksum = dir.join(manifest::CHECKSUM);
             let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
             self.refuse_other(&manifest.version, &checksum)?;
-            // A copy of one's own is better than a link.
-            if place.exists() && !place.is_symlink() {
-                return Ok(Added::There);
-            }
+        }
+        let same = manifest::load_same(&place, sha256).is_ok();
+        // A copy of one's own is better than a link.
+        if same && !place.is_symlink() {
+            return Ok(Added::There);
         }
         // Before the link is there: nobody uses it without.
         let record = self.record(&manifest.version);
         files::replace(&record, 0o644, format!("{sha256}  {}\n", manifest::FILE).as_bytes())?;
-        // A link that leads somewhere is as good as another.
-        if place.exists() {
+        // A link that leads to the same is as good as another.
+        if same {
             return Ok(Added::There);
         }
         let beside = files::sibling(&place, "link");
         symlink(&dir, &beside).map_err(Error::file("make", &beside))?;
-        let added = if place.is_symlink() { Added::Replaced } else { Added::New };
-        fs::rename(&beside, &place).map_err(Error::file("make", &place))?;
-        files::sync_parent(&place)?;
+        let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
+        files::put_in_place(&beside, &place)?;
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. What a link leads to may be away: then nobody knows.
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away, and what is damaged no
+    /// longer says what it was: then nobody knows, and it may be replaced.
     ///
     /// # Errors
     /// Another bundle of that version is there; or the text can be no version.
     pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version)?;
         match fs::read(place.join(manifest::CHECKSUM)) {
-            Ok(there) if there != checksum => Err(Error::content(
+            Ok(there) if there != checksum && manifest::load(&place).is_ok() => Err(Error::content(
                 place,
                 "another bundle of the same version is there: give the new one a version of its own in its recipe, or \
                  remove that one first (`ctl bundle remove`)",

@@ -7,6 +7,7 @@ use std::{
 };
 
 use halite_bundle::{
+    iso::read::Image,
     manifest, pack,
     seal::{
         self,
@@ -175,6 +176,16 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         put(&dir.join(name), content);
     }
     assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+
+    // From a place where it is as it was, it is linked anew.
+    put(&dir.join("manifest.json"), b"damaged");
+    let again = two.site.path("again");
+    Image::open(&two.site.path("0.1.0.iso")).unwrap().extract(&again, &mut |_| ()).unwrap();
+    assert_eq!(two.link("again"), Ok(Added::Replaced));
+    assert_eq!(two.bundles.get("0.1.0").unwrap().elsewhere, Some(again.canonicalize().unwrap()));
+    put(&dir.join("manifest.json"), &kept[0].1);
+    two.bundles.remove("0.1.0").unwrap();
+    two.link("0.1.0").unwrap();
 
     // The record goes with the link, and one that is missing comes with the next addition.
     let names = || {
