@@ -48,6 +48,14 @@ pub struct Bundles {
     root: PathBuf,
 }
 
+/// The bundles of a site while nobody else changes them.
+#[derive(Debug)]
+pub struct Change<'a> {
+    bundles: &'a Bundles,
+    /// Ends with the process that holds it.
+    _lock: File,
+}
+
 /// A bundle of a site.
 #[derive(Debug, Clone)]
 pub struct Held {
@@ -129,26 +137,22 @@ impl Bundles {
         self.list().ok()?.iter().find_map(find)
     }
 
-    /// Takes a bundle away. Of one that is linked only the link goes.
+    /// Takes a bundle away, as [`Change::remove`] does.
     ///
     /// # Errors
-    /// When there is none of that version, somebody else changes the bundles, or the system refuses.
+    /// Likewise, and when somebody else changes the bundles.
     pub fn remove(&self, version: &str) -> Result<Held, Error> {
-        let held = self.get(version)?;
-        let _lock = self.lock()?;
-        self.clear()?;
-        if held.elsewhere.is_some() {
-            fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
-            self.forget(version)?;
-            files::sync_parent(&held.path)?;
-            return Ok(held);
-        }
-        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
-        let aside = files::sibling(&held.path, "removed");
-        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
-        files::sync_parent(&held.path)?;
-        files::remove_dir(&aside)?;
-        Ok(held)
+        self.get(version)?;
+        self.change()?.remove(version)
+    }
+
+    /// Keeps everybody else from changing the bundles until the answer is dropped: what was found out about one stays so
+    /// until something is done about it.
+    ///
+    /// # Errors
+    /// When somebody else changes them, or the system refuses.
+    pub fn change(&self) -> Result<Change<'_>, Error> {
+        Ok(Change { bundles: self, _lock: self.lock()? })
     }
 
     fn versions(&self) -> Result<Vec<String>, Error> {
@@ -247,6 +251,29 @@ impl Bundles {
             }
         }
         Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Takes a bundle away. Of one that is linked only the link goes.
+    ///
+    /// # Errors
+    /// When there is none of that version, or the system refuses.
+    pub fn remove(&self, version: &str) -> Result<Held, Error> {
+        let held = self.bundles.get(version)?;
+        self.bundles.clear()?;
+        if held.elsewhere.is_some() {
+            fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
+            self.bundles.forget(version)?;
+            files::sync_parent(&held.path)?;
+            return Ok(held);
+        }
+        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
+        let aside = files::sibling(&held.path, "removed");
+        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
+        files::sync_parent(&held.path)?;
+        files::remove_dir(&aside)?;
+        Ok(held)
     }
 }
 

@@ -190,8 +190,11 @@ impl Checked {
 /// `ctl bundle use`.
 ///
 /// # Errors
-/// There is no such bundle, or the cluster's documents cannot be read or written.
+/// There is no such bundle, somebody else changes the bundles, or the cluster's documents cannot be read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
+    site.bundles.get(&args.version)?;
+    // From the check to the record nobody takes it away.
+    let _change = (!args.test).then(|| site.bundles.change()).transpose()?;
     let Checked { manifest, texts, resolved, problems } = Checked::new(site, args, screen)?;
     if !problems.is_empty() {
         return damaged(&problems, screen);
@@ -247,6 +250,9 @@ fn take_away(
     hosts: anyhow::Result<Hosts>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
+    site.bundles.get(version)?;
+    // From the look at what is in use to the end of it nobody records it as the one in use.
+    let change = site.bundles.change()?;
     let held = site.bundles.get(version)?;
     if let Some(in_use) = site.in_use()?
         && (in_use.path == held.path || in_use.path.canonicalize().ok() == held.path.canonicalize().ok())
@@ -268,7 +274,7 @@ fn take_away(
         );
     }
     screen.progress("removing the bundle");
-    let held = site.bundles.remove(version)?;
+    let held = change.remove(version)?;
     let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere});
     screen.answer(&document, |paint| {
         let stays = held.elsewhere.as_ref().map_or_else(String::new, |real| {

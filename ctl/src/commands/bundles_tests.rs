@@ -195,6 +195,23 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
 }
 
 #[test]
+fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    here.add("0.2.0.iso").unwrap();
+    let change = here.site.bundles.change().unwrap();
+    for error in [here.switch("0.2.0", false).unwrap_err(), here.remove("0.2.0").unwrap_err()] {
+        assert!(error.to_string().contains("just now"), "{error}");
+    }
+    assert_eq!(here.document(), CLUSTER);
+    // A look needs nobody to wait.
+    let test = Switch { version: "0.2.0".to_owned(), allow_downgrade: false, test: true };
+    assert_eq!(switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(), 0);
+    drop(change);
+    assert_eq!(here.switch("0.2.0", false).unwrap(), 0);
+}
+
+#[test]
 fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
