@@ -209,7 +209,7 @@ fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Some(version) if !Path::new(version).exists() && !version.contains('/') => {
             Ok(Site::here().bundles.get(version)?.path)
         }
-        Some(image) if Path::new(image).is_file() => Ok(PathBuf::from(image)),
+        Some(image) if is_image(Path::new(image)) => Ok(PathBuf::from(image)),
         _ => directory_of(given),
     }
 }

@@ -1,4 +1,4 @@
-//! Who vouches for the bundle in a directory.
+//! Who vouches for the bundle in a directory, and for one on a disc.
 
 use std::{fs, path::Path};
 
@@ -79,6 +79,27 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     // Only when that was said is it signed on.
     site_of("old", &site);
     done(export(&["--allow-unsigned"]));
+}
+
+/// A disc or a stick is not a file and has no size in its metadata. Only where this machine has loop devices.
+#[test]
+fn a_disc_is_read_as_its_image_is() {
+    let site = extracted();
+    let said = done(script(
+        &site,
+        r##"
+            if ! device=$(losetup --find --show --read-only X.iso); then echo 'no loop devices here'; exit 0; fi
+            trap 'losetup --detach "$device"' EXIT
+            test -b "$device"
+            "$CTL" bundle verify "$device" --trust builder.pub
+            "$CTL" bundle show "$device"
+            "$CTL" bundle diff "$device" X.iso
+            sed -i 's/"0\.1\.0"/"0.2.0"/' recipe.yaml
+            "$CTL" bundle build --recipe recipe.yaml --out new.iso --key builder.key
+            "$CTL" bundle export --since "$device" new.iso --out delta.iso --key builder.key --trust builder.pub
+        "##,
+    ));
+    assert!(said.contains("signed by builder") || said.contains("no loop devices here"), "{said}");
 }
 
 /// An older bundle of the same site.
