@@ -25,6 +25,9 @@ use crate::{
 /// these, not those of every file.
 const BATCH: usize = 16;
 
+/// The largest manifest, in bytes: the only file whose size is not known beforehand, from a server that is not believed yet.
+const MANIFEST: u64 = 256 << 20;
+
 /// From where a bundle is copied.
 #[derive(Debug, Clone)]
 pub struct Origin {
@@ -210,7 +213,9 @@ struct Servers {
 
 impl Servers {
     fn new(origin: &Origin, cache: Cache) -> Result<Self, Error> {
-        let fetcher = Fetcher::new(cache.clone(), Client::new(origin.settings.clone())?);
+        let largest = origin.settings.largest.or(Some(MANIFEST));
+        let settings = Settings { largest, ..origin.settings.clone() };
+        let fetcher = Fetcher::new(cache.clone(), Client::new(settings)?);
         let left = origin.servers.iter().rev().cloned().collect();
         Ok(Self { cache, fetcher, left, failures: Vec::new() })
     }

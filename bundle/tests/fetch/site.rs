@@ -86,7 +86,18 @@ impl Host {
     }
 
     fn copy(&self, version: &str, hash: &str, servers: &[String]) -> Result<Copied, String> {
+        self.copy_up_to(None, version, hash, servers)
+    }
+
+    fn copy_up_to(
+        &self,
+        largest: Option<u64>,
+        version: &str,
+        hash: &str,
+        servers: &[String],
+    ) -> Result<Copied, String> {
         let settings = Settings {
+            largest,
             authorities: vec![self.authority.path.clone()],
             system_authorities: false,
             proxy: Some(String::new()),
@@ -292,4 +303,35 @@ fn what_cannot_be_laid_out_leaves_nothing_beside() {
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
     host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap_err();
     assert_eq!(host.names(), [".0.1.0.copy"]);
+}
+
+#[test]
+fn a_manifest_without_end_fills_no_disk() {
+    let host = Host::new();
+    let (files, hash) = bundle("0.1.0", &content(2_000_000, 2));
+    let size = files["manifest.json"].len();
+    let served = files.clone();
+    let endless = Server::tls(&host.authority, move |seen| {
+        let mut answered = served.clone();
+        answered.get_mut("manifest.json").unwrap().resize(size + 4_000_000, b' ');
+        answer(&answered, seen)
+    });
+    let from = [endless.url("").trim_end_matches('/').to_owned()];
+    let error = host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap_err();
+    assert!(
+        error.contains("manifest.json") && error.contains("found more; what came was removed"),
+        "{error}"
+    );
+    let left = walk(&host.dir.path().join("bundles"));
+    assert!(left.iter().all(|path| fs::metadata(path).unwrap().len() < 1000), "{left:?}");
+    // What has a size that is known may be larger.
+    let honest = Server::tls(&host.authority, move |seen| answer(&files, seen));
+    let from = [from[0].clone(), honest.url("").trim_end_matches('/').to_owned()];
+    host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap();
+}
+
+/// Every file below a directory.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
