@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{ErrorKind, Read, Write},
+    io::{ErrorKind, Read, Seek as _, SeekFrom, Write},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -32,6 +32,13 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The SHA-256 of bytes in memory.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a size, too.
+pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
+    let mut file = File::open(path).map_err(Error::file("read", path))?;
+    let size = file.seek(SeekFrom::End(0)).map_err(Error::file("read", path))?;
+    Ok((file, size))
 }
 
 /// Whether a text is a SHA-256 in lower-case hexadecimal digits.

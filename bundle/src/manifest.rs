@@ -135,7 +135,26 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
-/// The same of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta
+/// Reads the manifest of the bundle in a directory, which must be the one with that SHA-256: the one that was
+/// [vouched for](vouched()), whatever is in the directory by now.
+///
+/// # Errors
+/// Likewise, and when it is another one.
+pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
+    let path = dir.join(FILE);
+    let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
+    let found = files::sha256(&bytes);
+    if found != sha256 {
+        let message =
+            format!("its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged");
+        return Err(Error::content(path, message));
+    }
+    let recorded = dir.join(CHECKSUM);
+    let recorded = fs::read(&recorded).map_err(Error::file("read", &recorded))?;
+    parse(path, &bytes, &recorded)
+}
+
+/// The manifest of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta
 /// it is the manifest of what comes of it.
 ///
 /// # Errors
@@ -172,5 +191,31 @@ pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Mani
         );
         return Err(Error::content(path, message));
     }
-    Ok(manifest)
+    // Files are read and written by these names: also whoever is trusted names none outside of the bundle.
+    match manifest.files.keys().find(|path| !is_inside(path)) {
+        Some(outside) => Err(Error::content(
+            path,
+            format!("the manifest names {outside:?}, which is outside of the bundle"),
+        )),
+        None => Ok(manifest),
+    }
+}
+
+fn is_inside(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|name| !matches!(name, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_bundle_is_in_it() {
+        for path in ["a", "a/b", "..a/b..", ".hidden"] {
+            assert!(is_inside(path), "{path}");
+        }
+        for path in ["", "/", "/etc/passwd", "..", "a/..", "a/../../b", "a//b", "./a", "a/.", "a/", "a\0b"] {
+            assert!(!is_inside(path), "{path:?}");
+        }
+    }
 }

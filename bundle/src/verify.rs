@@ -96,7 +96,23 @@ impl fmt::Display for Problem {
 /// # Errors
 /// When the directory cannot be listed. Whatever is wrong with the bundle is in the report.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    let manifest = match manifest::load(dir) {
+    by(dir, manifest::load(dir), progress)
+}
+
+/// The same by the manifest with that SHA-256, which somebody [vouched for](manifest::vouched()), and no other.
+///
+/// # Errors
+/// Likewise.
+pub fn verify_same(dir: &Path, sha256: &str, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    by(dir, manifest::load_same(dir, sha256), progress)
+}
+
+fn by(
+    dir: &Path,
+    manifest: Result<Manifest, Error>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(error) => {
             let problem = Problem::Manifest { message: error.to_string() };

@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Delta, FILES, NEW, contents, new_manifest};
+use super::{Delta, FILES, NEW, contents};
 use crate::{
     error::Error,
     files,
     iso::read::Image,
     manifest::{self, Entry, Manifest},
     site::{Held, Need, Room},
+    sound::Sound,
     stage::{Stage, make_above},
     tenths::Tenths,
     verify,
@@ -43,19 +44,20 @@ struct Piece<'a> {
 /// When the old bundle is another one than the delta's or damaged, the delta lacks something, there is no room, or the
 /// system refuses.
 pub(crate) fn combine(
-    iso: &Path,
-    image: &Image,
+    sound: &Sound,
     delta: &Delta,
     held: &Held,
     place: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
+    let Sound { image, iso, bytes, .. } = sound;
+    let manifest = sound.manifest();
     let root = place.parent().unwrap_or(Path::new("/"));
     let trouble = |why: String| Error::content(iso, why);
     let old = held.manifest.as_ref().map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
     let checksum = held.path.join(manifest::FILE);
-    let bytes = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
-    if files::sha256(&bytes) != delta.old.manifest_sha256 {
+    let there = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
+    if files::sha256(&there) != delta.old.manifest_sha256 {
         return Err(trouble(format!(
             "this delta is for another bundle of the version {} than the one at {}: bring the whole bundle {}",
             delta.old.version,
@@ -63,9 +65,8 @@ pub(crate) fn combine(
             delta.new.version
         )));
     }
-    let manifest = new_manifest(image, iso)?;
-    let pieces = pieces(image, delta, held, old, &manifest, root).map_err(trouble)?;
-    sound(held, old, &pieces)?;
+    let pieces = pieces(image, delta, held, old, manifest, root).map_err(trouble)?;
+    unharmed(held, old, &pieces)?;
     let mut need = Need::default();
     for piece in &pieces {
         need.add(if matches!(piece.from, From::Old { link: true, .. }) { 0 } else { piece.entry.size });
@@ -80,8 +81,12 @@ pub(crate) fn combine(
         }
         for entry in image.entries() {
             let Some(name) = entry.path.strip_prefix(NEW) else { continue };
-            write(&new.join(name), 0o644, &mut image.reader(&entry.path)?)?;
+            if manifest::is_signature(name) {
+                write(&new.join(name), 0o644, &mut image.reader(&entry.path)?)?;
+            }
         }
+        write(&new.join(manifest::FILE), 0o644, &mut bytes.as_slice())?;
+        write(&new.join(manifest::CHECKSUM), 0o644, &mut Manifest::checksum(bytes).as_bytes())?;
         Ok(())
     })
 }
@@ -131,7 +136,7 @@ fn pieces<'a>(
 }
 
 /// What is taken from the old bundle must be as it was made. All that is not is in the error.
-fn sound(held: &Held, old: &Manifest, pieces: &[Piece<'_>]) -> Result<(), Error> {
+fn unharmed(held: &Held, old: &Manifest, pieces: &[Piece<'_>]) -> Result<(), Error> {
     let taken: BTreeSet<&Path> = pieces
         .iter()
         .filter_map(|piece| match &piece.from {

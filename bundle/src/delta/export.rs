@@ -88,15 +88,15 @@ impl Medium {
 }
 
 /// Writes what a site that has the old bundle lacks of the new one as a sealed image, signed with each of the keys. Each is
-/// an ISO or a directory. Of the old one only the manifest is read, and of the new one what goes into the delta, which must
-/// be what its manifest says. The same bundles and keys give the same bytes.
+/// an ISO or a directory. Of the old one only the manifest is read, and of the new one, whose manifest with that SHA-256
+/// somebody vouched for, what goes into the delta, which must be what its manifest says. The same bundles and keys give the same bytes.
 ///
 /// # Errors
 /// When one of them cannot be read or is none, both have the same version, a file of the new one is not what its manifest
 /// says (all of these), or the image cannot be written. Then what was at `out` is still there.
 pub fn export(
     old: &Path,
-    new: &Path,
+    (new, vouched): (&Path, &str),
     out: &Path,
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
@@ -105,6 +105,12 @@ pub fn export(
     let (old_manifest, old_sha256) = Medium::open(old)?.manifest()?;
     let medium = Medium::open(new)?;
     let (manifest, sha256) = medium.manifest()?;
+    if sha256 != vouched {
+        let why = format!(
+            "its manifest has the sha256 {sha256}, and the one that was checked has {vouched}: it was exchanged"
+        );
+        return Err(Error::content(new, why));
+    }
     if old_manifest.version == manifest.version {
         let why = format!(
             "both bundles have the version {}, and a site has each version once: give the new one another in its recipe",

@@ -79,7 +79,7 @@ impl Side {
 }
 
 impl Delta {
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let unreadable = |error: serde_json::Error| {
             Error::content(path, format!("its {FILE} is none that this version reads: {error}"))
         };

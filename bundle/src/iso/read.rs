@@ -13,7 +13,7 @@ use super::{
     volume::{BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH},
     walk::Walk,
 };
-use crate::error::Error;
+use crate::{error::Error, files};
 
 /// An image, whose directories have been read.
 #[derive(Debug)]
@@ -47,8 +47,7 @@ impl Image {
     /// that an image of [`super::write`] cannot hold: a link, a name that is none, two files of the same path, a
     /// directory in itself. Whether the *content* is what it should be is not for this to find.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(Error::file("read", path))?;
-        let length = file.metadata().map_err(Error::file("read", path))?.len();
+        let (file, length) = files::open_sized(path)?;
         let failed = |wrong: String| {
             Error::content(
                 path,
@@ -60,6 +59,14 @@ impl Image {
         let entries = Walk::new(&file, volume.space).run(&volume.root).map_err(failed)?;
         let size = u64::from(volume.space) * SECTOR;
         Ok(Self { file, path: path.to_owned(), id: volume.id, size, entries })
+    }
+
+    /// The same image with the two modes that a bundle knows, whatever its directories say.
+    pub(crate) fn with_plain_modes(mut self) -> Self {
+        for entry in &mut self.entries {
+            entry.mode = if entry.mode & 0o100 == 0 { 0o644 } else { 0o755 };
+        }
+        self
     }
 
     /// The volume identifier.

@@ -1,11 +1,6 @@
 //! Checking a sealed image: who vouches for it, then every byte.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{Seek as _, SeekFrom},
-    path::Path,
-};
+use std::{collections::BTreeSet, fs::File, path::Path};
 
 use super::{
     keys::Trust, map, pass, report::Report, signature::Signature, statement::Statement, trailer::Footer,
@@ -22,9 +17,7 @@ pub struct Sealed {
 
 impl Sealed {
     pub fn open(iso: &Path) -> Result<Self, Error> {
-        let mut file = File::open(iso).map_err(Error::file("read", iso))?;
-        // Not its metadata: a disc or a stick has a size, too.
-        let size = file.seek(SeekFrom::End(0)).map_err(Error::file("read", iso))?;
+        let (file, size) = files::open_sized(iso)?;
         let footer = Footer::read(&file, size).map_err(|why| Error::content(iso, why))?;
         Ok(Self { file, size, footer })
     }

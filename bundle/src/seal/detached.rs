@@ -5,10 +5,13 @@ use super::{
     report::Signer,
     signature::{self, Signature},
 };
+use crate::files;
 
 /// Who vouches for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {
+    /// The SHA-256 of the message: whoever reads it again uses nothing else.
+    pub sha256: String,
     /// The trusted keys that signed it; empty only where what nobody signed is allowed.
     pub signers: Vec<Signer>,
     /// Signatures that did not count, each with why.
@@ -31,5 +34,6 @@ pub fn judge(message: &[u8], signatures: &[String], trust: &Trust) -> Result<Vou
     };
     let signatures = signatures.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let verdict = trust.judge(message, &signatures)?;
-    Ok(Vouched { signers: verdict.signers, ignored: verdict.ignored })
+    let sha256 = files::sha256(message);
+    Ok(Vouched { sha256, signers: verdict.signers, ignored: verdict.ignored })
 }

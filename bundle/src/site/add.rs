@@ -14,8 +14,9 @@ use crate::{
     delta::{self, Delta},
     error::Error,
     files,
-    iso::read::Image,
-    manifest, verify,
+    manifest::{self, Manifest},
+    sound::Sound,
+    verify,
 };
 
 /// What became of a bundle that was to be added.
@@ -36,39 +37,43 @@ const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/
 impl Bundles {
     /// Puts the bundle of an image, which was [checked](crate::seal::check()) before, in its place: a whole one is taken
     /// out, of a delta and the bundle that it is for a whole one is made. What stands there as a link, or damaged, is
-    /// replaced in one step when it is the same bundle.
+    /// replaced in one step when it is the same bundle. `sha256` is what the checked statement says of the manifest: each
+    /// file is compared once more as it comes out, and nothing is put in place that is not what was checked.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, a delta's old bundle is not, there is no room, somebody else
+    /// When it is not what was checked any more, another bundle of the same version is there, a delta's old bundle is not, there is no room, somebody else
     /// changes the bundles, or the system refuses. Then everything is as it was.
-    pub fn add_image(&self, iso: &Path, progress: &mut dyn FnMut(&str)) -> Result<Added, Error> {
-        let image = Image::open(iso)?;
-        let delta = delta::look(iso)?;
-        let manifest = manifest::look(iso)?;
+    pub fn add_image(
+        &self,
+        iso: &Path,
+        sha256: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Added, Error> {
+        let sound = Sound::open(iso, sha256)?;
+        let manifest = sound.manifest();
         let place = self.path(&manifest.version)?;
         let _lock = self.lock()?;
         self.clear()?;
         let there = fs::symlink_metadata(&place).is_ok();
         if there {
-            let above = if delta.is_some() { delta::NEW } else { "" };
-            let checksum = image.small(&format!("{above}{}", manifest::CHECKSUM))?;
-            self.refuse_other(&manifest.version, &checksum)?;
+            self.refuse_other(&manifest.version, Manifest::checksum(&sound.bytes).as_bytes())?;
             if !place.is_symlink() && verify(&place, progress)?.is_sound() {
                 return Ok(Added::There);
             }
         }
         let to = if there { files::sibling(&place, "whole") } else { place.clone() };
-        match delta {
-            Some(delta) => delta::combine(iso, &image, &delta, &self.old(iso, &delta)?, &to, progress)?,
+        match sound.delta() {
+            Some(delta) => delta::combine(&sound, delta, &self.old(iso, delta)?, &to, progress)?,
             None => {
-                Room::at(self.root())?.holds(Need::of(image.entries()), self.root())?;
-                image.extract(&to, progress)?;
+                Room::at(self.root())?.holds(Need::of(sound.image.entries()), self.root())?;
+                sound.extract(&to, progress)?;
             }
         }
         if !there {
             return Ok(Added::New);
         }
         files::put_in_place(&to, &place)?;
+        self.forget(&manifest.version)?;
         Ok(Added::Replaced)
     }
 
@@ -84,18 +89,18 @@ impl Bundles {
         })
     }
 
-    /// Adds the bundle in a directory, whose manifest was [vouched for](manifest::vouched()) before, without copying it.
-    /// Its files are looked at, not read: each is there and has its size. Whether the services see it is for
-    /// [`visible`] to say.
+    /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched for](manifest::vouched()) before, without
+    /// copying it. Its files are looked at, not read: each is there and has its size. The digest is recorded: what is at the
+    /// same place later with another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
     ///
     /// # Errors
     /// When another bundle of the same version is there, the directory does not hold what its manifest says, somebody
     /// else changes the bundles, or the system refuses.
-    pub fn add_directory(&self, dir: &Path) -> Result<Added, Error> {
+    pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
-        let manifest = manifest::load(&dir)?;
+        let manifest = manifest::load_same(&dir, sha256)?;
         let place = self.path(&manifest.version)?;
-        if place.canonicalize().is_ok_and(|there| there == dir) {
+        if !place.is_symlink() && place.canonicalize().is_ok_and(|there| there == dir) {
             return Ok(Added::There);
         }
         let wrong = crate::verify::sizes(&dir, &manifest)?;
@@ -108,27 +113,35 @@ impl Bundles {
             let checksum = dir.join(manifest::CHECKSUM);
             let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
             self.refuse_other(&manifest.version, &checksum)?;
-            // A copy of one's own is better than a link, and a link that leads somewhere is as good as another.
-            if place.exists() {
-                return Ok(Added::There);
-            }
+        }
+        let same = manifest::load_same(&place, sha256).is_ok();
+        // A copy of one's own is better than a link.
+        if same && !place.is_symlink() {
+            return Ok(Added::There);
+        }
+        // Before the link is there: nobody uses it without.
+        let record = self.record(&manifest.version);
+        files::replace(&record, 0o644, format!("{sha256}  {}\n", manifest::FILE).as_bytes())?;
+        // A link that leads to the same is as good as another.
+        if same {
+            return Ok(Added::There);
         }
         let beside = files::sibling(&place, "link");
         symlink(&dir, &beside).map_err(Error::file("make", &beside))?;
-        let added = if place.is_symlink() { Added::Replaced } else { Added::New };
-        fs::rename(&beside, &place).map_err(Error::file("make", &place))?;
-        files::sync_parent(&place)?;
+        let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
+        files::put_in_place(&beside, &place)?;
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. What a link leads to may be away: then nobody knows.
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away, and what is damaged no
+    /// longer says what it was: then nobody knows, and it may be replaced.
     ///
     /// # Errors
     /// Another bundle of that version is there; or the text can be no version.
     pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version)?;
         match fs::read(place.join(manifest::CHECKSUM)) {
-            Ok(there) if there != checksum => Err(Error::content(
+            Ok(there) if there != checksum && manifest::load(&place).is_ok() => Err(Error::content(
                 place,
                 "another bundle of the same version is there: give the new one a version of its own in its recipe, or \
                  remove that one first (`ctl bundle remove`)",

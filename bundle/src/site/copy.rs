@@ -3,8 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
-    path::{Component, Path, PathBuf},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
 };
 
 use url::Url;
@@ -24,6 +24,9 @@ use crate::{
 /// So many files are asked of a server before it is looked at whether it still answers: one that died costs the pauses of
 /// these, not those of every file.
 const BATCH: usize = 16;
+
+/// The largest manifest, in bytes: the only file whose size is not known beforehand, from a server that is not believed yet.
+const MANIFEST: u64 = 256 << 20;
 
 /// From where a bundle is copied.
 #[derive(Debug, Clone)]
@@ -88,15 +91,16 @@ impl Bundles {
         servers.fetch(vec![(manifest::FILE.to_owned(), digest.clone(), None)], progress)?;
         let bytes = servers.cache.read(&digest)?.unwrap_or_default();
         let manifest = manifest::from_bytes(&place, &bytes)?;
-        check(&place, version, &manifest)?;
+        if manifest.version != version {
+            let message = format!("the manifest is that of {}, not of {version}", manifest.version);
+            return Err(Error::content(place, message));
+        }
 
         progress("looking for files that are here already");
         let mut found = self.here(&place, &manifest)?;
         let reused = found.values().map(|(_, size)| size).sum();
         let missing = missing(&manifest, &found, &servers.cache)?;
-        let mut need = Need::default();
-        missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
-        Room::at(self.root())?.holds(need, self.root())?;
+        Room::at(self.root())?.holds(need(self.root(), &manifest, &missing, &found), self.root())?;
         let fetched = missing.iter().filter_map(|(_, _, size)| *size).sum();
         servers.fetch(missing, progress)?;
         for entry in manifest.files.values() {
@@ -107,9 +111,16 @@ impl Bundles {
         }
 
         let beside = files::sibling(&place, "whole");
-        lay_out(&beside, &manifest, &bytes, &found)?;
+        // What was copied and not linked is not on the disk yet.
+        let whole = lay_out(&beside, &manifest, &bytes, &found).and_then(|()| files::settle(&beside));
+        if whole.is_err() {
+            // Best effort: the first error is the one that matters.
+            let _ = files::remove_any(&beside);
+        }
+        whole?;
         let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
         files::put_in_place(&beside, &place)?;
+        self.forget(version)?;
         files::remove_dir(&kept)?;
         Ok(Copied { added, fetched, reused })
     }
@@ -143,23 +154,6 @@ impl Bundles {
     }
 }
 
-/// What a manifest that was vouched for must be, all the same, before files are written by it.
-fn check(place: &Path, version: &str, manifest: &Manifest) -> Result<(), Error> {
-    if manifest.version != version {
-        let message = format!("the manifest is that of {}, not of {version}", manifest.version);
-        return Err(Error::content(place, message));
-    }
-    let plain = |path: &str| {
-        !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
-    };
-    match manifest.files.keys().find(|path| !plain(path)) {
-        Some(path) => {
-            Err(Error::content(place, format!("the manifest names {path:?}, which is outside of it")))
-        }
-        None => Ok(()),
-    }
-}
-
 fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
     let wrong =
         |_| Error::content(place, format!("the manifest has {:?} where a SHA-256 belongs", entry.sha256));
@@ -188,6 +182,27 @@ fn missing(
     Ok(wanted)
 }
 
+/// What a bundle below `root` takes besides what is there: what has to come, and what is here on another file system, which
+/// cannot be linked.
+fn need(
+    root: &Path,
+    manifest: &Manifest,
+    missing: &[Wanted],
+    found: &BTreeMap<String, (PathBuf, u64)>,
+) -> Need {
+    let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
+    let here = device(root);
+    let mut need = Need::default();
+    missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
+    // Under each of its names.
+    for entry in manifest.files.values() {
+        if found.get(&entry.sha256).is_some_and(|(path, _)| device(path) != here) {
+            need.add(entry.size);
+        }
+    }
+    need
+}
+
 /// The servers, of which the first is asked until it fails.
 struct Servers {
     cache: Cache,
@@ -198,7 +213,9 @@ struct Servers {
 
 impl Servers {
     fn new(origin: &Origin, cache: Cache) -> Result<Self, Error> {
-        let fetcher = Fetcher::new(cache.clone(), Client::new(origin.settings.clone())?);
+        let largest = origin.settings.largest.or(Some(MANIFEST));
+        let settings = Settings { largest, ..origin.settings.clone() };
+        let fetcher = Fetcher::new(cache.clone(), Client::new(settings)?);
         let left = origin.servers.iter().rev().cloned().collect();
         Ok(Self { cache, fetcher, left, failures: Vec::new() })
     }
@@ -278,4 +295,29 @@ fn lay_out(
         durable.map_err(Error::file("write", directory))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_on_another_file_system_needs_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = (dir.path().join("near"), PathBuf::from("/proc/version"));
+        fs::write(&near, "near").unwrap();
+        let entry = |digit: &str, size| Entry { sha256: digit.repeat(64), size };
+        let listed =
+            [("a", entry("1", 4)), ("b", entry("2", 5000)), ("c", entry("2", 5000)), ("d", entry("3", 7))];
+        let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "",
+            "kubernetes": "", "components": {}, "images": {}, "packages": {},
+            "files": BTreeMap::from(listed)});
+        let manifest = manifest::from_bytes(dir.path(), &serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let found = BTreeMap::from([("1".repeat(64), (near, 4)), ("2".repeat(64), (far, 5000))]);
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let missing = missing(&manifest, &found, &cache).unwrap();
+        let mut wanted = Need::default();
+        [7, 5000, 5000].into_iter().for_each(|size| wanted.add(size));
+        assert_eq!(need(dir.path(), &manifest, &missing, &found), wanted);
+    }
 }

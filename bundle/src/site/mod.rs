@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What a file system of its own has at its top.
 const OF_THE_DISK: &str = "lost+found";
 
+/// What is recorded of a bundle that is linked: in a file `VERSION@` and this. No version has an `@` in it.
+const RECORD: &str = manifest::CHECKSUM;
+
 /// The longest version of a bundle on a site.
 const LONGEST_VERSION: usize = 64;
 
@@ -43,6 +46,14 @@ const LONGEST_VERSION: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundles {
     root: PathBuf,
+}
+
+/// The bundles of a site while nobody else changes them.
+#[derive(Debug)]
+pub struct Change<'a> {
+    bundles: &'a Bundles,
+    /// Ends with the process that holds it.
+    _lock: File,
 }
 
 /// A bundle of a site.
@@ -126,25 +137,22 @@ impl Bundles {
         self.list().ok()?.iter().find_map(find)
     }
 
-    /// Takes a bundle away. Of one that is linked only the link goes.
+    /// Takes a bundle away, as [`Change::remove`] does.
     ///
     /// # Errors
-    /// When there is none of that version, somebody else changes the bundles, or the system refuses.
+    /// Likewise, and when somebody else changes the bundles.
     pub fn remove(&self, version: &str) -> Result<Held, Error> {
-        let held = self.get(version)?;
-        let _lock = self.lock()?;
-        self.clear()?;
-        if held.elsewhere.is_some() {
-            fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
-            files::sync_parent(&held.path)?;
-            return Ok(held);
-        }
-        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
-        let aside = files::sibling(&held.path, "removed");
-        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
-        files::sync_parent(&held.path)?;
-        files::remove_dir(&aside)?;
-        Ok(held)
+        self.get(version)?;
+        self.change()?.remove(version)
+    }
+
+    /// Keeps everybody else from changing the bundles until the answer is dropped: what was found out about one stays so
+    /// until something is done about it.
+    ///
+    /// # Errors
+    /// When somebody else changes them, or the system refuses.
+    pub fn change(&self) -> Result<Change<'_>, Error> {
+        Ok(Change { bundles: self, _lock: self.lock()? })
     }
 
     fn versions(&self) -> Result<Vec<String>, Error> {
@@ -182,15 +190,44 @@ impl Bundles {
             let at = elsewhere.as_ref().unwrap_or(&path).display();
             Err(format!("the bundle {} is at {at} now, not {version}", manifest.version))
         });
+        // Of a link only the place is one's own: what is there must still be what somebody vouched for.
+        let manifest = match self.recorded(version).filter(|_| elsewhere.is_some()) {
+            Some(sha256) => manifest.and_then(|_| {
+                manifest::load_same(&path, &sha256)
+                    .map_err(|error| format!("it is not the bundle that was added: {error}"))
+            }),
+            None => manifest,
+        };
         Ok(Held { version: version.to_owned(), path, elsewhere, manifest })
+    }
+
+    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded.
+    #[must_use]
+    pub fn recorded(&self, version: &str) -> Option<String> {
+        let text = fs::read_to_string(self.record(version)).ok()?;
+        // What was damaged matches no manifest.
+        Some(text.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+
+    fn record(&self, version: &str) -> PathBuf {
+        self.root.join(format!("{version}@{RECORD}"))
+    }
+
+    /// Removes what is recorded of a link that is not there any more.
+    fn forget(&self, version: &str) -> Result<(), Error> {
+        files::remove_any(&self.record(version))
     }
 
     /// Only one at a time changes the bundles. The lock ends with the process that holds it.
     fn lock(&self) -> Result<File, Error> {
+        let made = !self.root.exists();
         files::make_dir(&self.root)?;
-        // Whoever serves what is in it is not root, and a minion makes directories for root alone.
-        let open = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
+        // Whoever serves what is in it is not root, and a minion makes directories for root alone. A directory of somebody
+        // else's that was named stays as it is.
+        if made || self.root == Path::new(DIRECTORY) {
+            let open = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
+        }
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
         let since = Instant::now();
         while lock.try_lock().is_err() {
@@ -214,6 +251,29 @@ impl Bundles {
             }
         }
         Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Takes a bundle away. Of one that is linked only the link goes.
+    ///
+    /// # Errors
+    /// When there is none of that version, or the system refuses.
+    pub fn remove(&self, version: &str) -> Result<Held, Error> {
+        let held = self.bundles.get(version)?;
+        self.bundles.clear()?;
+        if held.elsewhere.is_some() {
+            fs::remove_file(&held.path).map_err(Error::file("remove", &held.path))?;
+            self.bundles.forget(version)?;
+            files::sync_parent(&held.path)?;
+            return Ok(held);
+        }
+        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
+        let aside = files::sibling(&held.path, "removed");
+        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
+        files::sync_parent(&held.path)?;
+        files::remove_dir(&aside)?;
+        Ok(held)
     }
 }
 

@@ -19,8 +19,8 @@ use halite_bundle::{
 };
 
 use crate::{
-    several::{Two, iso, two},
-    site::{Site, files, put},
+    several::{Two, checked, iso, two},
+    site::{Site, files, hex, put},
 };
 
 fn key(site: &Site) -> SecretKey {
@@ -29,7 +29,9 @@ fn key(site: &Site) -> SecretKey {
 
 fn export(site: &Site, old: &str, new: &str, out: &str) -> Result<Delta, String> {
     let [old, new, out] = [old, new, out].map(|name| site.path(name));
-    delta::export(&old, &new, &out, &[key(site)], &mut |_| ()).map_err(|error| error.to_string())
+    // Of what is damaged or no whole bundle, whatever it says of itself.
+    let sha256 = if new.is_dir() { hex(&fs::read(new.join(manifest::FILE)).unwrap()) } else { checked(&new) };
+    delta::export(&old, (&new, &sha256), &out, &[key(site)], &mut |_| ()).map_err(|error| error.to_string())
 }
 
 /// Names, modes and contents.
@@ -136,6 +138,10 @@ fn what_is_no_new_bundle_is_not_exported() {
     let before = fs::read(two.site.path("delta.iso")).unwrap();
     let error = export(&two.site, "0.1.0", "delta.iso", "again.iso").unwrap_err();
     assert!(error.contains("a delta itself"), "{error}");
+    let [old, new, out] = ["0.1.0", "0.2.0", "delta.iso"].map(|name| two.site.path(name));
+    let other = "0".repeat(64);
+    let error = delta::export(&old, (&new, &other), &out, &[key(&two.site)], &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("it was exchanged"), "{error}");
     put(&two.site.path("0.2.0/states/host/init.sls"), b"damaged");
     let error = export(&two.site, "0.1.0", "0.2.0", "delta.iso").unwrap_err();
     assert!(error.contains("damaged") && error.contains("states/host/init.sls"), "{error}");

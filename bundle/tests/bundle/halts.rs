@@ -9,7 +9,10 @@ use std::{
 
 use halite_bundle::{iso::read::Image, pack, site::Bundles, verify};
 
-use crate::site::{Site, files, put};
+use crate::{
+    several::checked,
+    site::{Site, files, put},
+};
 
 /// The image and the directory of the process that is to be halted.
 const WORK: &str = "HALITE_TEST_UNPACK";
@@ -67,7 +70,8 @@ fn one_that_is_killed_is_no_bundle_and_the_next_one_is_whole() {
         child.wait().unwrap();
         assert_eq!(names(&site.path("bundles")), [".0.1.0.new"], "it was not killed in the middle");
     }
-    Bundles::new(site.path("bundles")).add_image(&site.path("X.iso"), &mut |_| ()).unwrap();
+    let checked = checked(&site.path("X.iso"));
+    Bundles::new(site.path("bundles")).add_image(&site.path("X.iso"), &checked, &mut |_| ()).unwrap();
     assert_eq!(names(&site.path("bundles")), ["0.1.0"]);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
 }

@@ -5,6 +5,8 @@ mod build;
 #[cfg(test)]
 mod delta;
 #[cfg(test)]
+mod exchanged;
+#[cfg(test)]
 mod halts;
 #[cfg(test)]
 mod names;

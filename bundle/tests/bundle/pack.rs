@@ -12,7 +12,7 @@ use halite_bundle::{
     unpack_some, verify,
 };
 
-use crate::site::{Site, files, put};
+use crate::site::{Site, files, hex, put};
 
 /// A site with its bundle as `site.iso`, and the key that signed it.
 fn packed() -> (Site, SecretKey) {
@@ -47,7 +47,7 @@ fn what_comes_out_is_what_went_in() {
 
     let out = site.path("bundles/0.1.0");
     let bundles = Bundles::new(site.path("bundles"));
-    let add = || bundles.add_image(&site.path("site.iso"), &mut |_| ());
+    let add = || bundles.add_image(&site.path("site.iso"), &report.statement.manifest_sha256, &mut |_| ());
     assert_eq!(add().unwrap(), Added::New);
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let signature = format!("manifest.json.{}.minisig", key.public().id());
@@ -71,6 +71,11 @@ fn what_comes_out_is_what_went_in() {
     // Again is nothing new; another bundle of the same name is not overwritten.
     assert_eq!(add().unwrap(), Added::There);
     put(&out.join(manifest::CHECKSUM), b"another\n");
+    assert_eq!(add().unwrap(), Added::Replaced, "what is damaged is not another one");
+    assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
+    let text = [good.as_slice(), b" "].concat();
+    put(&out.join(manifest::FILE), &text);
+    put(&out.join(manifest::CHECKSUM), format!("{}  manifest.json\n", hex(&text)).as_bytes());
     let error = add().unwrap_err().to_string();
     assert!(error.contains("another bundle of the same version"), "{error}");
 }

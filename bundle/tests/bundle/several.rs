@@ -3,17 +3,21 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use halite_bundle::{
+    iso::read::Image,
     manifest, pack,
-    seal::keys::{SecretKey, generate},
+    seal::{
+        self,
+        keys::{SecretKey, Trust, generate},
+    },
     site::{Added, Bundles},
     verify,
 };
 
-use crate::site::{Site, files, put};
+use crate::site::{Site, files, hex, put};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {
@@ -41,13 +45,24 @@ pub fn iso(site: &Site, directory: &str) {
     pack(&site.path(directory), &site.path(&format!("{directory}.iso")), &[key], &mut |_| ()).unwrap();
 }
 
+/// What a check of an image says of its manifest.
+pub fn checked(iso: &Path) -> String {
+    let report = seal::check(iso, &Trust::unsigned(), &mut |_| ()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    report.statement.manifest_sha256
+}
+
 impl Two {
     pub fn add(&self, name: &str) -> Result<Added, String> {
-        self.bundles.add_image(&self.site.path(name), &mut |_| ()).map_err(|error| error.to_string())
+        let iso = self.site.path(name);
+        let checked = checked(&iso);
+        self.bundles.add_image(&iso, &checked, &mut |_| ()).map_err(|error| error.to_string())
     }
 
     pub fn link(&self, name: &str) -> Result<Added, String> {
-        self.bundles.add_directory(&self.site.path(name)).map_err(|error| error.to_string())
+        let dir = self.site.path(name);
+        let vouched = manifest::vouched(&dir, &Trust::unsigned()).unwrap();
+        self.bundles.add_directory(&dir, &vouched.sha256).map_err(|error| error.to_string())
     }
 
     pub fn versions(&self) -> Vec<String> {
@@ -134,6 +149,62 @@ fn a_directory_is_linked_and_never_copied() {
     }
     assert!(two.versions().is_empty());
     two.is_tidy();
+}
+
+#[test]
+fn a_linked_bundle_stays_the_one_that_was_added() {
+    let two = two();
+    two.link("0.1.0").unwrap();
+    let dir = two.site.path("0.1.0");
+    let kept = ["manifest.json", "manifest.json.sha256", "bin/ctl"]
+        .map(|name| (name, fs::read(dir.join(name)).unwrap()));
+    // Another program, a manifest that says so, and a checksum of that: all of it fits, and nobody vouched for it.
+    let program = b"#!/bin/sh\necho evil\n";
+    let mut manifest: serde_json::Value = serde_json::from_slice(&kept[0].1).unwrap();
+    manifest["files"]["bin/ctl"] = serde_json::json!({"sha256": hex(program), "size": program.len()});
+    let manifest = serde_json::to_vec_pretty(&manifest).unwrap();
+    put(&dir.join("bin/ctl"), program);
+    put(&dir.join("manifest.json"), &manifest);
+    put(&dir.join("manifest.json.sha256"), format!("{}  manifest.json\n", hex(&manifest)).as_bytes());
+    let held = two.bundles.get("0.1.0").unwrap();
+    let trouble = held.trouble().unwrap();
+    assert!(
+        trouble.contains("it is not the bundle that was added") && trouble.contains("ctl bundle add"),
+        "{trouble}"
+    );
+    for (name, content) in &kept {
+        put(&dir.join(name), content);
+    }
+    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+
+    // From a place where it is as it was, it is linked anew.
+    put(&dir.join("manifest.json"), b"damaged");
+    let again = two.site.path("again");
+    Image::open(&two.site.path("0.1.0.iso")).unwrap().extract(&again, &mut |_| ()).unwrap();
+    assert_eq!(two.link("again"), Ok(Added::Replaced));
+    assert_eq!(two.bundles.get("0.1.0").unwrap().elsewhere, Some(again.canonicalize().unwrap()));
+    put(&dir.join("manifest.json"), &kept[0].1);
+    two.bundles.remove("0.1.0").unwrap();
+    two.link("0.1.0").unwrap();
+
+    // The record goes with the link, and one that is missing comes with the next addition.
+    let names = || {
+        let mut names: Vec<_> =
+            fs::read_dir(two.bundles.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
+    fs::remove_file(&record).unwrap();
+    assert_eq!(two.bundles.recorded("0.1.0"), None);
+    assert_eq!(two.link("0.1.0"), Ok(Added::There));
+    assert_eq!(two.bundles.recorded("0.1.0"), Some(hex(&kept[0].1)));
+    assert_eq!(two.versions(), ["0.1.0"]);
+    two.bundles.remove("0.1.0").unwrap();
+    assert!(names().is_empty(), "{:?}", names());
+    two.link("0.1.0").unwrap();
+    two.add("0.1.0.iso").unwrap();
+    assert_eq!(names(), ["0.1.0"]);
 }
 
 #[test]

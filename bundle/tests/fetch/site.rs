@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -86,7 +86,18 @@ impl Host {
     }
 
     fn copy(&self, version: &str, hash: &str, servers: &[String]) -> Result<Copied, String> {
+        self.copy_up_to(None, version, hash, servers)
+    }
+
+    fn copy_up_to(
+        &self,
+        largest: Option<u64>,
+        version: &str,
+        hash: &str,
+        servers: &[String],
+    ) -> Result<Copied, String> {
         let settings = Settings {
+            largest,
             authorities: vec![self.authority.path.clone()],
             system_authorities: false,
             proxy: Some(String::new()),
@@ -165,11 +176,18 @@ fn whoever_serves_the_bundles_can_reach_them() {
     let (files, hash) = bundle("0.1.0", b"layer");
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
     let root = host.dir.path().join("bundles");
-    // As a process with the umask of a service makes it.
-    fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
-    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap();
-    for path in [root, host.place("0.1.0"), host.place("0.1.0").join("states")] {
+    let from = [server.url("").trim_end_matches('/').to_owned()];
+    host.copy("0.1.0", &hash, &from).unwrap();
+    for path in [root.clone(), host.place("0.1.0"), host.place("0.1.0").join("states")] {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755, "{}", path.display());
+    }
+    // A directory that was there is somebody else's, like /tmp.
+    for mode in [0o1777, 0o700] {
+        fs::remove_dir_all(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(mode)).unwrap();
+        host.copy("0.1.0", &hash, &from).unwrap();
+        assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, mode);
     }
 }
 
@@ -269,4 +287,51 @@ fn whoever_serves_something_else_is_not_believed() {
     assert!(error.contains("that of 0.1.0, not of 0.9.0"), "{error}");
     let error = host.copy("../0.1.0", &hash, &from).unwrap_err();
     assert!(error.contains("can be no bundle's version"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_laid_out_leaves_nothing_beside() {
+    let host = Host::new();
+    // One name is a file and a directory.
+    let (mut files, _) = bundle("0.1.0", b"layer");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
+    manifest["files"]["states/0.sls/more"] = manifest["files"]["states/1.sls"].clone();
+    let text = serde_json::to_vec(&manifest).unwrap();
+    let hash = sha256(&text);
+    files.insert("manifest.json".to_owned(), text);
+    files.insert("states/0.sls/more".to_owned(), files["states/1.sls"].clone());
+    let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
+    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap_err();
+    assert_eq!(host.names(), [".0.1.0.copy"]);
+}
+
+#[test]
+fn a_manifest_without_end_fills_no_disk() {
+    let host = Host::new();
+    let (files, hash) = bundle("0.1.0", &content(2_000_000, 2));
+    let size = files["manifest.json"].len();
+    let served = files.clone();
+    let endless = Server::tls(&host.authority, move |seen| {
+        let mut answered = served.clone();
+        answered.get_mut("manifest.json").unwrap().resize(size + 4_000_000, b' ');
+        answer(&answered, seen)
+    });
+    let from = [endless.url("").trim_end_matches('/').to_owned()];
+    let error = host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap_err();
+    assert!(
+        error.contains("manifest.json") && error.contains("found more; what came was removed"),
+        "{error}"
+    );
+    let left = walk(&host.dir.path().join("bundles"));
+    assert!(left.iter().all(|path| fs::metadata(path).unwrap().len() < 1000), "{left:?}");
+    // What has a size that is known may be larger.
+    let honest = Server::tls(&host.authority, move |seen| answer(&files, seen));
+    let from = [from[0].clone(), honest.url("").trim_end_matches('/').to_owned()];
+    host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap();
+}
+
+/// Every file below a directory.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }

@@ -8,6 +8,8 @@ mod hostile;
 #[cfg(test)]
 mod image;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod sound;

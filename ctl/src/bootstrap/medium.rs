@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use halite_bundle::{Scratch, manifest};
+use halite_bundle::{Scratch, Sound, manifest};
 
 use super::bundle_problems;
 use crate::cli::Bootstrap;
@@ -44,13 +44,15 @@ impl Medium {
             Ok(vouched) => vouched,
             Err(problems) => return Ok(Err(problems)),
         };
-        if let Source::Image(iso) = &vouched.source
-            && let Some(delta) = halite_bundle::delta::look(iso)?
-        {
+        let sound = match &vouched.source {
+            Source::Image(iso) => Some(Sound::open(iso, &vouched.sha256)?),
+            Source::Directory(_) => None,
+        };
+        if let Some(delta) = sound.as_ref().and_then(Sound::delta) {
             bail!(
                 "{} is a delta from the bundle {} to {}, for a site that has the old one (`ctl bundle add`): a bootstrap \
                  needs a whole bundle. {REFUSED}",
-                iso.display(),
+                path.display(),
                 delta.old.version,
                 delta.new.version
             );
@@ -60,18 +62,18 @@ impl Medium {
         {
             bail!("{reason}. {REFUSED}");
         }
-        let (bundle, look) = match &vouched.source {
-            Source::Directory(dir) => {
-                let problems = bundle_problems(dir, screen)?;
+        let (bundle, look) = match (&vouched.source, sound) {
+            (Source::Directory(dir), _) => {
+                let problems = bundle_problems(dir, &vouched.sha256, screen)?;
                 if !problems.is_empty() {
                     return Ok(Err(problems));
                 }
                 (dir.clone(), None)
             }
-            Source::Image(iso) => {
+            (Source::Image(_), sound) => {
                 let look = Scratch::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
-                halite_bundle::unpack_some(iso, look.path(), &small)?;
+                sound.map_or(Ok(()), |sound| sound.unpack_some(look.path(), &small))?;
                 (look.path().to_owned(), Some(look))
             }
         };

@@ -171,8 +171,9 @@ fn temporary() -> anyhow::Result<tempfile::TempDir> {
     tempfile::tempdir().context("there is no room for temporary files")
 }
 
-fn bundle_problems(bundle: &Path, screen: &mut Screen) -> anyhow::Result<Vec<String>> {
-    let report = halite_bundle::verify(bundle, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+fn bundle_problems(bundle: &Path, sha256: &str, screen: &mut Screen) -> anyhow::Result<Vec<String>> {
+    let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
+    let report = halite_bundle::verify_same(bundle, sha256, &mut told)?;
     Ok(report.problems.iter().map(ToString::to_string).collect())
 }
 

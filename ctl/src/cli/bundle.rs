@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Whom an ISO is believed.
+/// Whom a bundle is believed.
 #[derive(Debug, Default, Args)]
 pub struct TrustArgs {
     /// The public key of who builds the bundles, or a directory of such keys; default: /etc/halite/trust.
     #[arg(long)]
     pub trust: Option<PathBuf>,
-    /// Believe an ISO that no trusted key signed: only damage is found then, not intent.
+    /// Believe a bundle that no trusted key signed: only damage is found then, not intent.
     #[arg(long)]
     pub allow_unsigned: bool,
 }
@@ -71,7 +71,7 @@ pub enum Bundle {
         /// Its ISO or directory, or its version on this site; default: the directory above this program, or the bundle in use.
         bundle: Option<PathBuf>,
     },
-    /// Check who signed an ISO and every byte of it, or every file of a directory; name all that is not as it was made.
+    /// Check who signed an ISO or a directory, and every byte of it; name all that is not as it was made.
     Verify {
         /// The ISO or the directory; default: the directory above this program.
         bundle: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub enum Bundle {
         /// The ISO or directory of the bundle that the site has; only its manifest is read.
         #[arg(long)]
         since: PathBuf,
-        /// The ISO or directory of the new bundle. An ISO is checked, and must be signed by somebody that is trusted here.
+        /// The ISO or directory of the new bundle. It is checked, and must be signed by somebody that is trusted here.
         new: PathBuf,
         /// The delta.
         #[arg(long)]

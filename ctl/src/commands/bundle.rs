@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{bundles, copy, seal};
 use crate::FAILED;
-use crate::cli::{Bundle, Global};
+use crate::cli::{Bundle, Global, TrustArgs};
 use crate::complete;
 use crate::output::{Screen, count, table};
 use crate::site::Site;
@@ -34,37 +34,13 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
-        Bundle::Verify { bundle: Some(file), trust } if file.is_file() => seal::verify(&file, &trust, screen),
-        Bundle::Verify { bundle, .. } => {
-            let directory = directory_of(bundle)?;
-            let mut report = halite_bundle::verify(&directory, &mut |text| screen.progress(text))?;
-            // Of a damaged bundle the damage is told, not what it would lead to.
-            if report.is_sound() {
-                screen.progress("looking for what a cluster could ask for and would not find");
-                let missing = missing(&directory, &manifest::load(&directory)?)?;
-                let incomplete = |missing: &Missing| Problem::Incomplete { message: missing.to_string() };
-                report.problems.extend(missing.iter().map(incomplete));
-            }
-            let mut document = serde_json::to_value(&report)?;
-            document["sound"] = json!(report.is_sound());
-            screen.answer(&document, |paint| {
-                let mut text: String =
-                    report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
-                if report.is_sound() {
-                    let size = megabytes(report.size);
-                    text = format!(
-                        "{} {}, {size}: all as they were made\n",
-                        paint.good("✓"),
-                        count(report.files, "file")
-                    );
-                }
-                text
-            })?;
-            Ok(if report.is_sound() { 0 } else { FAILED })
+        Bundle::Verify { bundle: Some(file), trust } if is_image(&file) => {
+            seal::verify(&Site::here(), &file, &trust, screen)
         }
+        Bundle::Verify { bundle, trust } => verify(&Site::here(), &directory_of(bundle)?, &trust, screen),
         Bundle::Diff { old, new } => diff(&old, &new, screen),
         Bundle::Export { since, new, out, signing, trust } => {
-            seal::export([&since, &new, &out], &signing, &trust, screen)
+            seal::export(&Site::here(), [&since, &new, &out], &signing, &trust, screen)
         }
         Bundle::Key { file, password_file, unencrypted, not_after } => {
             seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
@@ -80,6 +56,50 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
             recipe::build(&recipe, &out, offline, &signing, screen)
         }
     }
+}
+
+/// Whether a bundle is an image: a file, or a disc or stick that has one on it.
+fn is_image(path: &Path) -> bool {
+    path.exists() && !path.is_dir()
+}
+
+/// `ctl bundle verify` of a directory.
+fn verify(site: &Site, directory: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    let vouched = seal::vouched(site, directory, trusted)?;
+    let mut told = |text: &str| screen.progress(text);
+    let mut report = match &vouched {
+        Some(vouched) => halite_bundle::verify_same(directory, &vouched.sha256, &mut told)?,
+        None => halite_bundle::verify(directory, &mut told)?,
+    };
+    // Of a damaged bundle the damage is told, not what it would lead to.
+    if report.is_sound() {
+        screen.progress("looking for what a cluster could ask for and would not find");
+        let missing = missing(directory, &manifest::load(directory)?)?;
+        let incomplete = |missing: &Missing| Problem::Incomplete { message: missing.to_string() };
+        report.problems.extend(missing.iter().map(incomplete));
+    }
+    let signers = vouched.map(|vouched| vouched.signers);
+    let mut document = serde_json::to_value(&report)?;
+    document["sound"] = json!(report.is_sound());
+    document["signers"] = json!(signers);
+    screen.answer(&document, |paint| {
+        let mut text: String =
+            report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        if report.is_sound() {
+            let size = megabytes(report.size);
+            text =
+                format!("{} {}, {size}: all as they were made", paint.good("✓"), count(report.files, "file"));
+            text += &match &signers {
+                Some(signers) => format!("; signed by {}\n", seal::by(signers)),
+                None => format!(
+                    "\n{} its signature was not looked at: name a key with --trust\n",
+                    paint.notable("!")
+                ),
+            };
+        }
+        text
+    })?;
+    Ok(if report.is_sound() { 0 } else { FAILED })
 }
 
 /// `ctl bundle diff`.
@@ -189,7 +209,7 @@ fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Some(version) if !Path::new(version).exists() && !version.contains('/') => {
             Ok(Site::here().bundles.get(version)?.path)
         }
-        Some(image) if Path::new(image).is_file() => Ok(PathBuf::from(image)),
+        Some(image) if is_image(Path::new(image)) => Ok(PathBuf::from(image)),
         _ => directory_of(given),
     }
 }

@@ -165,9 +165,19 @@ impl Checked {
         let held = site.bundles.get(&args.version)?;
         let trouble = held.trouble().unwrap_or_default();
         let manifest = held.manifest.map_err(|_| anyhow::anyhow!(trouble))?;
-        let damage =
-            halite_bundle::verify(&held.path, &mut |text| screen.progress(&format!("bundle: {text}")))?;
+        let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
+        let recorded = site.bundles.recorded(&args.version).filter(|_| held.elsewhere.is_some());
+        let damage = match &recorded {
+            Some(sha256) => halite_bundle::verify_same(&held.path, sha256, &mut told)?,
+            None => halite_bundle::verify(&held.path, &mut told)?,
+        };
         let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
+        if let Some(real) = held.elsewhere.as_ref().filter(|_| recorded.is_none()) {
+            problems.push(format!(
+                "it is a link to {}, and it is not recorded what was vouched for there: add it again (`ctl bundle add {0}`)",
+                real.display()
+            ));
+        }
         let facts = crate::compile::facts(&manifest, &held.path.display().to_string());
         let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
         problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
@@ -180,8 +190,11 @@ impl Checked {
 /// `ctl bundle use`.
 ///
 /// # Errors
-/// There is no such bundle, or the cluster's documents cannot be read or written.
+/// There is no such bundle, somebody else changes the bundles, or the cluster's documents cannot be read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
+    site.bundles.get(&args.version)?;
+    // From the check to the record nobody takes it away.
+    let _change = (!args.test).then(|| site.bundles.change()).transpose()?;
     let Checked { manifest, texts, resolved, problems } = Checked::new(site, args, screen)?;
     if !problems.is_empty() {
         return damaged(&problems, screen);
@@ -237,6 +250,9 @@ fn take_away(
     hosts: anyhow::Result<Hosts>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
+    site.bundles.get(version)?;
+    // From the look at what is in use to the end of it nobody records it as the one in use.
+    let change = site.bundles.change()?;
     let held = site.bundles.get(version)?;
     if let Some(in_use) = site.in_use()?
         && (in_use.path == held.path || in_use.path.canonicalize().ok() == held.path.canonicalize().ok())
@@ -258,7 +274,7 @@ fn take_away(
         );
     }
     screen.progress("removing the bundle");
-    let held = site.bundles.remove(version)?;
+    let held = change.remove(version)?;
     let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere});
     screen.answer(&document, |paint| {
         let stays = held.elsewhere.as_ref().map_or_else(String::new, |real| {

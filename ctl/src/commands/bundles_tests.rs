@@ -1,6 +1,6 @@
 use std::fs;
 
-use halite_bundle::seal::keys::{SecretKey, generate};
+use halite_bundle::seal::keys::{PublicKey, SecretKey, generate};
 use halite_bundle::site::Bundles;
 use halite_bundle::{Options, pack};
 
@@ -192,6 +192,48 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
     fs::remove_file(here.site.document()).unwrap();
     let error = here.add("0.2.0.iso").unwrap_err().to_string();
     assert!(error.contains("no cluster on this host") && error.contains("ctl bootstrap"), "{error}");
+}
+
+#[test]
+fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    here.add("0.2.0.iso").unwrap();
+    let change = here.site.bundles.change().unwrap();
+    for error in [here.switch("0.2.0", false).unwrap_err(), here.remove("0.2.0").unwrap_err()] {
+        assert!(error.to_string().contains("just now"), "{error}");
+    }
+    assert_eq!(here.document(), CLUSTER);
+    // A look needs nobody to wait.
+    let test = Switch { version: "0.2.0".to_owned(), allow_downgrade: false, test: true };
+    assert_eq!(switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(), 0);
+    drop(change);
+    assert_eq!(here.switch("0.2.0", false).unwrap(), 0);
+}
+
+#[test]
+fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
+    let mut here = Here::new();
+    here.build("0.2.0", "2026-02-01T00:00:00Z");
+    let id = PublicKey::load(&here.made.path("builder.pub")).unwrap().id();
+    let stranger = generate(&here.made.path("given/stranger.key"), None, None).unwrap();
+    fs::remove_file(here.made.path("given/stranger.key")).unwrap();
+    made::put(&here.made.path("given/builder.pub"), &fs::read(here.made.path("builder.pub")).unwrap());
+    made::put(&here.made.path("given/revoked"), format!("{} stolen\n", stranger.id()).as_bytes());
+    let given = TrustArgs { trust: Some(here.made.path("given")), allow_unsigned: false };
+    let iso = here.made.path("0.2.0.iso");
+    assert_eq!(add(&here.site, &iso, &given, &mut Screen::new(Format::Json)).unwrap(), 0);
+    let trusted = here.site.trusted();
+    assert!(!trusted.join("stranger.pub").exists(), "a revoked key is not kept");
+    let revoked = fs::read_to_string(trusted.join("revoked")).unwrap();
+    assert_eq!(revoked, format!("{} stolen\n", stranger.id()));
+
+    // The key is named again, by itself, after the site revoked it.
+    here.remove("0.2.0").unwrap();
+    made::put(&trusted.join("revoked"), format!("{id} the builder left\n").as_bytes());
+    let error = format!("{:#}", here.add("0.2.0.iso").unwrap_err());
+    assert!(error.contains("is revoked: the builder left"), "{error}");
+    assert_eq!(here.site.bundles.list().unwrap().len(), 1, "nothing was added");
 }
 
 #[test]

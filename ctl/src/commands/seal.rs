@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use halite_bundle::manifest;
 use halite_bundle::seal::{
-    self,
+    self, Signer,
+    detached::Vouched,
     keys::{Password, PublicKey, SecretKey, Trust, generate},
 };
 use serde_json::json;
 
 use crate::FAILED;
 use crate::cli::{Signing, TrustArgs};
-use crate::files;
 use crate::output::{Screen, count};
-
-/// Where a site keeps the keys that it trusts.
-const TRUSTED: &str = "/etc/halite/trust";
+use crate::site::Site;
 
 /// Where a person keeps the keys that he trusts, below his home: `ctl bundle key` puts those there that he made.
 const OWN: &str = ".config/halite/trust";
@@ -24,22 +23,51 @@ fn own() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(OWN))
 }
 
-/// Whom the user trusts: what the options say, or the site's keys, or his own.
+/// Whom the user trusts: what the options say, or the site's keys, or his own; never whom the site revoked.
 ///
 /// # Errors
 /// No key is there, or one cannot be read.
-pub fn trust(args: &TrustArgs) -> anyhow::Result<Trust> {
-    let kept = [Some(PathBuf::from(TRUSTED)), own()].into_iter().flatten().find(|dir| dir.is_dir());
+pub fn trust(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
+    let Some(trust) = known(site, args)? else {
+        bail!(
+            "no key is trusted here yet: name the .pub file of who builds your bundles with --trust, which must come by \
+             another way than the bundle; --allow-unsigned only looks for damage"
+        )
+    };
+    Ok(trust)
+}
+
+/// The same; nothing where no key is named or kept, and nothing said of what nobody signed.
+fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
+    let kept = [Some(site.trusted()), own()].into_iter().flatten().find(|dir| dir.is_dir());
     let trust = match args.trust.as_ref().or(kept.as_ref()) {
         Some(path) if path.is_dir() => Trust::load(path)?,
         Some(path) => Trust::new(vec![PublicKey::load(path)?]),
         None if args.allow_unsigned => Trust::unsigned(),
-        None => bail!(
-            "no key is trusted here yet: name the .pub file of who builds your bundles with --trust, which must come by \
-             another way than the bundle; --allow-unsigned only looks for damage"
-        ),
+        None => return Ok(None),
     };
-    Ok(if args.allow_unsigned { trust.allow_unsigned() } else { trust })
+    // Whom the site trusts no more is not trusted for being named again.
+    let trust = trust.revoked_in(&site.trusted())?;
+    Ok(Some(if args.allow_unsigned { trust.allow_unsigned() } else { trust }))
+}
+
+/// Who vouches for the bundle in a directory; nothing where no key is there to look at its signature with.
+///
+/// # Errors
+/// As [`trust()`], and when no trusted key vouches for it.
+pub fn vouched(site: &Site, dir: &Path, args: &TrustArgs) -> anyhow::Result<Option<Vouched>> {
+    known(site, args)?.map(|trust| of_directory(dir, &trust)).transpose()
+}
+
+fn of_directory(dir: &Path, trust: &Trust) -> anyhow::Result<Vouched> {
+    manifest::vouched(dir, trust)
+        .context("nobody who is trusted vouches for this directory (--allow-unsigned only looks for damage)")
+}
+
+/// Who signed, in words.
+pub fn by(signers: &[Signer]) -> String {
+    let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
+    if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
 }
 
 /// The keys that are to sign.
@@ -81,13 +109,12 @@ pub fn key(
         .context("the key's end is no date")?;
     let key = generate(file, password.as_ref(), end)?;
     let public = file.with_extension("pub");
-    let kept = match (own(), public.file_name()) {
-        (Some(dir), Some(name)) => {
-            let kept = dir.join(name);
-            files::write(&kept, key.to_text().as_bytes(), 0o644)?;
+    let kept = match own() {
+        Some(dir) => {
+            let kept = PublicKey::load(&public)?.keep(&dir)?;
             format!("  {} lets you check what you sign\n", kept.display())
         }
-        _ => String::new(),
+        None => String::new(),
     };
     let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
     screen.answer(&document, |_| {
@@ -124,23 +151,28 @@ pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen
 /// # Errors
 /// One of the bundles cannot be read, nobody vouches for the new one, or the delta cannot be written.
 pub fn export(
+    site: &Site,
     [since, new, out]: [&Path; 3],
     signing: &Signing,
     trusted: &TrustArgs,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let keys = signers(signing)?;
-    if new.is_file() {
-        // Whoever signs the delta vouches for what is in it.
-        let report = seal::check(new, &trust(trusted)?, &mut |text| screen.progress(text))?;
+    // Whoever signs the delta vouches for what is in it.
+    let trust = trust(site, trusted)?;
+    let sha256 = if new.is_dir() {
+        of_directory(new, &trust)?.sha256
+    } else {
+        let report = seal::check(new, &trust, &mut |text| screen.progress(text))?;
         if !report.is_sound() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
             bail!("{} is damaged, nothing was written:\n  {}", new.display(), problems.join("\n  "));
         }
-    }
+        report.statement.manifest_sha256
+    };
     let people = screen.is_for_people();
     let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
-    let delta = halite_bundle::delta::export(since, new, out, &keys, &mut told)?;
+    let delta = halite_bundle::delta::export(since, (new, &sha256), out, &keys, &mut told)?;
     let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"delta": out.display().to_string(), "old": delta.old, "new": delta.new, "size": size,
@@ -153,8 +185,8 @@ pub fn export(
 ///
 /// # Errors
 /// The file cannot be read, or no trusted key vouches for it.
-pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
-    let report = seal::check(file, &trust(trusted)?, &mut |text| screen.progress(text))?;
+pub fn verify(site: &Site, file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    let report = seal::check(file, &trust(site, trusted)?, &mut |text| screen.progress(text))?;
     // Nothing of a damaged one is believed, not even what it is.
     let delta = if report.is_sound() { halite_bundle::delta::look(file)? } else { None };
     let mut document = serde_json::to_value(&report)?;
@@ -164,8 +196,7 @@ pub fn verify(file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::
         let mut text: String =
             report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
         if report.is_sound() {
-            let signers: Vec<_> = report.signers.iter().map(ToString::to_string).collect();
-            let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+            let by = by(&report.signers);
             text = format!(
                 "{} {} {}, {}: all as they were sealed; signed by {by}\n",
                 paint.good("✓"),

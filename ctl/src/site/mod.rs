@@ -44,6 +44,11 @@ impl Site {
         self.config.join("cluster.yaml")
     }
 
+    /// The directory of the keys that the site trusts.
+    pub fn trusted(&self) -> PathBuf {
+        self.config.join("trust")
+    }
+
     /// The bundle in use; none on a host without a cluster.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ use halite_bundle::site::{Added, visible};
 use super::Site;
 use crate::cli::TrustArgs;
 use crate::commands::trust;
-use crate::files;
 use crate::output::Screen;
 
 /// Told with every refusal.
@@ -32,6 +31,8 @@ pub struct Vouched {
     pub version: String,
     /// When its content was settled.
     pub built: jiff::Timestamp,
+    /// The SHA-256 of its manifest, or of a delta's description: what is used is what was checked.
+    pub sha256: String,
     trust: Trust,
 }
 
@@ -46,7 +47,7 @@ impl Vouched {
         args: &TrustArgs,
         screen: &mut Screen,
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        let trust = trust(args)?;
+        let trust = trust(site, args)?;
         let path =
             path.canonicalize().with_context(|| format!("there is no bundle at {}", path.display()))?;
         if !path.is_dir() {
@@ -56,21 +57,23 @@ impl Vouched {
                 return Ok(Err(report.problems.iter().map(ToString::to_string).collect()));
             }
             signed(&report.signers, screen);
-            let (version, built) = (report.statement.version, report.statement.built);
-            return Ok(Ok(Self { source: Source::Image(path), version, built, trust }));
+            let said = report.statement;
+            let (version, built, sha256) = (said.version, said.built, said.manifest_sha256);
+            return Ok(Ok(Self { source: Source::Image(path), version, built, sha256, trust }));
         }
         let vouched = manifest::vouched(&path, &trust).context(REFUSED)?;
-        let manifest = manifest::load(&path).context(REFUSED)?;
+        let manifest = manifest::load_same(&path, &vouched.sha256).context(REFUSED)?;
         if !path.starts_with(site.bundles.root()) {
             visible(&path).context(REFUSED)?;
         }
         signed(&vouched.signers, screen);
         let built = manifest.built.parse().context("the bundle does not say when it was built")?;
-        Ok(Ok(Self { source: Source::Directory(path), version: manifest.version, built, trust }))
+        let (version, sha256) = (manifest.version, vouched.sha256);
+        Ok(Ok(Self { source: Source::Directory(path), version, built, sha256, trust }))
     }
 
-    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, so that the next one
-    /// is checked with them.
+    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, and those that were
+    /// revoked, so that the next one is checked with them.
     ///
     /// # Errors
     /// Another one of the same version is there, there is no room, or the system refuses.
@@ -78,15 +81,12 @@ impl Vouched {
         screen.progress("putting the bundle in its place");
         let added = match &self.source {
             Source::Image(iso) => {
-                site.bundles.add_image(iso, &mut |text| screen.progress(&format!("bundle: {text}")))?
+                let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
+                site.bundles.add_image(iso, &self.sha256, &mut told)?
             }
-            Source::Directory(dir) => site.bundles.add_directory(dir)?,
+            Source::Directory(dir) => site.bundles.add_directory(dir, &self.sha256)?,
         };
-        for key in self.trust.keys() {
-            let name = key.name().map_or_else(|| key.id().to_string(), str::to_owned);
-            let path = site.config.join("trust").join(format!("{name}.pub"));
-            files::write(&path, key.to_text().as_bytes(), 0o644)?;
-        }
+        self.trust.keep(&site.trusted())?;
         Ok(added)
     }
 }

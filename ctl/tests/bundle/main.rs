@@ -16,4 +16,6 @@ mod several;
 #[allow(dead_code, reason = "the tests of the library use more of it")]
 mod site;
 #[cfg(test)]
+mod vouched;
+#[cfg(test)]
 mod work;

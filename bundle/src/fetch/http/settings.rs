@@ -30,6 +30,8 @@ pub struct Settings {
     pub pause: Duration,
     /// No pause is longer, also if a server asks for it.
     pub longest_pause: Duration,
+    /// How many bytes something may have whose size is not known beforehand; what goes on beyond is abandoned.
+    pub largest: Option<u64>,
     /// How many redirects are followed.
     pub redirects: u32,
     /// How many transfers run at once.
@@ -51,6 +53,7 @@ impl Default for Settings {
             retries: 5,
             pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(120),
+            largest: None,
             redirects: 10,
             threads: 4,
             sleep: Arc::new(std::thread::sleep),

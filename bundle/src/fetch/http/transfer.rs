@@ -192,7 +192,7 @@ impl Transfer<'_> {
             if count == 0 {
                 break;
             }
-            if let Some(expected) = self.target.size
+            if let Some(expected) = self.target.size.or(self.client.settings().largest)
                 && partial.len() + count as u64 > expected
             {
                 return Err(Error::Size { url: url(), expected, found: "more".into() }.into());

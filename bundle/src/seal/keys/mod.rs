@@ -1,6 +1,7 @@
 //! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files of `minisign`.
 
 mod kdf;
+mod kept;
 mod kind;
 mod password;
 mod public;

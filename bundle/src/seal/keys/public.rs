@@ -74,6 +74,11 @@ impl PublicKey {
         self.not_after
     }
 
+    /// The same key, trusted no longer than the other says.
+    pub(super) fn until(&mut self, other: &Self) {
+        self.not_after = [self.not_after, other.not_after].into_iter().flatten().min();
+    }
+
     /// The whole key in one short line, to be compared with what came by another way, and for `minisign -P`.
     #[must_use]
     pub fn line(&self) -> String {

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use jiff::Timestamp;
 
-use super::{super::report::Signer, super::signature::Signature, KeyId, PublicKey};
+use super::{super::report::Signer, super::signature::Signature, KeyId, PublicKey, kept};
 use crate::error::Error;
 
 /// The file of a trust directory that lists the keys that are trusted no more.
-const REVOKED: &str = "revoked";
+pub(super) const REVOKED: &str = "revoked";
 
 /// The keys that may vouch for an image, and those that may no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,9 +67,11 @@ impl Trust {
         let (mut trust, mut problems) = (Self::default(), Vec::new());
         for path in names.iter().filter(|path| path.extension().is_some_and(|suffix| suffix == "pub")) {
             match PublicKey::load(path) {
-                Ok(key) => match trust.key(key.id()) {
+                Ok(key) => match trust.keys.iter_mut().find(|other| other.id() == key.id()) {
+                    // Twice under two names is once.
+                    Some(other) if other.bytes() == key.bytes() => other.until(&key),
                     Some(other) => problems.push(format!(
-                        "{}: key {} is in {}.pub, too: remove one of them",
+                        "{}: another key with the id {} is in {}.pub: remove the one that is forged",
                         path.display(),
                         key.id(),
                         other.name().unwrap_or_default()
@@ -80,14 +82,9 @@ impl Trust {
             }
         }
         let revoked = dir.join(REVOKED);
-        if names.contains(&revoked) {
-            let text = fs::read_to_string(&revoked).map_err(Error::file("read", &revoked))?;
-            match parse_revoked(&text) {
-                Ok(revoked) => trust.revoked = revoked,
-                Err(wrong) => {
-                    problems.extend(wrong.iter().map(|why| format!("{}: {why}", revoked.display())))
-                }
-            }
+        match parse_revoked(&kept::list(&revoked)?) {
+            Ok(revoked) => trust.revoked = revoked,
+            Err(wrong) => problems.extend(wrong.iter().map(|why| format!("{}: {why}", revoked.display()))),
         }
         if !problems.is_empty() {
             return Err(Error::content(dir, format!("it cannot be used:\n  {}", problems.join("\n  "))));
@@ -98,6 +95,23 @@ impl Trust {
             return Err(Error::content(dir, message));
         }
         Ok(trust)
+    }
+
+    /// Takes trust away from what a directory's file `revoked` lists, too; the directory's keys do not count.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read, or is none.
+    pub fn revoked_in(mut self, dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(REVOKED);
+        let revoked =
+            parse_revoked(&kept::list(&path)?).map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
+        self.revoked.extend(revoked);
+        Ok(self)
+    }
+
+    /// Who is trusted no more, each with why.
+    pub(super) fn revoked(&self) -> &BTreeMap<KeyId, String> {
+        &self.revoked
     }
 
     /// The trusted keys.
@@ -165,7 +179,7 @@ fn called(key: &PublicKey) -> String {
 }
 
 /// A key id a line, with why behind it; what begins with `#` is a comment.
-fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
+pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
     let (mut revoked, mut wrong) = (BTreeMap::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();

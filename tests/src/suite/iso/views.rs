@@ -101,8 +101,8 @@ fn extracted(work: &Work) -> Result<Vec<(&'static str, Names)>> {
         super::remove(&out)?;
         let args: Vec<String> = args.iter().map(|arg| arg.replace("OUT", &out.to_string_lossy())).collect();
         run(program, &args)?;
-        let mut verify = work.ctl(&["bundle", "verify"]);
-        verdict(verify.arg(&out))?.accepts(&format!("what {name} took out"))?;
+        let mut verify = work.ctl(&["bundle", "verify", "--trust"]);
+        verdict(verify.arg(&work.public).arg(&out))?.accepts(&format!("what {name} took out"))?;
         let mut names = Names::new();
         for file in store::files(&out)? {
             names.insert(file.strip_prefix(&out)?.to_string_lossy().into_owned());
