@@ -145,6 +145,9 @@ fn overview(document: &Value, paint: &Paint) -> String {
     text
 }
 
+/// The master's program in a bundle.
+const MASTER: &str = "bin/halite-master";
+
 /// A bundle that the cluster is to use, and what speaks against it.
 struct Checked {
     manifest: Manifest,
@@ -200,16 +203,19 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
         return damaged(&problems, screen);
     }
     let old = site.in_use()?.and_then(|in_use| manifest::load(&in_use.path).ok());
+    // Without the old one nobody knows, and bootstrap is right in either case.
+    let other_halite = old.as_ref().is_none_or(|old| old.sha256(MASTER) != manifest.sha256(MASTER));
     let diff = old.map(|old| Diff::new(&old, &manifest));
     let wanted = ResolvedCluster { bundle: Some(args.version.clone()), ..resolved.clone() };
     let text = resolve::record(&texts.cluster.file, &texts.cluster.text, &resolve::cluster_block(&wanted))
         .map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let differs = wanted != resolved;
     if differs && !args.test {
-        files::write(&site.document(), text.as_bytes(), CLUSTER_MODE)?;
+        record(&site.document(), &texts.cluster.text, &text)?;
     }
     let document = json!({"version": args.version, "before": resolved.bundle, "changed": differs && !args.test,
-        "changes": diff});
+        "other_halite": other_halite, "changes": diff});
+    let program = site.bundles.get(&args.version)?.path.join("bin/ctl");
     screen.answer(&document, |paint| {
         let shown = diff.as_ref().map_or_else(
             || "what changes cannot be told: the bundle that was in use is not there\n".to_owned(),
@@ -218,6 +224,13 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
         match (differs, args.test) {
             (false, _) => format!("{} bundle {} is the one in use\n", paint.good("✓"), args.version),
             (true, true) => format!("{shown}Nothing was changed.\n"),
+            (true, false) if other_halite => format!(
+                "{shown}{} bundle {} is recorded as the one in use\nIts states are for its own Halite: `{} bootstrap` brings \
+                 that to this host first, then `ctl highstate` does the rest\n",
+                paint.good("✓"),
+                args.version,
+                program.display()
+            ),
             (true, false) => format!(
                 "{shown}{} bundle {} is recorded as the one in use\n`ctl highstate --test` shows what that changes on the \
                  hosts, `ctl highstate` does it\n",
@@ -227,6 +240,17 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
         }
     })?;
     Ok(0)
+}
+
+/// Puts a text in the place of a document, unless somebody has changed that since it was read: to read a whole bundle takes
+/// a while.
+fn record(document: &Path, before: &str, after: &str) -> anyhow::Result<()> {
+    let now =
+        std::fs::read_to_string(document).with_context(|| format!("cannot read {}", document.display()))?;
+    if now != before {
+        bail!("{} was changed meanwhile, and nothing was recorded: run this again", document.display());
+    }
+    files::write(document, after.as_bytes(), CLUSTER_MODE)
 }
 
 /// `ctl bundle remove`.

@@ -116,6 +116,18 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
 }
 
 #[test]
+fn what_was_written_meanwhile_is_not_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let document = dir.path().join("cluster.yaml");
+    fs::write(&document, "a: 2\n").unwrap();
+    let error = record(&document, "a: 1\n", "a: 1\nresolved: {}\n").unwrap_err().to_string();
+    assert!(error.contains("changed meanwhile"), "{error}");
+    assert_eq!(fs::read_to_string(&document).unwrap(), "a: 2\n");
+    record(&document, "a: 2\n", "a: 3\n").unwrap();
+    assert_eq!(fs::read_to_string(&document).unwrap(), "a: 3\n");
+}
+
+#[test]
 fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
     let mut here = Here::new();
     here.made.recipe["kubernetes"] = "v1.36.4".into();
