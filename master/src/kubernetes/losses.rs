@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::modules::Cluster;
+use super::owners::{Defined, Owners, ends};
 use super::sets::same;
 use super::{ApiError, Reference, Served};
 
@@ -16,19 +17,48 @@ impl Cluster {
     /// What would be lost, or cut off, with these objects.
     pub(super) async fn losses(&self, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
         let mut losses = Vec::new();
+        if remove.is_empty() {
+            return Ok(losses);
+        }
+        let defined = self.defined_by(remove).await?;
+        let mut owned = Owners::new(self, remove, &defined).data().await?;
         for reference in remove {
-            let used_by = match reference.kind.as_str() {
+            let mut used_by = match reference.kind.as_str() {
                 "PersistentVolume" | "PersistentVolumeClaim" => vec!["the data in it".to_owned()],
                 "StorageClass" => self.volumes_of(&reference.name).await?,
-                "CustomResourceDefinition" => self.objects_of(reference, remove).await?,
+                "CustomResourceDefinition" => {
+                    let of_it = defined.iter().find(|of| of.definition == *reference);
+                    match of_it {
+                        Some(of_it) => self.objects_of(of_it, remove).await?,
+                        None => Vec::new(),
+                    }
+                }
                 "Namespace" => self.inhabitants(&reference.name, remove).await?,
                 _ => Vec::new(),
             };
+            used_by.extend(owned.remove(reference).into_iter().flatten());
             if !used_by.is_empty() {
                 losses.push(format!("{reference}: {}", some_of(&used_by)));
             }
         }
         Ok(losses)
+    }
+
+    /// The kinds of which nothing can be any more, as the definitions among these objects say.
+    async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
+        let mut all = Vec::new();
+        for reference in remove.iter().filter(|reference| reference.kind == "CustomResourceDefinition") {
+            let Some(definition) = self.patiently(|| self.api.get(reference)).await? else { continue };
+            let text = |pointer: &str| {
+                definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            all.push(Defined {
+                group: text("/spec/group"),
+                kind: text("/spec/names/kind"),
+                definition: reference.clone(),
+            });
+        }
+        Ok(all)
     }
 
     /// Claims of a storage class, and volumes of it that no such claim stands for.
@@ -53,19 +83,9 @@ impl Cluster {
     }
 
     /// Objects of a definition that do not go with it anyway.
-    async fn objects_of(
-        &self,
-        definition: &Reference,
-        remove: &[Reference],
-    ) -> Result<Vec<String>, ApiError> {
-        let Some(definition) = self.patiently(|| self.api.get(definition)).await? else {
-            return Ok(Vec::new());
-        };
-        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    async fn objects_of(&self, of: &Defined, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
-        let is_it =
-            |served: &&Served| served.kind == kind && served.api_version.split('/').next() == Some(group);
+        let is_it = |served: &&Served| served.kind == of.kind && served.group() == of.group;
         let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
         self.others(&kinds, "", remove).await
     }
@@ -88,11 +108,13 @@ impl Cluster {
         for found in self.of_kinds(kinds, namespace, "").await {
             for object in found? {
                 let reference = Reference::of(&object)?;
-                let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
-                let goes = metadata("deletionTimestamp").is_some_and(|time| !time.is_null())
-                    || metadata("ownerReferences")
-                        .and_then(Value::as_array)
-                        .is_some_and(|owners| !owners.is_empty())
+                // What has an owner is not counted beside it; but data is, whoever made the claim.
+                let has_owner = object
+                    .pointer("/metadata/ownerReferences")
+                    .and_then(Value::as_array)
+                    .is_some_and(|owners| !owners.is_empty());
+                let goes = ends(&object)
+                    || (has_owner && !is_data(&reference))
                     || ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str()))
                     || remove.iter().any(|removed| same(removed, &reference));
                 if !goes {
@@ -102,6 +124,12 @@ impl Cluster {
         }
         Ok(others)
     }
+}
+
+/// Whether an object stands for data.
+fn is_data(reference: &Reference) -> bool {
+    reference.group().is_empty()
+        && matches!(reference.kind.as_str(), "PersistentVolume" | "PersistentVolumeClaim")
 }
 
 /// Members of a list do not say themselves what they are.

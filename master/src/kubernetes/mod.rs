@@ -15,6 +15,7 @@ mod losses;
 pub mod modules;
 pub mod node;
 pub mod operation;
+mod owners;
 mod prune;
 mod sets;
 mod waves;
@@ -138,6 +139,16 @@ impl Reference {
         }
         Ok(reference)
     }
+
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 impl fmt::Display for Reference {
@@ -159,6 +170,14 @@ pub struct Served {
     pub kind: String,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
+}
+
+impl Served {
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
 }
 
 /// What the states need from a Kubernetes API; objects are JSON.

@@ -107,7 +107,7 @@ fn set_of(object: &Value) -> Option<&str> {
 /// Whether the objects that two references name are one: `wanted` as somebody wrote it, `live` as the server has it.
 #[must_use]
 pub fn same(wanted: &Reference, live: &Reference) -> bool {
-    group(&wanted.api_version) == group(&live.api_version)
+    wanted.group() == live.group()
         && wanted.kind == live.kind
         && wanted.name == live.name
         && lives_in(&wanted.namespace, &live.namespace)
@@ -122,10 +122,6 @@ fn names(text: &str, live: &Reference) -> bool {
 /// The server puts what names no namespace into `default`, and takes the namespace off what lives in none.
 fn lives_in(wanted: &str, live: &str) -> bool {
     wanted == live || live.is_empty() || (wanted.is_empty() && live == "default")
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 #[cfg(test)]
