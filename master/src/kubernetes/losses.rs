@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::modules::Cluster;
-use super::owners::{Defined, Owners, ends};
-use super::sets::same;
+use super::owners::{Defined, Owners};
+use super::sets::{ends, same};
+use super::waves::Removal;
 use super::{ApiError, Reference, Served};
 
 /// What is in every namespace, or made and remade by controllers: no reason to keep one.
@@ -14,15 +15,21 @@ const PASSING: [&str; 4] = ["Endpoints", "EndpointSlice", "Event", "Lease"];
 const NAMED: usize = 5;
 
 impl Cluster {
-    /// What would be lost, or cut off, with these objects.
-    pub(super) async fn losses(&self, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
+    /// What would be lost, or cut off, with these objects. With those that are on their way out it is lost already.
+    pub(super) async fn losses(&self, removals: &[Removal]) -> Result<Vec<String>, ApiError> {
         let mut losses = Vec::new();
-        if remove.is_empty() {
+        let references = |removals: &mut dyn Iterator<Item = &Removal>| {
+            removals.map(|removal| removal.reference.clone()).collect::<Vec<_>>()
+        };
+        let judged = references(&mut removals.iter().filter(|removal| !removal.ends));
+        if judged.is_empty() {
             return Ok(losses);
         }
-        let defined = self.defined_by(remove).await?;
-        let mut owned = Owners::new(self, remove, &defined).data().await?;
-        for reference in remove {
+        let remove = references(&mut removals.iter());
+        let remove = remove.as_slice();
+        let defined = self.defined_by(&judged).await?;
+        let mut owned = Owners::new(self, &judged, &defined).data().await?;
+        for reference in &judged {
             let mut used_by = match reference.kind.as_str() {
                 "PersistentVolume" | "PersistentVolumeClaim" => vec!["the data in it".to_owned()],
                 "StorageClass" => self.volumes_of(&reference.name).await?,

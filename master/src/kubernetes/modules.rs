@@ -198,19 +198,25 @@ impl Modules for Cluster {
     async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
         let mut definitions = Vec::new();
         let mut removed = Vec::new();
+        let mut step = 0;
         for operation in diff {
             let defines = operation.defines();
             if defines.is_none() {
                 self.established(&mut definitions).await?;
+            }
+            if let Operation::Remove(removal) = operation {
+                if removal.step != step {
+                    self.gone(&removed).await?;
+                    removed.clear();
+                    step = removal.step;
+                }
+                removed.push(removal.reference.clone());
             }
             self.learn_members(None);
             self.patiently(|| operation.run(self.api.as_ref())).await.map_err(|e| fail(shown(chunk, e)))?;
             if let (Some(kind), Operation::Apply(object)) = (defines, operation) {
                 self.defined.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
                 definitions.push(Reference::of(object).map_err(fail)?);
-            }
-            if let Operation::Remove(reference) = operation {
-                removed.push(reference.clone());
             }
         }
         self.established(&mut definitions).await?;
@@ -231,9 +237,8 @@ impl Modules for Cluster {
                         self.foresee(reference, Some(object.clone()));
                     }
                 }
-                Operation::Delete(reference) | Operation::Remove(reference) => {
-                    self.foresee(reference.clone(), None)
-                }
+                Operation::Delete(reference) => self.foresee(reference.clone(), None),
+                Operation::Remove(removal) => self.foresee(removal.reference.clone(), None),
                 // Others' labels and taints stay, and a second state on the node adds to the first; the live node is
                 // the better ground for its check.
                 Operation::Node(_) => {}

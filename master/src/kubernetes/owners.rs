@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::modules::Cluster;
-use super::sets::same;
+use super::sets::{ends, same};
 use super::{ApiError, Reference, Served};
 
 /// A kind that is to go with its definition, and so all objects of it.
@@ -114,11 +114,6 @@ impl<'a> Owners<'a> {
         self.known.insert(named.uid.clone(), owner.clone());
         Ok(owner)
     }
-}
-
-/// Whether an object is on its way out.
-pub(super) fn ends(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
 fn owners(object: &Value) -> Vec<Named> {

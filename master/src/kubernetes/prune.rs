@@ -15,8 +15,9 @@ use serde_json::Value;
 use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
-use super::sets::{Member, SET};
-use super::{ApiError, Reference, Served, waves};
+use super::sets::{Member, SET, ends};
+use super::waves::{self, Removal};
+use super::{ApiError, Reference, Served};
 
 /// Everything of any set, as it was found.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(super) struct Members {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Surplus {
     /// In the order of removal.
-    pub remove: Vec<Reference>,
+    pub remove: Vec<Removal>,
     /// What stays because it says so, and kinds that could not be looked at.
     remarks: Vec<String>,
 }
@@ -71,9 +72,10 @@ impl Cluster {
                 losses.join("\n  ")
             )));
         }
-        for reference in surplus.remove {
-            checked.changes.insert(reference.to_string(), Value::from("removed"));
-            checked.diff.push(Operation::Remove(reference));
+        for removal in surplus.remove {
+            let what = if removal.ends { "still being removed" } else { "removed" };
+            checked.changes.insert(removal.reference.to_string(), Value::from(what));
+            checked.diff.push(Operation::Remove(removal));
         }
         Ok(())
     }
@@ -88,36 +90,60 @@ impl Cluster {
         }
         let members = self.members().await?;
         let mut surplus = Surplus { remarks: members.unseen.clone(), ..Surplus::default() };
+        let mut going = Vec::new();
         for member in members.found.iter().filter(|member| !stays(member)) {
             if self.prediction(&member.reference) == Some(None) {
                 continue;
             }
-            if member.stays {
-                surplus.remarks.push(format!("{} stays: its resource policy says so", member.reference));
-            } else {
-                surplus.remove.push(member.reference.clone());
+            match (member.stays, member.ends) {
+                // Who removes it himself may.
+                (true, true) => {}
+                (true, false) => {
+                    surplus.remarks.push(format!("{} stays: its resource policy says so", member.reference))
+                }
+                (false, _) => going.push(member),
             }
         }
+        if going.is_empty() {
+            return Ok(surplus);
+        }
+        let custom = self.custom_groups().await?;
         // A namespace goes with the last set that lives in it.
-        let going = std::mem::take(&mut surplus.remove);
         let lives_on = |place: &Reference| {
             let inside = |member: &&Member| {
                 place.kind == "Namespace"
                     && member.reference.namespace == place.name
-                    && !going.contains(&member.reference)
+                    && !going.contains(member)
             };
             members.found.iter().find(inside)
         };
-        for reference in &going {
-            match lives_on(reference) {
+        for Member { reference, ends, .. } in &going {
+            match lives_on(reference).filter(|_| !ends) {
                 Some(member) => {
                     surplus.remarks.push(format!("{reference} stays: the set `{}` lives in it", member.set))
                 }
-                None => surplus.remove.push(reference.clone()),
+                None => surplus.remove.push(Removal::new(reference.clone(), *ends, &custom)),
             }
         }
         waves::for_removal(&mut surplus.remove);
         Ok(surplus)
+    }
+
+    /// The groups of custom resources. A definition bears its group in its name, which starts with the plural.
+    async fn custom_groups(&self) -> Result<BTreeSet<String>, ApiError> {
+        let definitions = Served {
+            api_version: "apiextensions.k8s.io/v1".into(),
+            kind: "CustomResourceDefinition".into(),
+            namespaced: false,
+        };
+        let mut groups = BTreeSet::new();
+        for found in self.of_kinds(&[definitions], "", "").await {
+            for object in found? {
+                let name = Reference::of(&object)?.name;
+                groups.extend(name.split_once('.').map(|(_, group)| group.to_owned()));
+            }
+        }
+        Ok(groups)
     }
 
     /// All members of all sets; looked for once, and again after anything was changed.
@@ -201,20 +227,27 @@ impl Cluster {
     pub(super) async fn gone(&self, removed: &[Reference]) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
         for reference in removed {
-            while let Some(object) =
-                self.patiently(|| self.api.get(reference)).await.or_else(gone_kind).map_err(fail)?
-            {
-                if Instant::now() >= deadline {
-                    let holders =
-                        object.pointer("/metadata/finalizers").or_else(|| object.pointer("/spec/finalizers"));
-                    return Err(Failure(format!(
-                        "{reference} is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
-                        self.patience.total.as_secs(),
-                        holders.unwrap_or(&Value::Null)
-                    )));
-                }
-                tokio::time::sleep(self.patience.pause).await;
+            let ended = self.ended(reference, deadline).await;
+            ended.map_err(|error| Failure(format!("{reference}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until an object that is on its way out has gone. One that is not, somebody has made anew.
+    pub(super) async fn ended(&self, reference: &Reference, deadline: Instant) -> Result<(), ApiError> {
+        while let Some(object) =
+            self.patiently(|| self.api.get(reference)).await.or_else(gone_kind)?.filter(ends)
+        {
+            if Instant::now() >= deadline {
+                let holders =
+                    object.pointer("/metadata/finalizers").or_else(|| object.pointer("/spec/finalizers"));
+                return Err(ApiError::Malformed(format!(
+                    "it is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
+                    self.patience.total.as_secs(),
+                    holders.unwrap_or(&Value::Null)
+                )));
             }
+            tokio::time::sleep(self.patience.pause).await;
         }
         Ok(())
     }

@@ -24,20 +24,27 @@ pub struct Member {
     pub set: String,
     /// It stays when its set goes.
     pub stays: bool,
+    /// It is on its way out.
+    pub ends: bool,
 }
 
 impl Member {
-    /// Reads it from an object's metadata; `None` for what is of no set, and for what is on its way out.
+    /// Reads it from an object's metadata; `None` for what is of no set.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let reference = Reference::of(object).ok()?;
         let set = set_of(object)?.to_owned();
         let annotation = |name| object.pointer("/metadata/annotations")?.get(name)?.as_str();
         let named = annotation(OBJECT).is_some_and(|text| names(text, &reference));
-        let ends = object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
         let stays = annotation(POLICY) == Some("keep");
-        (named && !ends).then_some(Self { reference, set, stays })
+        named.then(|| Self { reference, set, stays, ends: ends(object) })
     }
+}
+
+/// Whether an object is on its way out.
+#[must_use]
+pub fn ends(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
 /// An object with the marks of a set.
@@ -145,7 +152,7 @@ mod tests {
         assert_eq!(Member::of(&bare), None);
         let mut ends = live("Service", "n", "Service n/a");
         ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert_eq!(Member::of(&ends), None);
+        assert!(Member::of(&ends).unwrap().ends);
     }
 
     #[test]
