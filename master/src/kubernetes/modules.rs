@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::arguments::{check_test, flattened};
 use super::operation::Operation;
 use super::prune::Members;
+use super::sets::Declared;
 use super::{Api, ApiError, Reference};
 
 /// How a run waits.
@@ -47,7 +48,7 @@ pub struct Cluster {
     /// What there is of sets, once it was looked for.
     members: Mutex<Option<Arc<Members>>>,
     /// The sets that are declared, once `kubernetes.owned` has said so.
-    declared: Mutex<Option<BTreeSet<String>>>,
+    declared: Mutex<Option<Declared>>,
     /// Which state keeps which set, by its id.
     keepers: Mutex<BTreeMap<String, String>>,
     /// The API did not answer within its patience: later states do not wait for it again.
@@ -100,14 +101,14 @@ impl Cluster {
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    pub(super) fn declare(&self, sets: BTreeSet<String>) {
-        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sets);
+    pub(super) fn declare(&self, declared: Declared) {
+        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(declared);
     }
 
     /// Whether a set is declared; one that nobody can judge in this run is.
     pub(super) fn is_declared(&self, set: &str) -> bool {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-        declared.as_ref().is_none_or(|sets| sets.contains(set))
+        declared.as_ref().is_none_or(|declared| declared.stays(set))
     }
 
     /// Notes that a state keeps a set. Two would remove each other's objects.

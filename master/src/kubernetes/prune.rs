@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
-use super::sets::{Member, SET, ends};
+use super::sets::{Declared, Member, SET, ends};
 use super::waves::{self, Removal};
 use super::{ApiError, Reference, Served};
 
@@ -38,12 +38,15 @@ pub(super) struct Surplus {
 }
 
 impl Cluster {
-    /// `owned`: no object of a set that is not named.
+    /// `owned`: no object of a set of ours that is not named.
     pub(super) async fn check_owned(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
-        let sets = chunk.args.get("sets").and_then(Value::as_array).into_iter().flatten();
-        let sets: BTreeSet<String> = sets.filter_map(Value::as_str).map(str::to_owned).collect();
-        self.declare(sets.clone());
-        let surplus = match self.surplus(|member| sets.contains(&member.set)).await {
+        let names = |key: &str| {
+            let names = chunk.args.get(key).and_then(Value::as_array).into_iter().flatten();
+            names.filter_map(Value::as_str).map(str::to_owned)
+        };
+        let declared = Declared { sets: names("sets").collect(), among: names("among").collect() };
+        self.declare(declared.clone());
+        let surplus = match self.surplus(|member| declared.stays(&member.set)).await {
             Err(ApiError::Unreachable { .. }) if self.test => {
                 let comment = "The Kubernetes API does not answer yet: known after apply".to_owned();
                 return Ok(Checked { comment, ..Checked::default() });

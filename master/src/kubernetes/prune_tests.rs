@@ -28,7 +28,7 @@ fn set(name: &str, documents: Value) -> Chunk {
 }
 
 fn owned(sets: &[&str]) -> Chunk {
-    chunk("owned", "owned", json!({"sets": sets}))
+    chunk("owned", "owned", json!({"sets": sets, "among": ["a", "b", "chart-*"]}))
 }
 
 fn object(kind: &str, namespace: &str, name: &str) -> Value {
@@ -402,6 +402,26 @@ async fn what_is_still_being_removed_is_not_as_wanted() {
     api.writes.lock().unwrap().clear();
     cluster.apply(&state, &checked.diff).await.unwrap();
     assert_eq!(*api.writes.lock().unwrap(), ["apply Namespace n", "apply Role n/r"]);
+}
+
+#[tokio::test]
+async fn sets_that_are_not_ours_are_not_judged() {
+    let api = Arc::new(FakeApi::default());
+    applied(
+        &api,
+        &[
+            set("mine", json!([object("Role", "kube-system", "mine")])),
+            set("chart-demo", json!([object("Role", "kube-system", "demo")])),
+        ],
+    )
+    .await;
+    let states = [owned(&["a"]), set("a", json!([object("Role", "kube-system", "a")]))];
+    assert_eq!(applied(&api, &states).await, ["delete Role kube-system/demo", "apply Role kube-system/a"]);
+    // Nor is it anybody's who comes along.
+    let cluster = run(&api, false);
+    cluster.check(&owned(&["b"])).await.unwrap();
+    let taken = set("b", json!([object("Role", "kube-system", "mine")]));
+    assert!(cluster.check(&taken).await.unwrap_err().0.contains("belongs to the set `mine`"));
 }
 
 #[tokio::test]

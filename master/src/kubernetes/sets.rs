@@ -4,6 +4,8 @@
 //! name in an annotation, because controllers copy labels (a Service's are on its Endpoints) and people copy objects
 //! (docs/decisions/0012-sets-of-objects.md).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{ApiError, FIELD_MANAGER, Reference};
@@ -67,6 +69,27 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
         }
     }
     Ok(object)
+}
+
+/// Which sets are declared, and of which that can be said at all.
+#[derive(Debug, Clone, Default)]
+pub struct Declared {
+    /// The names of those that stay.
+    pub sets: BTreeSet<String>,
+    /// Names of those that are judged; a `*` at the end stands for anything. All others are somebody else's.
+    pub among: Vec<String>,
+}
+
+impl Declared {
+    /// Whether a set stays: it is declared, or not ours to judge.
+    #[must_use]
+    pub fn stays(&self, set: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(start) => set.starts_with(start),
+            None => set == pattern,
+        };
+        self.sets.contains(set) || !self.among.iter().any(fits)
+    }
 }
 
 /// Whether an object that is there becomes one of a set.
