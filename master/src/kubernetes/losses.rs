@@ -4,13 +4,15 @@ use serde_json::Value;
 
 use super::modules::Cluster;
 use super::owners::{Defined, Owners};
+use super::prune::condition;
 use super::sets::{ends, same};
 use super::waves::Removal;
 use super::{ApiError, Reference, Served};
 
 /// What is in every namespace, or made and remade by controllers: no reason to keep one.
 const ALWAYS_THERE: [(&str, &str); 2] = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
-const PASSING: [&str; 4] = ["Endpoints", "EndpointSlice", "Event", "Lease"];
+const PASSING: [(&str, &str); 3] =
+    [("", "Endpoints"), ("discovery.k8s.io", "EndpointSlice"), ("coordination.k8s.io", "Lease")];
 /// So many reasons are named at most, of each kind of loss.
 const NAMED: usize = 5;
 
@@ -30,17 +32,17 @@ impl Cluster {
         let defined = self.defined_by(&judged).await?;
         let mut owned = Owners::new(self, &judged, &defined).data().await?;
         for reference in &judged {
-            let mut used_by = match reference.kind.as_str() {
-                "PersistentVolume" | "PersistentVolumeClaim" => vec!["the data in it".to_owned()],
-                "StorageClass" => self.volumes_of(&reference.name).await?,
-                "CustomResourceDefinition" => {
+            let mut used_by = match (reference.group(), reference.kind.as_str()) {
+                _ if is_data(reference) => vec!["the data in it".to_owned()],
+                ("storage.k8s.io", "StorageClass") => self.volumes_of(&reference.name).await?,
+                ("apiextensions.k8s.io", "CustomResourceDefinition") => {
                     let of_it = defined.iter().find(|of| of.definition == *reference);
                     match of_it {
                         Some(of_it) => self.objects_of(of_it, remove).await?,
                         None => Vec::new(),
                     }
                 }
-                "Namespace" => self.inhabitants(&reference.name, remove).await?,
+                ("", "Namespace") => self.inhabitants(&reference.name, remove).await?,
                 _ => Vec::new(),
             };
             used_by.extend(owned.remove(reference).into_iter().flatten());
@@ -63,6 +65,7 @@ impl Cluster {
                 group: text("/spec/group"),
                 kind: text("/spec/names/kind"),
                 definition: reference.clone(),
+                established: condition(&definition, "Established").is_none_or(|(yes, _)| yes),
             });
         }
         Ok(all)
@@ -94,13 +97,21 @@ impl Cluster {
         let members = self.members().await?;
         let is_it = |served: &&Served| served.kind == of.kind && served.group() == of.group;
         let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
+        if kinds.is_empty() && of.established {
+            return Ok(vec![format!(
+                "the API does not serve {} of {}, so what there is of it cannot be seen",
+                of.kind, of.group
+            )]);
+        }
         self.others(&kinds, "", remove).await
     }
 
     /// What lives in a namespace and does not go anyway.
     async fn inhabitants(&self, namespace: &str, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
-        let inside = |kind: &&Served| kind.namespaced && !PASSING.contains(&kind.kind.as_str());
+        let passing =
+            |kind: &Served| kind.is_event() || PASSING.contains(&(kind.group(), kind.kind.as_str()));
+        let inside = |kind: &&Served| kind.namespaced && !passing(kind);
         let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
         self.others(&kinds, namespace, remove).await
     }
@@ -122,7 +133,8 @@ impl Cluster {
                     .is_some_and(|owners| !owners.is_empty());
                 let goes = ends(&object)
                     || (has_owner && !is_data(&reference))
-                    || ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str()))
+                    || (reference.group().is_empty()
+                        && ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str())))
                     || remove.iter().any(|removed| same(removed, &reference));
                 if !goes {
                     others.push(reference.to_string());

@@ -178,6 +178,12 @@ impl Served {
     pub fn group(&self) -> &str {
         group(&self.api_version)
     }
+
+    /// Whether its objects are Kubernetes' events, which tell and are nothing.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.kind == "Event" && matches!(self.group(), "" | "events.k8s.io")
+    }
 }
 
 /// What the states need from a Kubernetes API; objects are JSON.
@@ -207,7 +213,7 @@ pub trait Api: Send + Sync {
         fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>>;
 
-    /// Every kind whose objects can be listed and removed. Left out are events, which tell and are nothing, and what
+    /// Every kind whose objects can be listed and removed. Left out are events, and what
     /// another server answers for (the aggregation layer): nothing that we apply is kept there.
     fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
 

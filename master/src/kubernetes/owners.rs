@@ -14,6 +14,8 @@ pub(super) struct Defined {
     pub group: String,
     pub kind: String,
     pub definition: Reference,
+    /// It was served at some time, so that there may be objects.
+    pub established: bool,
 }
 
 /// What is to go, to ask what goes with it; each owner is read once.

@@ -274,7 +274,7 @@ impl Surplus {
 }
 
 /// Whether a condition is true, and what its server says of it; `None` while it says nothing.
-fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
+pub(super) fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
     let found = conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
     let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -425,6 +425,50 @@ async fn sets_that_are_not_ours_are_not_judged() {
 }
 
 #[tokio::test]
+async fn a_definition_whose_objects_cannot_be_seen_stays() {
+    let api = Arc::new(FakeApi::default());
+    let definition = object("CustomResourceDefinition", "", "widgets.x.io");
+    applied(&api, &[set("a", json!([definition]))]).await;
+    api.put(object("Widget", "kube-system", "theirs"));
+    api.unknown_kinds.lock().unwrap().push("Widget".into());
+    let told = refusal(&api, &owned(&[])).await;
+    for part in ["CustomResourceDefinition widgets.x.io: ", "does not serve Widget of x.io"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    // Of what was never served there is nothing.
+    let reference = Reference::of(&object("CustomResourceDefinition", "", "widgets.x.io")).unwrap();
+    api.objects.lock().unwrap().get_mut(&reference).unwrap()["status"] =
+        json!({"conditions": [{"type": "Established", "status": "False"}]});
+    assert_eq!(applied(&api, &[owned(&[])]).await, ["delete CustomResourceDefinition widgets.x.io"]);
+}
+
+#[tokio::test]
+async fn what_only_shares_its_kinds_name_with_kubernetes_is_counted() {
+    let api = Arc::new(FakeApi::default());
+    applied(&api, &[set("a", json!([object("Namespace", "", "n")]))]).await;
+    let of = |group: &str, kind: &str| {
+        let mut object = object(kind, "n", &format!("{kind}-{group}").to_lowercase());
+        object["apiVersion"] = json!(if group.is_empty() { "v1".into() } else { format!("{group}/v1") });
+        object
+    };
+    for (group, kind) in [
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("", "Endpoints"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("coordination.k8s.io", "Lease"),
+    ] {
+        api.put(of(group, kind));
+    }
+    assert!(run(&api, false).check(&owned(&[])).await.is_ok());
+    for (group, kind) in [("x.io", "Event"), ("x.io", "Lease")] {
+        api.put(of(group, kind));
+    }
+    let told = refusal(&api, &owned(&[])).await;
+    assert!(told.contains("Namespace n: Event n/event-x.io, Lease n/lease-x.io\n"), "{told}");
+}
+
+#[tokio::test]
 async fn a_definition_that_is_not_served_is_named() {
     let api = Arc::new(FakeApi::default());
     let mut definition = object("CustomResourceDefinition", "", "widgets.x.io");
