@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::modules::Cluster;
 use super::owners::{Defined, Owners};
-use super::prune::condition;
 use super::sets::{ends, same};
+use super::waits::condition;
 use super::waves::Removal;
 use super::{ApiError, Reference, Served};
 
@@ -30,7 +30,8 @@ impl Cluster {
         let remove = references(&mut removals.iter());
         let remove = remove.as_slice();
         let defined = self.defined_by(&judged).await?;
-        let mut owned = Owners::new(self, &judged, &defined).data().await?;
+        let mut owners = Owners::new(self, &judged, &defined);
+        let mut owned = owners.data().await?;
         for reference in &judged {
             let mut used_by = match (reference.group(), reference.kind.as_str()) {
                 _ if is_data(reference) => vec!["the data in it".to_owned()],
@@ -38,7 +39,7 @@ impl Cluster {
                 ("apiextensions.k8s.io", "CustomResourceDefinition") => {
                     let of_it = defined.iter().find(|of| of.definition == *reference);
                     match of_it {
-                        Some(of_it) => self.objects_of(of_it, remove).await?,
+                        Some(of_it) => self.objects_of(of_it, remove, &mut owners).await?,
                         None => Vec::new(),
                     }
                 }
@@ -54,7 +55,7 @@ impl Cluster {
     }
 
     /// The kinds of which nothing can be any more, as the definitions among these objects say.
-    async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
+    pub(super) async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
         let mut all = Vec::new();
         for reference in remove.iter().filter(|reference| reference.kind == "CustomResourceDefinition") {
             let Some(definition) = self.patiently(|| self.api.get(reference)).await? else { continue };
@@ -93,7 +94,12 @@ impl Cluster {
     }
 
     /// Objects of a definition that do not go with it anyway.
-    async fn objects_of(&self, of: &Defined, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
+    async fn objects_of(
+        &self,
+        of: &Defined,
+        remove: &[Reference],
+        owners: &mut Owners<'_>,
+    ) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
         let is_it = |served: &&Served| served.kind == of.kind && served.group() == of.group;
         let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
@@ -103,7 +109,14 @@ impl Cluster {
                 of.kind, of.group
             )]);
         }
-        self.others(&kinds, "", remove).await
+        let mut objects = Vec::new();
+        for (reference, object) in self.others(&kinds, "", remove).await? {
+            // What belongs to something that stays would be cut off from it.
+            if owners.taker(&object).await?.is_none() {
+                objects.push(reference.to_string());
+            }
+        }
+        Ok(objects)
     }
 
     /// What lives in a namespace and does not go anyway.
@@ -113,7 +126,10 @@ impl Cluster {
             |kind: &Served| kind.is_event() || PASSING.contains(&(kind.group(), kind.kind.as_str()));
         let inside = |kind: &&Served| kind.namespaced && !passing(kind);
         let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
-        self.others(&kinds, namespace, remove).await
+        let others = self.others(&kinds, namespace, remove).await?;
+        // What has an owner is not counted beside it; but data is, whoever made the claim.
+        let counts = |(reference, object): &&(Reference, Value)| is_data(reference) || !has_owner(object);
+        Ok(others.iter().filter(counts).map(|(reference, _)| reference.to_string()).collect())
     }
 
     async fn others(
@@ -121,28 +137,27 @@ impl Cluster {
         kinds: &[Served],
         namespace: &str,
         remove: &[Reference],
-    ) -> Result<Vec<String>, ApiError> {
+    ) -> Result<Vec<(Reference, Value)>, ApiError> {
         let mut others = Vec::new();
         for found in self.of_kinds(kinds, namespace, "").await {
             for object in found? {
                 let reference = Reference::of(&object)?;
-                // What has an owner is not counted beside it; but data is, whoever made the claim.
-                let has_owner = object
-                    .pointer("/metadata/ownerReferences")
-                    .and_then(Value::as_array)
-                    .is_some_and(|owners| !owners.is_empty());
                 let goes = ends(&object)
-                    || (has_owner && !is_data(&reference))
                     || (reference.group().is_empty()
                         && ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str())))
                     || remove.iter().any(|removed| same(removed, &reference));
                 if !goes {
-                    others.push(reference.to_string());
+                    others.push((reference, object));
                 }
             }
         }
         Ok(others)
     }
+}
+
+fn has_owner(object: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.is_some_and(|owners| !owners.is_empty())
 }
 
 /// Whether an object stands for data.

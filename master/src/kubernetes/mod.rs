@@ -18,6 +18,7 @@ pub mod operation;
 mod owners;
 mod prune;
 mod sets;
+mod waits;
 mod waves;
 
 use std::fmt;

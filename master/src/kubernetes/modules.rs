@@ -13,6 +13,7 @@ use super::arguments::{check_test, flattened};
 use super::operation::Operation;
 use super::prune::Members;
 use super::sets::Declared;
+use super::waves::CUSTOM;
 use super::{Api, ApiError, Reference};
 
 /// How a run waits.
@@ -209,6 +210,9 @@ impl Modules for Cluster {
                 if removal.step != step {
                     self.gone(&removed).await?;
                     removed.clear();
+                    if step <= CUSTOM && removal.step > CUSTOM {
+                        self.released(&definitions_that_go(diff)).await?;
+                    }
                     step = removal.step;
                 }
                 removed.push(removal.reference.clone());
@@ -261,6 +265,16 @@ impl Modules for Cluster {
     async fn exists(&self, _path: &str) -> bool {
         false
     }
+}
+
+fn definitions_that_go(diff: &[Operation]) -> Vec<Reference> {
+    let reference = |operation: &Operation| match operation {
+        Operation::Remove(removal) if removal.reference.kind == "CustomResourceDefinition" => {
+            Some(removal.reference.clone())
+        }
+        _ => None,
+    };
+    diff.iter().filter_map(reference).collect()
 }
 
 pub(super) fn fail(error: ApiError) -> Failure {

@@ -67,7 +67,7 @@ impl<'a> Owners<'a> {
     }
 
     /// What is to go and owns an object, at however many removes.
-    async fn taker(&mut self, object: &Value) -> Result<Option<Reference>, ApiError> {
+    pub async fn taker(&mut self, object: &Value) -> Result<Option<Reference>, ApiError> {
         let mut left = owners(object);
         let mut seen = BTreeSet::new();
         while let Some(named) = left.pop() {

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use futures_util::future::join_all;
 use halite_states::engine::{Checked, Failure};
@@ -15,7 +14,7 @@ use serde_json::Value;
 use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
-use super::sets::{Declared, Member, SET, ends};
+use super::sets::{Declared, Member, SET};
 use super::waves::{self, Removal};
 use super::{ApiError, Reference, Served};
 
@@ -197,68 +196,6 @@ impl Cluster {
         }
         all
     }
-
-    /// Waits until the API serves the kinds of definitions that were just applied, so that what follows can be of them;
-    /// takes them off the list.
-    pub(super) async fn established(&self, definitions: &mut Vec<Reference>) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.patience.total;
-        for reference in definitions.drain(..) {
-            loop {
-                let object =
-                    self.patiently(|| self.api.get(&reference)).await.map_err(fail)?.unwrap_or_default();
-                if condition(&object, "Established").is_some_and(|(yes, _)| yes) {
-                    break;
-                }
-                let refused = condition(&object, "NamesAccepted").filter(|(yes, _)| !yes);
-                if refused.is_some() || Instant::now() >= deadline {
-                    let why = refused.or_else(|| condition(&object, "Established")).map(|(_, why)| why);
-                    return Err(Failure(format!(
-                        "{reference}: the API does not serve it: {}",
-                        why.unwrap_or_else(|| format!(
-                            "no answer within {} s",
-                            self.patience.total.as_secs()
-                        ))
-                    )));
-                }
-                tokio::time::sleep(self.patience.pause).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until removed objects have gone: whoever switches a set on again next must not meet them.
-    pub(super) async fn gone(&self, removed: &[Reference]) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.patience.total;
-        for reference in removed {
-            let ended = self.ended(reference, deadline).await;
-            ended.map_err(|error| Failure(format!("{reference}: {error}")))?;
-        }
-        Ok(())
-    }
-
-    /// Waits until an object that is on its way out has gone. One that is not, somebody has made anew.
-    pub(super) async fn ended(&self, reference: &Reference, deadline: Instant) -> Result<(), ApiError> {
-        while let Some(object) =
-            self.patiently(|| self.api.get(reference)).await.or_else(gone_kind)?.filter(ends)
-        {
-            if Instant::now() >= deadline {
-                let holders =
-                    object.pointer("/metadata/finalizers").or_else(|| object.pointer("/spec/finalizers"));
-                return Err(ApiError::Malformed(format!(
-                    "it is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
-                    self.patience.total.as_secs(),
-                    holders.unwrap_or(&Value::Null)
-                )));
-            }
-            tokio::time::sleep(self.patience.pause).await;
-        }
-        Ok(())
-    }
-}
-
-/// An object whose kind has gone is gone too.
-fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
-    if matches!(error, ApiError::NoSuchKind { .. }) { Ok(None) } else { Err(error) }
 }
 
 impl Surplus {
@@ -271,14 +208,6 @@ impl Surplus {
         };
         removed.into_iter().chain(self.remarks.iter().cloned()).collect()
     }
-}
-
-/// Whether a condition is true, and what its server says of it; `None` while it says nothing.
-pub(super) fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
-    let found = conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
-    let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some((text("status") == "True", text("message")))
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub fn in_order(mut documents: Vec<Value>) -> Vec<Value> {
     documents
 }
 
+/// The step in which custom resources go.
+pub const CUSTOM: u8 = 1;
+
 /// An object that is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
@@ -44,7 +47,7 @@ impl Removal {
     pub fn new(reference: Reference, ends: bool, custom: &BTreeSet<String>) -> Self {
         let step = match wave(&reference.kind) {
             3 => 0,
-            2 if custom.contains(reference.group()) => 1,
+            2 if custom.contains(reference.group()) => CUSTOM,
             wave => 4 - wave,
         };
         Self { reference, step, ends }
