@@ -571,6 +571,8 @@ fn addons_are_sets_and_what_is_off_is_none() {
         chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
     };
     assert_eq!(owned(&pillar), json!([]));
+    let among = chunk(&highstate(&pillar, &grains), "kubernetes.owned", "addons-owned").args["among"].clone();
+    assert_eq!(among, json!(["metrics-server", "local-path", "chart-*"]), "no set of the site's own");
     pillar["addons"] = json!({"metricsServer": true, "localPath": true});
     pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
     pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");

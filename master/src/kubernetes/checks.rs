@@ -47,11 +47,18 @@ impl Cluster {
             all.push((Reference::of(document).map_err(fail)?, document));
         }
         let mut results = Vec::with_capacity(all.len());
-        for some in all.chunks(AT_ONCE) {
+        // What others live in comes first: while that is being removed, the server takes nothing into it.
+        let waves = all.chunk_by(|(a, _), (b, _)| waves::wave(&a.kind) == waves::wave(&b.kind));
+        for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
             let checks = some.iter().map(|(reference, wanted)| {
                 self.check_one(reference, wanted, whole, set.as_deref(), documents)
             });
             results.extend(join_all(checks).await);
+            // Each may have waited for long.
+            let passes = |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
+            if results.iter().any(|result| result.as_ref().is_err_and(|error| !passes(error))) {
+                break;
+            }
         }
         for ((reference, document), result) in all.iter().zip(results) {
             let found = match result {
@@ -140,6 +147,14 @@ impl Cluster {
             Err(error) if expected(&error) => None,
             other => other?,
         };
+        if live.as_ref().is_some_and(sets::ends) {
+            // A plan does not wait.
+            if self.test {
+                return Ok(self.compared(None, wanted, Operation::Apply(wanted.clone())));
+            }
+            self.ended(reference, Instant::now() + self.patience.total).await?;
+            return Box::pin(self.check_one(reference, wanted, whole, set, beside)).await;
+        }
         let Some(live) = live else {
             // The dry run finds what the server would refuse; the diff shows what was written, without the server's
             // defaults.
@@ -199,8 +214,7 @@ impl Cluster {
             },
         };
         // What is on its way out needs no second request.
-        let live =
-            live.filter(|object| object.pointer("/metadata/deletionTimestamp").is_none_or(Value::is_null));
+        let live = live.filter(|object| !sets::ends(object));
         let Some(live) = live else {
             return Ok(Checked { comment: format!("{reference} is absent"), ..Checked::default() });
         };

@@ -305,11 +305,12 @@ impl Api for KubeApi {
             {
                 let usable =
                     [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb));
-                if usable && resource.kind != "Event" {
-                    let namespaced = capabilities.scope == Scope::Namespaced;
-                    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-                    known.insert((api_version.clone(), kind.clone()), (resource, namespaced));
-                    served.push(Served { api_version, kind, namespaced });
+                let namespaced = capabilities.scope == Scope::Namespaced;
+                let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+                let one = Served { api_version, kind, namespaced };
+                if usable && !one.is_event() {
+                    known.insert((one.api_version.clone(), one.kind.clone()), (resource, namespaced));
+                    served.push(one);
                 }
             }
             Ok(served)

@@ -17,12 +17,14 @@ pub struct FakeApi {
     pub writes: Mutex<Vec<String>>,
     /// So many calls fail before the first one is answered; `u32::MAX` is for ever.
     pub silent_for: AtomicU32,
-    /// Kinds that are not known.
+    /// Kinds, or versions with all their kinds, that are not known.
     pub unknown_kinds: Mutex<Vec<String>>,
     /// Kinds that cannot be listed.
     pub broken_kinds: Mutex<Vec<String>>,
     /// Objects that stay when they are removed, as one with a finalizer does.
     pub stubborn: Mutex<Vec<String>>,
+    /// Objects that are gone once they were read so many times.
+    pub passing: Mutex<BTreeMap<String, u32>>,
     /// So many updates lose a race.
     pub conflicts: AtomicU32,
     version: AtomicU32,
@@ -59,7 +61,7 @@ impl FakeApi {
         object
     }
 
-    fn answer(&self, reference: Option<&Reference>) -> Result<(), ApiError> {
+    fn answer(&self, reference: Option<&Reference>, writes: bool) -> Result<(), ApiError> {
         let left = self.silent_for.load(Ordering::SeqCst);
         if left > 0 {
             if left != u32::MAX {
@@ -71,7 +73,8 @@ impl FakeApi {
             });
         }
         if let Some(reference) = reference {
-            if self.unknown_kinds.lock().unwrap().contains(&reference.kind) {
+            let unknown = self.unknown_kinds.lock().unwrap();
+            if unknown.contains(&reference.kind) || unknown.contains(&reference.api_version) {
                 return Err(ApiError::NoSuchKind {
                     api_version: reference.api_version.clone(),
                     kind: reference.kind.clone(),
@@ -80,6 +83,9 @@ impl FakeApi {
             let namespace_is_there = reference.namespace.is_empty()
                 || ["kube-system", "kube-public", "default"].contains(&reference.namespace.as_str())
                 || self.object("Namespace", &reference.namespace).is_some();
+            let namespace_ends = self
+                .object("Namespace", &reference.namespace)
+                .is_some_and(|namespace| !namespace["metadata"]["deletionTimestamp"].is_null());
             if !namespace_is_there {
                 return Err(refused(
                     404,
@@ -87,8 +93,24 @@ impl FakeApi {
                     &format!("namespaces \"{}\" not found", reference.namespace),
                 ));
             }
+            if writes && namespace_ends {
+                return Err(refused(
+                    403,
+                    "Forbidden",
+                    "unable to create new content because it is being terminated",
+                ));
+            }
         }
         Ok(())
+    }
+
+    fn pass(&self, reference: &Reference) {
+        if let Some(left) = self.passing.lock().unwrap().get_mut(&reference.name) {
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => drop(self.objects.lock().unwrap().remove(reference)),
+            }
+        }
     }
 
     fn store(&self, verb: &str, reference: Reference, object: Value, dry_run: bool) -> Value {
@@ -109,10 +131,11 @@ pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
 impl Api for FakeApi {
     fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
         Box::pin(async move {
-            match self.answer(Some(reference)) {
+            match self.answer(Some(reference), false) {
                 Err(error) if error.is_not_found() => return Ok(None),
                 other => other?,
             }
+            self.pass(reference);
             Ok(self.objects.lock().unwrap().get(reference).cloned())
         })
     }
@@ -120,7 +143,7 @@ impl Api for FakeApi {
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(async move {
             let reference = Reference::of(object)?;
-            self.answer(Some(&reference))?;
+            self.answer(Some(&reference), true)?;
             let live = self.objects.lock().unwrap().get(&reference).cloned();
             let mut result = live.unwrap_or(Value::Null);
             compare::merge(&mut result, object);
@@ -131,7 +154,7 @@ impl Api for FakeApi {
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(async move {
             let reference = Reference::of(object)?;
-            self.answer(Some(&reference))?;
+            self.answer(Some(&reference), true)?;
             let left = self.conflicts.load(Ordering::SeqCst);
             if left > 0 && !dry_run {
                 self.conflicts.store(left - 1, Ordering::SeqCst);
@@ -143,7 +166,7 @@ impl Api for FakeApi {
 
     fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
         Box::pin(async move {
-            self.answer(Some(reference))?;
+            self.answer(Some(reference), false)?;
             self.writes.lock().unwrap().push(format!("delete {reference}"));
             if self.stubborn.lock().unwrap().contains(&reference.name) {
                 if let Some(object) = self.objects.lock().unwrap().get_mut(reference) {
@@ -156,7 +179,7 @@ impl Api for FakeApi {
     }
 
     fn ready(&self) -> ApiFuture<'_, ()> {
-        Box::pin(async move { self.answer(None) })
+        Box::pin(async move { self.answer(None, false) })
     }
 
     fn list<'a>(
@@ -167,7 +190,7 @@ impl Api for FakeApi {
         _fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            self.answer(None)?;
+            self.answer(None, false)?;
             Ok(self
                 .objects
                 .lock()
@@ -181,17 +204,28 @@ impl Api for FakeApi {
 
     fn kinds(&self) -> ApiFuture<'_, Vec<Served>> {
         Box::pin(async move {
-            self.answer(None)?;
+            self.answer(None, false)?;
             let objects = self.objects.lock().unwrap();
+            let text =
+                |object: &Value, pointer: &str| object.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+            let there =
+                objects.keys().map(|r| (r.api_version.clone(), r.kind.clone(), !r.namespace.is_empty()));
+            let definitions = objects.iter().filter(|(r, _)| r.kind == "CustomResourceDefinition");
+            let defined = definitions.map(|(_, object)| {
+                (format!("{}/v1", text(object, "/spec/group")), text(object, "/spec/names/kind"), true)
+            });
+            let unknown = self.unknown_kinds.lock().unwrap();
             let mut kinds: Vec<Served> = Vec::new();
-            for reference in objects.keys() {
-                match kinds.iter_mut().find(|kind| kind.kind == reference.kind) {
-                    Some(kind) => kind.namespaced |= !reference.namespace.is_empty(),
-                    None => kinds.push(Served {
-                        api_version: reference.api_version.clone(),
-                        kind: reference.kind.clone(),
-                        namespaced: !reference.namespace.is_empty(),
-                    }),
+            for (api_version, kind, namespaced) in there.chain(defined) {
+                if unknown.contains(&kind) {
+                    continue;
+                }
+                match kinds
+                    .iter_mut()
+                    .find(|known| (&known.api_version, &known.kind) == (&api_version, &kind))
+                {
+                    Some(known) => known.namespaced |= namespaced,
+                    None => kinds.push(Served { api_version, kind, namespaced }),
                 }
             }
             Ok(kinds)
@@ -205,13 +239,13 @@ impl Api for FakeApi {
         labels: &'a str,
     ) -> ApiFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            self.answer(None)?;
+            self.answer(None, false)?;
             if self.broken_kinds.lock().unwrap().contains(&kind.kind) {
                 return Err(refused(500, "InternalError", "conversion webhook failed"));
             }
             let objects = self.objects.lock().unwrap();
             let fits = |reference: &Reference, object: &Value| {
-                reference.kind == kind.kind
+                (&reference.kind, &reference.api_version) == (&kind.kind, &kind.api_version)
                     && (namespace.is_empty() || namespace == reference.namespace)
                     && (labels.is_empty() || object["metadata"]["labels"].get(labels).is_some())
             };

@@ -15,8 +15,10 @@ mod losses;
 pub mod modules;
 pub mod node;
 pub mod operation;
+mod owners;
 mod prune;
 mod sets;
+mod waits;
 mod waves;
 
 use std::fmt;
@@ -138,6 +140,16 @@ impl Reference {
         }
         Ok(reference)
     }
+
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 impl fmt::Display for Reference {
@@ -159,6 +171,20 @@ pub struct Served {
     pub kind: String,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
+}
+
+impl Served {
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+
+    /// Whether its objects are Kubernetes' events, which tell and are nothing.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.kind == "Event" && matches!(self.group(), "" | "events.k8s.io")
+    }
 }
 
 /// What the states need from a Kubernetes API; objects are JSON.
@@ -188,7 +214,7 @@ pub trait Api: Send + Sync {
         fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>>;
 
-    /// Every kind whose objects can be listed and removed. Left out are events, which tell and are nothing, and what
+    /// Every kind whose objects can be listed and removed. Left out are events, and what
     /// another server answers for (the aggregation layer): nothing that we apply is kept there.
     fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
 

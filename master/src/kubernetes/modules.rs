@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use super::arguments::{check_test, flattened};
 use super::operation::Operation;
 use super::prune::Members;
+use super::sets::Declared;
+use super::waves::CUSTOM;
 use super::{Api, ApiError, Reference};
 
 /// How a run waits.
@@ -47,7 +49,7 @@ pub struct Cluster {
     /// What there is of sets, once it was looked for.
     members: Mutex<Option<Arc<Members>>>,
     /// The sets that are declared, once `kubernetes.owned` has said so.
-    declared: Mutex<Option<BTreeSet<String>>>,
+    declared: Mutex<Option<Declared>>,
     /// Which state keeps which set, by its id.
     keepers: Mutex<BTreeMap<String, String>>,
     /// The API did not answer within its patience: later states do not wait for it again.
@@ -100,14 +102,14 @@ impl Cluster {
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    pub(super) fn declare(&self, sets: BTreeSet<String>) {
-        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sets);
+    pub(super) fn declare(&self, declared: Declared) {
+        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(declared);
     }
 
     /// Whether a set is declared; one that nobody can judge in this run is.
     pub(super) fn is_declared(&self, set: &str) -> bool {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-        declared.as_ref().is_none_or(|sets| sets.contains(set))
+        declared.as_ref().is_none_or(|declared| declared.stays(set))
     }
 
     /// Notes that a state keeps a set. Two would remove each other's objects.
@@ -198,19 +200,28 @@ impl Modules for Cluster {
     async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
         let mut definitions = Vec::new();
         let mut removed = Vec::new();
+        let mut step = 0;
         for operation in diff {
             let defines = operation.defines();
             if defines.is_none() {
                 self.established(&mut definitions).await?;
+            }
+            if let Operation::Remove(removal) = operation {
+                if removal.step != step {
+                    self.gone(&removed).await?;
+                    removed.clear();
+                    if step <= CUSTOM && removal.step > CUSTOM {
+                        self.released(&definitions_that_go(diff)).await?;
+                    }
+                    step = removal.step;
+                }
+                removed.push(removal.reference.clone());
             }
             self.learn_members(None);
             self.patiently(|| operation.run(self.api.as_ref())).await.map_err(|e| fail(shown(chunk, e)))?;
             if let (Some(kind), Operation::Apply(object)) = (defines, operation) {
                 self.defined.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
                 definitions.push(Reference::of(object).map_err(fail)?);
-            }
-            if let Operation::Remove(reference) = operation {
-                removed.push(reference.clone());
             }
         }
         self.established(&mut definitions).await?;
@@ -231,9 +242,8 @@ impl Modules for Cluster {
                         self.foresee(reference, Some(object.clone()));
                     }
                 }
-                Operation::Delete(reference) | Operation::Remove(reference) => {
-                    self.foresee(reference.clone(), None)
-                }
+                Operation::Delete(reference) => self.foresee(reference.clone(), None),
+                Operation::Remove(removal) => self.foresee(removal.reference.clone(), None),
                 // Others' labels and taints stay, and a second state on the node adds to the first; the live node is
                 // the better ground for its check.
                 Operation::Node(_) => {}
@@ -255,6 +265,16 @@ impl Modules for Cluster {
     async fn exists(&self, _path: &str) -> bool {
         false
     }
+}
+
+fn definitions_that_go(diff: &[Operation]) -> Vec<Reference> {
+    let reference = |operation: &Operation| match operation {
+        Operation::Remove(removal) if removal.reference.kind == "CustomResourceDefinition" => {
+            Some(removal.reference.clone())
+        }
+        _ => None,
+    };
+    diff.iter().filter_map(reference).collect()
 }
 
 pub(super) fn fail(error: ApiError) -> Failure {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::waves::Removal;
 use super::{Api, ApiError, Reference, compare, node};
 
 /// How often an update that lost a race against another writer is made again from the new object.
@@ -18,8 +19,8 @@ pub enum Operation {
     Recreate(Value),
     /// Delete.
     Delete(Reference),
-    /// Delete what a set no longer has; the run waits until it has gone.
-    Remove(Reference),
+    /// Delete what a set no longer has, or wait for what is on its way out; the run waits until it has gone.
+    Remove(Removal),
     /// Labels, annotations and taints of a node.
     Node(node::Wanted),
 }
@@ -61,7 +62,10 @@ impl Operation {
                 api.delete(&Reference::of(wanted)?).await?;
                 api.apply(wanted, false).await.map(|_| ())
             }
-            Self::Delete(reference) | Self::Remove(reference) => api.delete(reference).await.map(|_| ()),
+            Self::Delete(reference) => api.delete(reference).await.map(|_| ()),
+            // A second request would lay its own rules for dependents over those of the first.
+            Self::Remove(removal) if removal.ends => Ok(()),
+            Self::Remove(removal) => api.delete(&removal.reference).await.map(|_| ()),
             Self::Node(wanted) => match api.get(&node::reference(&wanted.name)).await? {
                 Some(live) => api.replace(&wanted.laid_over(&live), false).await.map(|_| ()),
                 None => Err(node::missing(&wanted.name)),

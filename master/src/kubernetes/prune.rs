@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use futures_util::future::join_all;
 use halite_states::engine::{Checked, Failure};
@@ -15,8 +14,9 @@ use serde_json::Value;
 use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
-use super::sets::{Member, SET};
-use super::{ApiError, Reference, Served, waves};
+use super::sets::{Declared, Member, SET};
+use super::waves::{self, Removal};
+use super::{ApiError, Reference, Served};
 
 /// Everything of any set, as it was found.
 #[derive(Debug, Default)]
@@ -31,18 +31,21 @@ pub(super) struct Members {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Surplus {
     /// In the order of removal.
-    pub remove: Vec<Reference>,
+    pub remove: Vec<Removal>,
     /// What stays because it says so, and kinds that could not be looked at.
     remarks: Vec<String>,
 }
 
 impl Cluster {
-    /// `owned`: no object of a set that is not named.
+    /// `owned`: no object of a set of ours that is not named.
     pub(super) async fn check_owned(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
-        let sets = chunk.args.get("sets").and_then(Value::as_array).into_iter().flatten();
-        let sets: BTreeSet<String> = sets.filter_map(Value::as_str).map(str::to_owned).collect();
-        self.declare(sets.clone());
-        let surplus = match self.surplus(|member| sets.contains(&member.set)).await {
+        let names = |key: &str| {
+            let names = chunk.args.get(key).and_then(Value::as_array).into_iter().flatten();
+            names.filter_map(Value::as_str).map(str::to_owned)
+        };
+        let declared = Declared { sets: names("sets").collect(), among: names("among").collect() };
+        self.declare(declared.clone());
+        let surplus = match self.surplus(|member| declared.stays(&member.set)).await {
             Err(ApiError::Unreachable { .. }) if self.test => {
                 let comment = "The Kubernetes API does not answer yet: known after apply".to_owned();
                 return Ok(Checked { comment, ..Checked::default() });
@@ -71,9 +74,10 @@ impl Cluster {
                 losses.join("\n  ")
             )));
         }
-        for reference in surplus.remove {
-            checked.changes.insert(reference.to_string(), Value::from("removed"));
-            checked.diff.push(Operation::Remove(reference));
+        for removal in surplus.remove {
+            let what = if removal.ends { "still being removed" } else { "removed" };
+            checked.changes.insert(removal.reference.to_string(), Value::from(what));
+            checked.diff.push(Operation::Remove(removal));
         }
         Ok(())
     }
@@ -88,36 +92,60 @@ impl Cluster {
         }
         let members = self.members().await?;
         let mut surplus = Surplus { remarks: members.unseen.clone(), ..Surplus::default() };
+        let mut going = Vec::new();
         for member in members.found.iter().filter(|member| !stays(member)) {
             if self.prediction(&member.reference) == Some(None) {
                 continue;
             }
-            if member.stays {
-                surplus.remarks.push(format!("{} stays: its resource policy says so", member.reference));
-            } else {
-                surplus.remove.push(member.reference.clone());
+            match (member.stays, member.ends) {
+                // Who removes it himself may.
+                (true, true) => {}
+                (true, false) => {
+                    surplus.remarks.push(format!("{} stays: its resource policy says so", member.reference))
+                }
+                (false, _) => going.push(member),
             }
         }
+        if going.is_empty() {
+            return Ok(surplus);
+        }
+        let custom = self.custom_groups().await?;
         // A namespace goes with the last set that lives in it.
-        let going = std::mem::take(&mut surplus.remove);
         let lives_on = |place: &Reference| {
             let inside = |member: &&Member| {
                 place.kind == "Namespace"
                     && member.reference.namespace == place.name
-                    && !going.contains(&member.reference)
+                    && !going.contains(member)
             };
             members.found.iter().find(inside)
         };
-        for reference in &going {
-            match lives_on(reference) {
+        for Member { reference, ends, .. } in &going {
+            match lives_on(reference).filter(|_| !ends) {
                 Some(member) => {
                     surplus.remarks.push(format!("{reference} stays: the set `{}` lives in it", member.set))
                 }
-                None => surplus.remove.push(reference.clone()),
+                None => surplus.remove.push(Removal::new(reference.clone(), *ends, &custom)),
             }
         }
         waves::for_removal(&mut surplus.remove);
         Ok(surplus)
+    }
+
+    /// The groups of custom resources. A definition bears its group in its name, which starts with the plural.
+    async fn custom_groups(&self) -> Result<BTreeSet<String>, ApiError> {
+        let definitions = Served {
+            api_version: "apiextensions.k8s.io/v1".into(),
+            kind: "CustomResourceDefinition".into(),
+            namespaced: false,
+        };
+        let mut groups = BTreeSet::new();
+        for found in self.of_kinds(&[definitions], "", "").await {
+            for object in found? {
+                let name = Reference::of(&object)?.name;
+                groups.extend(name.split_once('.').map(|(_, group)| group.to_owned()));
+            }
+        }
+        Ok(groups)
     }
 
     /// All members of all sets; looked for once, and again after anything was changed.
@@ -168,61 +196,6 @@ impl Cluster {
         }
         all
     }
-
-    /// Waits until the API serves the kinds of definitions that were just applied, so that what follows can be of them;
-    /// takes them off the list.
-    pub(super) async fn established(&self, definitions: &mut Vec<Reference>) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.patience.total;
-        for reference in definitions.drain(..) {
-            loop {
-                let object =
-                    self.patiently(|| self.api.get(&reference)).await.map_err(fail)?.unwrap_or_default();
-                if condition(&object, "Established").is_some_and(|(yes, _)| yes) {
-                    break;
-                }
-                let refused = condition(&object, "NamesAccepted").filter(|(yes, _)| !yes);
-                if refused.is_some() || Instant::now() >= deadline {
-                    let why = refused.or_else(|| condition(&object, "Established")).map(|(_, why)| why);
-                    return Err(Failure(format!(
-                        "{reference}: the API does not serve it: {}",
-                        why.unwrap_or_else(|| format!(
-                            "no answer within {} s",
-                            self.patience.total.as_secs()
-                        ))
-                    )));
-                }
-                tokio::time::sleep(self.patience.pause).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until removed objects have gone: whoever switches a set on again next must not meet them.
-    pub(super) async fn gone(&self, removed: &[Reference]) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.patience.total;
-        for reference in removed {
-            while let Some(object) =
-                self.patiently(|| self.api.get(reference)).await.or_else(gone_kind).map_err(fail)?
-            {
-                if Instant::now() >= deadline {
-                    let holders =
-                        object.pointer("/metadata/finalizers").or_else(|| object.pointer("/spec/finalizers"));
-                    return Err(Failure(format!(
-                        "{reference} is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
-                        self.patience.total.as_secs(),
-                        holders.unwrap_or(&Value::Null)
-                    )));
-                }
-                tokio::time::sleep(self.patience.pause).await;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An object whose kind has gone is gone too.
-fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
-    if matches!(error, ApiError::NoSuchKind { .. }) { Ok(None) } else { Err(error) }
 }
 
 impl Surplus {
@@ -235,14 +208,6 @@ impl Surplus {
         };
         removed.into_iter().chain(self.remarks.iter().cloned()).collect()
     }
-}
-
-/// Whether a condition is true, and what its server says of it; `None` while it says nothing.
-fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
-    let found = conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
-    let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some((text("status") == "True", text("message")))
 }
 
 #[cfg(test)]

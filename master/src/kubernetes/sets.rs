@@ -4,6 +4,8 @@
 //! name in an annotation, because controllers copy labels (a Service's are on its Endpoints) and people copy objects
 //! (docs/decisions/0012-sets-of-objects.md).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{ApiError, FIELD_MANAGER, Reference};
@@ -24,20 +26,27 @@ pub struct Member {
     pub set: String,
     /// It stays when its set goes.
     pub stays: bool,
+    /// It is on its way out.
+    pub ends: bool,
 }
 
 impl Member {
-    /// Reads it from an object's metadata; `None` for what is of no set, and for what is on its way out.
+    /// Reads it from an object's metadata; `None` for what is of no set.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let reference = Reference::of(object).ok()?;
         let set = set_of(object)?.to_owned();
         let annotation = |name| object.pointer("/metadata/annotations")?.get(name)?.as_str();
         let named = annotation(OBJECT).is_some_and(|text| names(text, &reference));
-        let ends = object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
         let stays = annotation(POLICY) == Some("keep");
-        (named && !ends).then_some(Self { reference, set, stays })
+        named.then(|| Self { reference, set, stays, ends: ends(object) })
     }
+}
+
+/// Whether an object is on its way out.
+#[must_use]
+pub fn ends(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
 /// An object with the marks of a set.
@@ -60,6 +69,27 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
         }
     }
     Ok(object)
+}
+
+/// Which sets are declared, and of which that can be said at all.
+#[derive(Debug, Clone, Default)]
+pub struct Declared {
+    /// The names of those that stay.
+    pub sets: BTreeSet<String>,
+    /// Names of those that are judged; a `*` at the end stands for anything. All others are somebody else's.
+    pub among: Vec<String>,
+}
+
+impl Declared {
+    /// Whether a set stays: it is declared, or not ours to judge.
+    #[must_use]
+    pub fn stays(&self, set: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(start) => set.starts_with(start),
+            None => set == pattern,
+        };
+        self.sets.contains(set) || !self.among.iter().any(fits)
+    }
 }
 
 /// Whether an object that is there becomes one of a set.
@@ -107,7 +137,7 @@ fn set_of(object: &Value) -> Option<&str> {
 /// Whether the objects that two references name are one: `wanted` as somebody wrote it, `live` as the server has it.
 #[must_use]
 pub fn same(wanted: &Reference, live: &Reference) -> bool {
-    group(&wanted.api_version) == group(&live.api_version)
+    wanted.group() == live.group()
         && wanted.kind == live.kind
         && wanted.name == live.name
         && lives_in(&wanted.namespace, &live.namespace)
@@ -122,10 +152,6 @@ fn names(text: &str, live: &Reference) -> bool {
 /// The server puts what names no namespace into `default`, and takes the namespace off what lives in none.
 fn lives_in(wanted: &str, live: &str) -> bool {
     wanted == live || live.is_empty() || (wanted.is_empty() && live == "default")
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 #[cfg(test)]
@@ -149,7 +175,7 @@ mod tests {
         assert_eq!(Member::of(&bare), None);
         let mut ends = live("Service", "n", "Service n/a");
         ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert_eq!(Member::of(&ends), None);
+        assert!(Member::of(&ends).unwrap().ends);
     }
 
     #[test]

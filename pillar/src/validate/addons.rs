@@ -26,7 +26,7 @@ pub(super) fn check(check: &mut Check<'_>) {
             check.cluster(
                 path,
                 format!("the bundle {} lacks the images: {}", bundle.path, lacking.join(", ")),
-                "switch it off, or use a bundle that was made with it; `ctl bundle list` shows what this one has",
+                "switch it off, or use a bundle that was made with it; `ctl bundle show` shows what this one has",
             );
         }
     }

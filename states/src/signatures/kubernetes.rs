@@ -38,8 +38,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     on_master(
         "owned",
-        "No object of any set (see `kubernetes.manifest`) but of these; what is of no set is left alone. Refused when data would go with one: volumes, others' objects of a definition or in a namespace.",
-        &[required("sets", Kind::TextList, "The sets that stay.")],
+        "No object of some sets (see `kubernetes.manifest`) but of those that stay; other sets, and what is of none, are left alone. Refused when data would go with one: volumes, others' objects of a definition or in a namespace.",
+        &[
+            required("sets", Kind::TextList, "The sets that stay."),
+            required(
+                "among",
+                Kind::TextList,
+                "The names of the sets that go unless they stay; a `*` at the end stands for anything.",
+            ),
+        ],
     ),
     on_master(
         "absent",

@@ -1,10 +1,11 @@
 {#- Everything of an addon or a chart that is switched off is removed; what somebody else made is not ours to judge. -#}
-{%- from 'addons/map.jinja' import sets with context %}
+{%- from 'addons/map.jinja' import sets, ours with context %}
 include:
   - base.kubeadm_objects
 
 addons-owned:
   kubernetes.owned:
     - sets: {{ sets | json }}
+    - among: {{ ours | json }}
     - require:
         - kubernetes: api-ready
