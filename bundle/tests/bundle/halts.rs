@@ -8,8 +8,7 @@ use std::{
 };
 
 use halite_bundle::{iso::read::Image, pack, site::Bundles, verify};
-
-use crate::site::{Site, files, put};
+use halite_testkit::{Site, files, put};
 
 /// The image and the directory of the process that is to be halted.
 const WORK: &str = "HALITE_TEST_UNPACK";

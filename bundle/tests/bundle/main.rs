@@ -21,6 +21,4 @@ mod serve;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
-mod site;
-#[cfg(test)]
 mod verify;

@@ -1,9 +1,8 @@
 //! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as far as files go.
 
-use crate::{
-    site::{Site, put},
-    work::{ctl, done, script, site},
-};
+use halite_testkit::Site;
+
+use crate::work::{ctl, done, script, site};
 
 /// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and `/var/lib` are the machine's,
 /// and what is written there goes to a file system in memory.
@@ -30,11 +29,10 @@ begin() {
 there() { ls -A /var/lib/halite/bundles | grep -v lock || true; }
 "#;
 
-/// A site with `X.iso`, large enough that somebody can come in between.
+/// A site with `X.iso`.
 fn large() -> Site {
     let site = site();
-    let noise: Vec<u8> = (0_u32..24 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&site.path("states/large"), &noise);
+    site.enlarge(24 << 20);
     done(ctl(
         &site,
         &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],

@@ -2,18 +2,10 @@
 
 use std::fs;
 
+use halite_testkit::{Site, names};
 use rustix::process::Signal;
 
-use crate::{
-    site::{Site, put},
-    work::{ctl, done, end, met, names, refused, signal, site, started, write_recipe},
-};
-
-/// Makes the bundle so large that somebody can come in between.
-fn large(site: &Site) {
-    let noise: Vec<u8> = (0_u32..24 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&site.path("states/large"), &noise);
-}
+use crate::work::{ctl, done, end, met, refused, signal, site, started};
 
 /// Stops `first` when `mark` appears, lets `second` be refused, and lets `first` end.
 fn meet(site: &Site, mark: &str, first: &[&str], second: &[&str]) -> String {
@@ -69,10 +61,10 @@ fn two_builds_with_one_cache_do_not_mix() {
 #[test]
 fn a_second_image_at_the_same_place_is_refused() {
     let mut site = site();
-    large(&site);
+    site.enlarge(24 << 20);
     done(ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "bundle"]));
     site.recipe["version"] = "0.2.0".into();
-    write_recipe(&site);
+    site.written();
     done(ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "other"]));
     let pack = |from| ["bundle", "pack", from, "--out", "X.iso", "--key", "builder.key"];
     let said = meet(&site, ".X.iso.new", &pack("bundle"), &pack("other"));

@@ -5,12 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_testkit::{names, put};
 use rustix::process::Signal;
 
-use crate::{
-    site::put,
-    work::{ctl, done, end, met, names, signal, site, started, write_recipe},
-};
+use crate::work::{ctl, done, end, met, signal, site, started};
 
 /// How often a build is killed, each time a bit later.
 const KILLS: u32 = 12;
@@ -20,7 +18,7 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
     let mut site = site();
     // Nothing is kept: each run does all of it.
     site.recipe.as_object_mut().unwrap().remove("cache");
-    write_recipe(&site);
+    site.written();
     let build = || {
         ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"])
     };

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use crate::{
-    site::{Site, put},
-    work::{ctl, done, script, site, write_recipe},
-};
+use halite_testkit::{Site, put};
+
+use crate::work::{ctl, done, script, site};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"}\n\
@@ -38,19 +37,11 @@ fn two() -> Site {
     let mut site = site();
     put(&site.path("etc/cluster.yaml"), CLUSTER.as_bytes());
     put(&site.path("etc/nodes/a.yaml"), NODE.as_bytes());
-    // Large enough that there is a middle in which something can be cut off.
-    let noise: Vec<u8> = (0_u32..16 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&site.path("states/large"), &noise);
+    site.enlarge(16 << 20);
     for (version, built) in [("0.1.0", "2026-01-01T00:00:00Z"), ("0.2.0", "2026-02-01T00:00:00Z")] {
         site.recipe["version"] = version.into();
         put(&site.path("states/host/init.sls"), format!("# {version}\n{{}}\n").as_bytes());
-        write_recipe(&site);
-        site.update(true).unwrap();
-        // When a bundle was built is what its lock says.
-        let lock = site.path("recipe.lock.yaml");
-        let text = fs::read_to_string(&lock).unwrap();
-        let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
-        fs::write(&lock, text.replace(line, &format!("resolved: {built}"))).unwrap();
+        site.record(built);
         let out = format!("{version}.iso");
         done(ctl(
             &site,

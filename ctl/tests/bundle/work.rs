@@ -7,9 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_testkit::{Site, put};
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::site::{Site, put};
 
 /// The program under test.
 pub const CTL: &str = env!("CARGO_BIN_EXE_ctl");
@@ -21,13 +20,9 @@ pub fn site() -> Site {
         put(&site.path(&format!("states/orchestrate/{name}.sls")), b"{}\n");
     }
     fs::create_dir(site.path("tmp")).unwrap();
-    write_recipe(&site);
+    site.written();
     done(ctl(&site, &["bundle", "key", "--unencrypted", "builder.key"]));
     site
-}
-
-pub fn write_recipe(site: &Site) {
-    put(&site.path("recipe.yaml"), serde_json::to_string_pretty(&site.recipe).unwrap().as_bytes());
 }
 
 /// `ctl` in the site's directory, with a home and temporary files of its own.
@@ -70,12 +65,14 @@ pub fn ended(mut command: Command) -> (bool, String) {
     said(command.output().unwrap())
 }
 
+/// What is said when all is well.
 pub fn done(command: Command) -> String {
     let (good, said) = ended(command);
     assert!(good, "{said}");
     said
 }
 
+/// What is said when it fails.
 pub fn refused(command: Command) -> String {
     let (good, said) = ended(command);
     assert!(!good, "it should have failed: {said}");
@@ -110,12 +107,4 @@ pub fn met(child: &mut Child, path: &Path) -> bool {
 
 pub fn signal(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
-}
-
-/// All names in a directory, hidden ones included.
-pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }

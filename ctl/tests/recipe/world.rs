@@ -7,15 +7,14 @@ use std::{
     process::{Command, Output},
 };
 
-use serde_json::json;
-
-use crate::{
-    fixture::{Signer, run},
-    program::Registry,
+use halite_testkit::{
+    Answer, Authority, Server, Signer,
+    distribution::Registry,
+    put,
     registry::{Content, OCI_INDEX, OCI_MANIFEST},
-    server::{Answer, Server},
-    tls::Authority,
+    run, status,
 };
+use serde_json::json;
 
 /// The packages that the recipe asks for; none depends on anything.
 const PACKAGES: &[&str] = &[
@@ -188,13 +187,7 @@ impl World {
         let login = json!({"auths": {(host): {"auth": "bWU6c2VjcmV0"}}});
         put(&self.path("login.json"), login.to_string().as_bytes());
         fs::set_permissions(self.path("login.json"), fs::Permissions::from_mode(0o600)).unwrap();
-        let installed = ["mount", "util-linux"].map(|name| {
-            format!(
-                "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\nMaintainer: nobody \
-                 <nobody@example.org>\nDescription: {name}\n"
-            )
-        });
-        put(&self.path("site/base-status"), installed.join("\n").as_bytes());
+        put(&self.path("site/base-status"), status(&["mount", "util-linux"]).as_bytes());
     }
 
     /// Adds something to the recipe.
@@ -223,9 +216,4 @@ fn image(name: &str, tag: &str) -> Content {
 fn program(path: &Path) {
     put(path, format!("#!/bin/sh\necho {}\n", path.file_name().unwrap().to_string_lossy()).as_bytes());
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-pub fn put(path: &Path, content: &[u8]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
 }
