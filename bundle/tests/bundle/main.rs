@@ -5,8 +5,6 @@ mod build;
 #[cfg(test)]
 mod delta;
 #[cfg(test)]
-mod halts;
-#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod pack;

@@ -30,6 +30,11 @@ pub fn ctl(site: &Site, args: &[&str]) -> Command {
     within(site, CTL, args)
 }
 
+/// Builds the site's bundle, signed: into an image, or a directory.
+pub fn build(site: &Site, out: &str) -> Command {
+    ctl(site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", out, "--key", "builder.key"])
+}
+
 /// Fills the file system `disk` up to so many bytes, and asks for the right complaint.
 const PRELUDE: &str = r#"
 fill() {
@@ -95,14 +100,36 @@ pub fn end(child: Child) -> (bool, String) {
 
 /// Waits until something is there. Whether that came before the end of the process.
 pub fn met(child: &mut Child, path: &Path) -> bool {
+    until(child, || path.exists())
+}
+
+/// The same for whatever can be asked. It is asked again and again, since nobody announces what the process has written.
+pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while !path.exists() {
+    while !condition() {
         if child.try_wait().unwrap().is_some() || start.elapsed() > Duration::from_secs(120) {
             return false;
         }
         std::thread::sleep(Duration::from_micros(200));
     }
     true
+}
+
+/// Starts a command and stops it as soon as something is so. One that was done before anybody looked is started again.
+pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Child {
+    for _ in 0..10 {
+        let mut child = started(command());
+        if until(&mut child, &condition) {
+            signal(&child, Signal::STOP);
+            if condition() {
+                return child;
+            }
+            signal(&child, Signal::CONT);
+        }
+        let (good, said) = end(child);
+        assert!(good, "{said}");
+    }
+    panic!("it was always done before anybody could look");
 }
 
 pub fn signal(child: &Child, signal: Signal) {
