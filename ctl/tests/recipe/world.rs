@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use halite_bundle::Release;
 use halite_testkit::{
     Answer, Authority, Server, Signer,
     distribution::Registry,
@@ -57,14 +58,15 @@ impl World {
         let at = dir.path();
         let authority = Authority::new(at);
         let registry = Registry::start(at, &authority);
+        let release = Release::of("v1.36.3").unwrap();
         for (name, tag) in [
             ("kube-apiserver", "v1.36.3"),
             ("kube-controller-manager", "v1.36.3"),
             ("kube-scheduler", "v1.36.3"),
             ("kube-proxy", "v1.36.3"),
-            ("etcd", "3.6.8-0"),
-            ("coredns/coredns", "v1.14.2"),
-            ("pause", "3.10.2"),
+            ("etcd", release.etcd),
+            ("coredns/coredns", release.coredns),
+            ("pause", release.pause),
             ("metrics-server/metrics-server", "v0.9.0"),
             ("flannel-io/flannel", "v0.28.4"),
             ("flannel-io/flannel-cni-plugin", "v1.9.1-flannel1"),
