@@ -53,7 +53,11 @@ impl Claim {
         }
     }
 
-    fn take(place: &Path) -> Result<Option<Self>, Error> {
+    /// Claims a place; nothing when another process works at it.
+    ///
+    /// # Errors
+    /// When its directory cannot be written to.
+    pub fn take(place: &Path) -> Result<Option<Self>, Error> {
         let path = files::sibling(place, "lock");
         if let Some(dir) = path.parent() {
             files::make_dir(dir)?;

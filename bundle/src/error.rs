@@ -97,7 +97,7 @@ impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
 
 impl Error {
     /// For `map_err`: what was being done to which file.
-    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |cause| Self::File { action, path, cause }
     }
@@ -122,7 +122,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+    /// What is wrong with what is at a path, and what to do.
+    pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self::Content { path: path.into(), message: message.into() }
     }
 }

@@ -218,7 +218,15 @@ fn make_parent(path: &Path) -> Result<(), Error> {
 
 /// Copies what there is to read; its SHA-256 and size.
 pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
-    let mut hash = Sha256::new();
+    stream_as::<Sha256>(from, to)
+}
+
+/// The same with a hash of that kind.
+pub fn stream_as<H: sha2::Digest>(
+    from: &mut impl Read,
+    to: &mut impl Write,
+) -> std::io::Result<(String, u64)> {
+    let mut hash = H::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;
     loop {

@@ -45,6 +45,10 @@ const CNI: &str = "https://github.com/containernetworking/plugins/releases/downl
 const CONTAINERD: &str =
     "https://github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
 
+/// The archive of the registry for a site's own images.
+const REGISTRY: &str =
+    "https://github.com/distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
+
 const TEMPLATE: &str = include_str!("init/recipe.yaml");
 
 /// What a recipe begins with.
@@ -92,6 +96,7 @@ fn text(start: &Start) -> Result<String, Error> {
         .replace("{{pause}}", release.pause)
         .replace("{{cni}}", CNI)
         .replace("{{containerd}}", CONTAINERD)
+        .replace("{{registry}}", REGISTRY)
         .replace("{{ctl}}", &program("ctl"))
         .replace("{{master}}", &program("halite-master"))
         .replace("{{minion}}", &program("halite-minion"))

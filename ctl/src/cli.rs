@@ -1,12 +1,14 @@
 //! The command line.
 
 mod bundle;
+mod registry;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use self::bundle::{Bundle, Copy, Signing, Switch, TrustArgs};
+pub use self::registry::{Backup as RegistryBackup, Registry};
 use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.
@@ -76,6 +78,9 @@ pub enum Command {
     /// Bundles.
     #[command(subcommand)]
     Bundle(Bundle),
+    /// Backups of the registry with the site's own images.
+    #[command(subcommand)]
+    Registry(Registry),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
@@ -457,6 +462,13 @@ mod tests {
             "ctl bundle use 0.1.0 --allow-downgrade",
             "ctl bundle remove 0.1.0 --force",
             "ctl bundle verify halite.iso --trust builder.pub",
+            "ctl registry backup --to /srv/registry-backup",
+            "ctl registry backup --data /srv/registry --to /mnt/backup --keep 30 -o json",
+            "ctl registry list /srv/registry-backup",
+            "ctl registry verify /srv/registry-backup",
+            "ctl registry verify /srv/registry-backup/20261121T231310Z",
+            "ctl registry restore /srv/registry-backup",
+            "ctl registry restore /srv/registry-backup/20261121T231310Z --data /srv/registry",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {
             Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -468,5 +480,6 @@ mod tests {
         assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
+        assert!(Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err());
     }
 }

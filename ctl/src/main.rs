@@ -12,6 +12,7 @@ mod minion;
 mod output;
 mod paper;
 mod preflight;
+mod registry;
 mod site;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::formats;
+use crate::registry::SiteRegistry;
 use crate::secret::SecretText;
 
 /// The version of both documents that this build reads.
@@ -65,6 +66,9 @@ pub struct Cluster {
     #[serde(default)]
     #[schemars(schema_with = "formats::names")]
     pub charts: Vec<String>,
+    /// A registry of the site's own, which images can be pushed to.
+    #[serde(default)]
+    pub site_registry: SiteRegistry,
     /// What is done to the hosts themselves.
     #[serde(default)]
     pub host: Host,

@@ -41,6 +41,9 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "module-name" => check_words(text, "a kernel module", "_-", "its name has the form br_netfilter"),
         "package-name" => check_words(text, "a package name", "+._-", "for example chrony"),
         "secret-name" => check_words(text, "a name for a secret", "_-", "use letters, digits, `-` and `_`"),
+        "user-name" => check_words(text, "a user's name", "._-", "use letters, digits, `.`, `-` and `_`"),
+        "absolute-path" => check_path(text),
+        "time-of-day" => check_time(text),
         _ => Ok(()),
     }
 }
@@ -203,6 +206,33 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
     }
 }
 
+/// It stands in units of systemd and in command lines.
+fn check_path(text: &str) -> Result<(), Misfit> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let below = text.strip_prefix('/').is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    if below && text.chars().all(fits) && text.split('/').all(|part| part != "..") {
+        Ok(())
+    } else {
+        Err(misfit(
+            "is not a path that can be used here",
+            "begin with `/`; letters, digits, `/`, `.`, `_` and `-`; no `..`",
+        ))
+    }
+}
+
+fn check_time(text: &str) -> Result<(), Misfit> {
+    let part = |text: &str, end: u8| {
+        text.len() == 2
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && text.parse::<u8>().is_ok_and(|n| n < end)
+    };
+    if text.split_once(':').is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60)) {
+        Ok(())
+    } else {
+        Err(misfit("is not a time of the day", "hours and minutes, for example \"02:30\""))
+    }
+}
+
 macro_rules! texts {
     ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
         pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {
@@ -288,6 +318,26 @@ pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
 }
 
+pub(crate) fn users(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "user-name"},
+        "additionalProperties": {"type": "string", "format": "secret-name"},
+    })
+}
+
+pub(crate) fn optional_user(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "user-name"})
+}
+
+pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "absolute-path"})
+}
+
+pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "time-of-day"})
+}
+
 fn role_names() -> Vec<&'static str> {
     Role::ALL.iter().map(|role| role.as_str()).collect()
 }
@@ -330,7 +380,7 @@ mod tests {
 
     #[test]
     fn good_and_bad_texts() {
-        let table: [(&str, &[&str], &[&str]); 9] = [
+        let table: [(&str, &[&str], &[&str]); 12] = [
             (
                 "ipv4-network",
                 &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
@@ -346,6 +396,9 @@ mod tests {
             ("kubernetes-version", &["1.36", "v1.36.3"], &["1", "latest", "1.36.x", "1.2.3.4", ""]),
             ("flag-name", &["audit-log-maxage", "v"], &["--v", "v=1", "Audit", ""]),
             ("label-key", &["a", "example.com/a_b"], &["/a", "a/", "A B", "a/b/c d"]),
+            ("user-name", &["ci", "a.b-c_D1"], &["", "a b", "a:b", "-a", "é"]),
+            ("absolute-path", &["/srv/b-1/x_y.z"], &["", "/", "//a", "a", "/a/../b", "/a b", "/%i", "/a\nb"]),
+            ("time-of-day", &["00:00", "23:59"], &["", "24:00", "1:00", "00:60", "+1:00", "02:30:00"]),
             ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),
             ("sysctl-key", &["net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/x"], &["", "a b", "a=1", "../x"]),
         ];

@@ -14,6 +14,7 @@ pub mod network;
 pub mod node;
 pub mod options;
 mod reader;
+pub mod registry;
 pub mod resolve;
 pub mod schema;
 pub mod secret;

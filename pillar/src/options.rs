@@ -72,6 +72,9 @@ type Picked<'a> = Vec<(usize, &'a Way)>;
 const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 
+/// A registry needs somebody who may use it.
+const REGISTRY_PATH: &str = "siteRegistry.enabled";
+
 /// The choices, and the paths of all fields that are none.
 static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     let (mut choices, mut free) = (Vec::new(), Vec::new());
@@ -84,6 +87,12 @@ static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     let ways = [("none", Vec::new()), ("keepalived", vec![vip.clone()]), ("external", vec![vip, external])];
     let ways = ways.map(|(name, settings)| Way { name: name.to_owned(), settings });
     choices.push(Choice { path: VIP_PATH.to_owned(), ways: ways.into() });
+    let registry = choices.iter_mut().filter(|choice| choice.path == REGISTRY_PATH);
+    for way in registry.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
+        way.settings.push(("siteRegistry.users".to_owned(), json!({"somebody": "password"})));
+        way.settings.push(("siteRegistry.pullAs".to_owned(), json!("somebody")));
+        way.settings.push(("secrets.password.value".to_owned(), json!("of somebody")));
+    }
     (choices, free)
 });
 

@@ -9,6 +9,7 @@ use crate::bundle::BundleFacts;
 use crate::load::{Declaration, Document};
 use crate::network;
 use crate::node::{Node, Role};
+use crate::registry;
 use crate::secret;
 
 /// The id that stands for the master as a target of states.
@@ -69,16 +70,21 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
             secret.nodes.iter().any(|name| name == minion) || secret.roles.iter().any(|role| node.has(*role))
         })
         .map(|(name, _)| format!("secrets.{name}"));
-    pki.chain(own).collect()
+    pki.chain(own).chain(registry::allowed(declaration, minion, node)).collect()
 }
 
-/// The text of an operator's own secret, if this minion may have it. Keys of CAs come from the CA store.
+/// The text of an operator's own secret, or of what is made from them, if this minion may have it. Keys of CAs come from
+/// the CA store.
 #[must_use]
-pub fn own_secret<'a>(declaration: &'a Declaration, minion: &str, path: &str) -> Option<&'a str> {
+pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option<String> {
     if !allowed_secrets(declaration, minion).contains(path) {
         return None;
     }
-    Some(declaration.cluster.secrets.get(path.strip_prefix("secrets.")?)?.value.reveal())
+    let cluster = &declaration.cluster;
+    match path.strip_prefix("secrets.") {
+        Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
+        None => registry::secret(cluster, path),
+    }
 }
 
 /// The node with the role `bootstrap`.
@@ -168,6 +174,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
+        "siteRegistry": registry::view(declaration, |path| allowed.contains(path), first),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "host": cluster.host,
         "firewall": {

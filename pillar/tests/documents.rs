@@ -16,7 +16,11 @@ fn folders(kind: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind);
     let mut found: Vec<PathBuf> =
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    found.sort();
+    let number = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name.split('-').next().unwrap().parse::<u32>().ok(), name)
+    };
+    found.sort_by_key(number);
     found
 }
 

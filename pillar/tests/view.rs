@@ -92,6 +92,9 @@ fn the_view_has_the_agreed_shape() {
         ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
         ("/addons", json!({"metricsServer": false, "localPath": false})),
         ("/charts", json!([])),
+        ("/siteRegistry/enabled", json!(false)),
+        ("/siteRegistry/name", json!("registry.prod.internal")),
+        ("/siteRegistry/node", Value::Null),
         ("/cni", json!({"plugin": "flannel", "mtu": null})),
         ("/host/manageSwap", json!(true)),
         ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),
@@ -113,8 +116,60 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     assert_eq!(view["pki"]["sa"], json!({}));
     assert_eq!(view["custom"]["a"], json!({"x": "cluster", "z": "file", "y": "node"}));
     assert_eq!(view["custom"]["list"], json!([2]));
-    assert_eq!(own_secret(&declaration, "worker-1", "secrets.only"), Some("canary-canary"));
+    assert_eq!(own_secret(&declaration, "worker-1", "secrets.only").as_deref(), Some("canary-canary"));
     assert_eq!(own_secret(&declaration, "bootstrap-1", "secrets.only"), None);
+}
+
+/// The registry's users are for its own host, and the one as whom hosts pull for those that run containers; the passwords
+/// themselves are for nobody.
+#[test]
+fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
+    let mut declaration = declaration();
+    for (name, role) in [("infra-1", Role::Infra), ("store-1", Role::Registry)] {
+        let mut node = declaration.nodes["worker-1"].clone();
+        node.value = Node::new(name, Some("10.0.0.20".parse().unwrap()), &[role]);
+        declaration.nodes.insert(name.to_owned(), node);
+    }
+    let own = |password: &str| halite_pillar::cluster::OwnSecret {
+        value: secret::SecretText::new(password),
+        ..Default::default()
+    };
+    declaration.cluster.value.secrets =
+        [("p".to_owned(), own("canary-ci")), ("q".to_owned(), own("canary-dev"))].into();
+    let registry = &mut declaration.cluster.value.site_registry;
+    registry.enabled = true;
+    registry.users = [("ci", "p"), ("dev", "q")].map(|(user, name)| (user.into(), name.into())).into();
+    registry.pull_as = Some("ci".to_owned());
+    let of_registry = |declaration: &Declaration, name: &str| -> Vec<String> {
+        allowed_secrets(declaration, name).into_iter().filter(|path| !path.starts_with("pki.")).collect()
+    };
+    let (users, pull) = ("siteRegistry.htpasswd", "siteRegistry.pull");
+    assert_eq!(of_registry(&declaration, "bootstrap-1"), [users, pull]);
+    assert_eq!(of_registry(&declaration, "worker-1"), [pull]);
+    declaration.cluster.value.site_registry.node = Some("store-1".to_owned());
+    for (name, wanted) in [
+        ("bootstrap-1", vec![pull]),
+        ("worker-1", vec![pull]),
+        ("infra-1", vec![pull]),
+        ("store-1", vec![users]),
+    ] {
+        assert_eq!(of_registry(&declaration, name), wanted, "{name}");
+        let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
+        assert!(!view.to_string().contains("canary"), "{view}");
+        for (key, path) in [("htpasswd", users), ("pull", pull)] {
+            let wanted = if wanted.contains(&path) { json!(secret::placeholder(path)) } else { Value::Null };
+            assert_eq!(view["siteRegistry"][key], wanted, "{name}: {key}");
+        }
+        assert_eq!(view["siteRegistry"]["node"], "store-1");
+        assert_eq!(view["siteRegistry"]["address"], "10.0.0.20");
+    }
+    let file = own_secret(&declaration, "store-1", users).unwrap();
+    assert!(file.starts_with("ci:$2y$") && file.contains("\ndev:$2y$") && !file.contains("canary"), "{file}");
+    assert_eq!(own_secret(&declaration, "store-1", pull), None);
+    declaration.cluster.value.site_registry.enabled = false;
+    for name in ["bootstrap-1", "worker-1", "store-1"] {
+        assert_eq!(of_registry(&declaration, name), [""; 0], "{name}");
+    }
 }
 
 #[test]

@@ -153,6 +153,65 @@ fn a_containerd_without_its_cri_is_no_runtime() {
     }
 }
 
+/// The pillar of a site with a registry of its own on a host, as another or that one sees it.
+fn site_registry(target: &str, host: &str) -> (Value, Value) {
+    let (mut pillar, grains) = fixture(target);
+    let registry = &mut pillar["siteRegistry"];
+    registry["enabled"] = json!(true);
+    registry["node"] = json!(host);
+    registry["address"] = json!("10.10.0.11");
+    registry["pull"] = json!("halite-secret::siteRegistry.pull::");
+    if grains["id"] == host {
+        registry["htpasswd"] = json!("halite-secret::siteRegistry.htpasswd::");
+    }
+    (pillar, grains)
+}
+
+#[test]
+fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
+    let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
+    let here = highstate(&pillar, &grains);
+    golden("site-registry.txt", &listing(&here));
+    let users = chunk(&here, "file.managed", "/etc/halite/registry/htpasswd");
+    assert_eq!(users.args["mode"], 0o640);
+    let unit = contents(&here, "/etc/systemd/system/halite-registry-backup.service");
+    assert!(
+        unit.contains("backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"),
+        "{unit}"
+    );
+    let timer = contents(&here, "/etc/systemd/system/halite-registry-backup.timer");
+    assert!(timer.contains("OnCalendar=*-*-* 02:30:00"), "{timer}");
+    let rules = chunk(&here, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(rules.contains("port=\\\"4552\\\""), "{rules}");
+    let packages = &chunk(&here, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.to_string().contains("distribution-registry"), "{packages}");
+
+    let (pillar, grains) = site_registry("worker", "bootstrap-1");
+    let other = highstate(&pillar, &grains);
+    for compiled in [&here, &other] {
+        let place = "/etc/containerd/certs.d/registry.prod.internal:4552/hosts.toml";
+        let pulls = chunk(compiled, "file.managed", place);
+        assert_eq!(pulls.args["mode"], 0o600);
+        let text = pulls.args["contents"].as_str().unwrap();
+        assert!(text.contains("Authorization = \"Basic halite-secret::siteRegistry.pull::\""), "{text}");
+        assert!(
+            text.starts_with("# Written") && text.contains("server = \"https://10.10.0.11:4552\""),
+            "{text}"
+        );
+        chunk(compiled, "host.present", "registry.prod.internal");
+    }
+    let rules = chunk(&other, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(!rules.contains("4552"), "{rules}");
+    assert!(!listing(&other).contains("/etc/halite/registry/htpasswd"));
+    // What is kept there stays, whoever runs it next.
+    for compiled in [&other, &of("bootstrap")] {
+        for chunk in compiled.low.chunks.iter().filter(|chunk| chunk.function() == "file.absent") {
+            assert!(!chunk.name.starts_with("/var/") || !chunk.name.contains("registry"), "{}", chunk.name);
+        }
+        chunk(compiled, "service.dead", "halite-registry");
+    }
+}
+
 /// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
 fn two_servers(target: &str) -> (Value, Value) {
     let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" { "bootstrap" } else { "worker" });

@@ -42,7 +42,8 @@ base:
     - base.nodes
     - addons
 
-  # The operator's own states, from /etc/halite/custom.
+  # The registry of the site's own images; and the operator's own states, from /etc/halite/custom.
   '* and not master':
     - match: compound
+    - halite.site_registry
     - custom

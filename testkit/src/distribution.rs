@@ -114,6 +114,19 @@ http:
         }
     }
 
+    /// What it answers to a path below `/v2/`; nothing when it has nothing there.
+    #[must_use]
+    pub fn get(&self, path: &str, accept: &str) -> Option<Vec<u8>> {
+        let url = format!("https://{}/v2/{path}", self.host());
+        let asked =
+            self.agent.get(url).header("Authorization", "Basic bWU6c2VjcmV0").header("Accept", accept);
+        match asked.call() {
+            Ok(mut answer) => Some(answer.body_mut().with_config().limit(1 << 30).read_to_vec().unwrap()),
+            Err(ureq::Error::StatusCode(404)) => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
     /// Ends it.
     pub fn stop(&self) {
         let mut child = self.child.lock().unwrap();

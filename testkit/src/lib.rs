@@ -13,6 +13,7 @@ pub mod distribution;
 mod files;
 mod gnupg;
 mod nginx;
+pub mod process;
 pub mod registry;
 mod server;
 mod site;

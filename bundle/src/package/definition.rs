@@ -93,6 +93,7 @@ const HALITE_AUTHORS: &str = "The Halite Authors";
 /// Names of the packages that can be made.
 pub const NAMES: &[&str] = &[
     "containerd",
+    "distribution-registry",
     "halite-ctl",
     "halite-master",
     "halite-minion",
@@ -166,6 +167,14 @@ pub fn definition(package: &str) -> Option<Definition> {
             programs: &["containerd", "containerd-shim-runc-v2", "ctr"],
             files: &[("usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT)],
             scripts: Scripts::for_units(&[]),
+            ..plain
+        },
+        "distribution-registry" => Definition {
+            summary: "registry of container images",
+            description: "Keeps images that are pushed to it, and gives them to who pulls: the OCI distribution protocol.",
+            homepage: "https://distribution.github.io/distribution/",
+            holder: "The CNCF Distribution authors",
+            programs: &["registry"],
             ..plain
         },
         name => return halite(name, plain),

@@ -55,31 +55,32 @@ impl Room {
         })
     }
 
-    /// Whether that is enough.
+    /// Whether that is enough for a bundle.
     ///
     /// # Errors
     /// How much is missing, where.
     pub fn holds(&self, need: Need, dir: &Path) -> Result<(), Error> {
-        let short = |what: String| {
+        self.short(need, "the bundle").map_or(Ok(()), |what| {
             let message = format!(
                 "{what}; nothing was written: make room there, or add the bundle where it is mounted or extracted"
             );
             Err(Error::content(dir, message))
-        };
+        })
+    }
+
+    /// How much is missing for `what`, if it is not enough.
+    #[must_use]
+    pub fn short(&self, need: Need, what: &str) -> Option<String> {
         if need.bytes > self.bytes {
-            return short(format!(
-                "the bundle needs {} MiB and only {} MiB are free on this file system",
+            return Some(format!(
+                "{what} needs {} MiB and only {} MiB are free on this file system",
                 need.bytes.div_ceil(1 << 20),
                 self.bytes >> 20
             ));
         }
-        match self.files {
-            Some(free) if need.files > free => short(format!(
-                "the bundle needs {} files and this file system has room for {free} more",
-                need.files
-            )),
-            _ => Ok(()),
-        }
+        let free = self.files.filter(|free| need.files > *free)?;
+        let needed = need.files;
+        Some(format!("{what} needs {needed} files and this file system has room for {free} more"))
     }
 }
 

@@ -222,7 +222,7 @@ impl Declared {
 
     /// One of the operator's own secrets.
     pub fn own_secret(&self, name: &str, path: &str) -> Option<String> {
-        view::own_secret(&self.declaration, name, path).map(str::to_owned)
+        view::own_secret(&self.declaration, name, path)
     }
 
     /// `host:port` under which this host's master will be reached.

@@ -7,6 +7,7 @@ mod copy;
 mod keys;
 mod local;
 mod nodes;
+mod registry;
 mod seal;
 mod shows;
 mod targets;
@@ -42,6 +43,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Token(command) => keys::token(&global, command, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
+        Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
         Command::Paper { directory } => crate::paper::write(&directory).map(|()| 0),
     }

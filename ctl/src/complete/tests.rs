@@ -41,6 +41,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("conntrack", "libc6"),
     ("containerd", "runc"),
     ("curl", "libcurl4 (>= 1)"),
+    ("distribution-registry", ""),
     ("ethtool", "libc6"),
     ("firewalld", "python3-nftables"),
     ("iptables", "libc6"),
@@ -190,8 +191,8 @@ fn whatever_is_taken_away_is_missed() {
 
 /// A component that is not there hides nothing else that is missing.
 /// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
-const RPMS: &str = "conntrack-tools containerd curl ethtool firewalld iptables-nft keepalived kubeadm kubectl kubelet \
-                    kubernetes-cni libmnl nftables nginx runc socat";
+const RPMS: &str = "conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
+                    kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
 #[test]
 fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {

@@ -1,8 +1,8 @@
 //! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as far as files go.
 
-use halite_testkit::Site;
+use halite_testkit::{Site, process::done};
 
-use crate::work::{build, done, script, site};
+use crate::work::{build, script, site};
 
 /// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and `/var/lib` are the machine's,
 /// and what is written there goes to a file system in memory.

@@ -2,10 +2,13 @@
 
 use std::{fs, process::Command};
 
-use halite_testkit::{Site, names};
+use halite_testkit::{
+    Site, names,
+    process::{caught, done, end, refused, signal, started},
+};
 use rustix::process::Signal;
 
-use crate::work::{build, caught, ctl, done, end, refused, signal, site, started};
+use crate::work::{build, ctl, site};
 
 /// Stops `first` when `mark` appears, lets `second` be refused, and lets `first` end.
 fn meet(site: &Site, mark: &str, first: impl Fn() -> Command, second: Command) -> String {

@@ -5,10 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_testkit::{names, put};
+use halite_testkit::{
+    names,
+    process::{caught, done, end, met, signal, started},
+    put,
+};
 use rustix::process::Signal;
 
-use crate::work::{build, caught, ctl, done, end, met, signal, site, started};
+use crate::work::{build, ctl, site};
 
 /// What a build of `X.iso` writes, in that order: it is killed when the first one is there, then when the next one is.
 const MARKS: &[&str] = &[

@@ -1,6 +1,8 @@
 //! Disks that are full or not to be written to: small file systems in a mount namespace of their own.
 
-use crate::work::{build, done, refused, script, site};
+use halite_testkit::process::{done, refused};
+
+use crate::work::{build, script, site};
 
 /// Everything that a build writes is on a disk that fills up, at one moment after the other.
 #[test]

@@ -1,8 +1,8 @@
 //! A whole site at its real paths, in a mount namespace of its own: bundles come, change and go.
 
-use halite_testkit::{Site, put};
+use halite_testkit::{Site, process::done, put};
 
-use crate::work::{build, done, script, site};
+use crate::work::{build, script, site};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"}\n\

@@ -90,6 +90,8 @@ impl World {
         world.archive(cni, "", CNI);
         let containerd = "containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
         world.archive(containerd, "bin/", &["containerd", "containerd-shim-runc-v2", "ctr"]);
+        let registry = "distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
+        world.archive(registry, "", &["registry"]);
         for (repository, suite, packages) in SUITES {
             world.repository(repository, suite, packages);
         }

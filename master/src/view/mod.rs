@@ -215,7 +215,7 @@ impl World {
         }
         match path.strip_prefix("pki.").and_then(|rest| rest.strip_suffix(".key")) {
             Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
-            None => own_secret(&self.declaration, minion, path).map(str::to_owned),
+            None => own_secret(&self.declaration, minion, path),
         }
     }
 

@@ -20,6 +20,12 @@ const FREE: &[&str] = &[
     "kubernetes.version",
     // Whoever asks for every cluster installs all charts of the bundle in each.
     "charts",
+    "siteRegistry.node",
+    "siteRegistry.users",
+    "siteRegistry.pullAs",
+    "siteRegistry.backup.directory",
+    "siteRegistry.backup.at",
+    "siteRegistry.backup.keep",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",
@@ -57,6 +63,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("apiServer.vip", "/apiServer", 3),
         ("addons.metricsServer", "/addons/metricsServer", 2),
         ("addons.localPath", "/addons/localPath", 2),
+        ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
     ] {
         assert!(CHOICES.0.iter().any(|choice| choice.path == path), "{path}: {:?}", CHOICES.0);
         let written = |set: &Set| {
@@ -66,7 +73,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 8, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 9, "a choice that this test does not know");
 }
 
 #[test]

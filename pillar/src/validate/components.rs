@@ -140,7 +140,9 @@ fn secrets(check: &mut Check<'_>) {
     let declaration = check.declaration;
     for (name, secret) in &declaration.cluster.secrets {
         let path = join("secrets", name);
-        if secret.roles.is_empty() && secret.nodes.is_empty() && check.sound(&join(&path, "roles")) {
+        let is_password = declaration.cluster.site_registry.users.values().any(|password| password == name);
+        let for_hosts = !secret.roles.is_empty() || !secret.nodes.is_empty();
+        if !for_hosts && !is_password && check.sound(&join(&path, "roles")) {
             check.cluster(
                 &path,
                 format!("no host gets the secret `{name}`"),

@@ -8,6 +8,7 @@ mod api;
 mod components;
 mod networks;
 mod nodes;
+mod registry;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     api::check(&mut check);
     components::check(&mut check);
     addons::check(&mut check);
+    registry::check(&mut check);
     nodes::check(&mut check);
     check.problems
 }

@@ -11,6 +11,13 @@ node-name-{{ name }}:
     - name: {{ name }}
     - ip: {{ other.controlPlane }}
 {%- endfor %}
+{%- if pillar.siteRegistry.address %}
+
+site-registry-name:
+  host.present:
+    - name: {{ pillar.siteRegistry.name }}
+    - ip: {{ pillar.siteRegistry.address }}
+{%- endif %}
 {%- if is_kubernetes_node %}
 
 # A pod on the host's network has a copy of this file from when its container started; kube-proxy asks the API by name.

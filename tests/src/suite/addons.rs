@@ -41,14 +41,15 @@ const PASSING: &[&str] = &[
     "leases.coordination.k8s.io",
 ];
 
-/// Declares addons in the document, and nothing else.
-fn declare(cluster: &Cluster, addons: &str) -> Result<()> {
+/// Declares something at the top of the document, on one line; an empty value takes it out.
+pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
     let file = cluster.bootstrap.root().join(DOCUMENT);
     let text = fs::read_to_string(&file)?;
+    let key = format!("{key}:");
     let rest: String =
-        text.lines().filter(|line| !line.starts_with("addons:")).map(|line| format!("{line}\n")).collect();
-    let addons = if addons.is_empty() { String::new() } else { format!("addons: {addons}\n") };
-    fs::write(&file, rest + &addons).with_context(|| format!("cannot write {}", file.display()))
+        text.lines().filter(|line| !line.starts_with(&key)).map(|line| format!("{line}\n")).collect();
+    let line = if value.is_empty() { String::new() } else { format!("{key} {value}\n") };
+    fs::write(&file, rest + &line).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Every object of every kind, by kind, namespace and name.
@@ -87,7 +88,7 @@ spec:
 fn on(cluster: &Cluster) -> Result<Counts> {
     let before: Vec<String> = objects(cluster)?.into_iter().collect();
     fs::write(cluster.bootstrap.root().join(BEFORE), before.join("\n"))?;
-    declare(cluster, "{metricsServer: true, localPath: true}")?;
+    declare(cluster, "addons", "{metricsServer: true, localPath: true}")?;
     highstate(cluster, &[])?;
     // Through the aggregation layer, and from the pod to the kubelet of either host.
     wait::until("both nodes to be measured", READY, || {
@@ -184,7 +185,7 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn off(cluster: &Cluster) -> Result<Counts> {
-    declare(cluster, "{metricsServer: true}")?;
+    declare(cluster, "addons", "{metricsServer: true}")?;
     let told = match highstate(cluster, &[]) {
         Ok(_) => anyhow::bail!("local-path went although a volume is in use"),
         Err(error) => format!("{error:#}"),
@@ -203,7 +204,7 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     let left = cluster.worker.run(&["ls", "/opt/local-path-provisioner"])?;
     ensure!(left.trim().is_empty(), "the provisioner left {left}");
 
-    declare(cluster, "")?;
+    declare(cluster, "addons", "")?;
     highstate(cluster, &[])?;
     let before = fs::read_to_string(cluster.bootstrap.root().join(BEFORE))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();

@@ -13,6 +13,7 @@ mod packages;
 mod registry;
 mod repair;
 mod repository;
+mod site_registry;
 mod source;
 mod versions;
 mod vip;
@@ -125,6 +126,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(operator::TESTS)
         .chain(registry::TESTS)
         .chain(repository::TESTS)
+        .chain(site_registry::TESTS)
         .chain(versions::BESIDE)
         .chain(addons::TESTS)
         .chain(repair::TESTS)

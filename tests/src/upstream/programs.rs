@@ -36,12 +36,12 @@ pub struct Module {
     pub programs: &'static [(&'static str, &'static str)],
 }
 
-/// A registry, for the tests of what pulls from one; it is part of no bundle.
+/// The registry for a site's own images; what pulls is tested with it too.
 pub const REGISTRY: Module = Module {
     path: "github.com/distribution/distribution/v3",
     version: versions::REGISTRY,
     source: Source::Required,
-    stamps: &[],
+    stamps: &["github.com/distribution/distribution/v3/version.version={version}"],
     programs: &[("registry", "github.com/distribution/distribution/v3/cmd/registry")],
 };
 
@@ -189,6 +189,7 @@ pub const MODULES: &[Module] = &[
         stamps: &["main.VERSION={version}"],
         programs: &[("local-path-provisioner", "github.com/rancher/local-path-provisioner")],
     },
+    REGISTRY,
 ];
 
 /// What a program of the package `kubernetes-cni` is called while it stands among the others.

@@ -164,6 +164,7 @@ fn document(
                 package("kubectl", kubernetes, &["kubectl"]),
                 package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
                 package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
+                package("distribution-registry", versions::REGISTRY, &["registry"]),
                 paper.package("halite-ctl", "ctl", programs),
                 paper.package("halite-master", "halite-master", programs),
                 paper.package("halite-minion", "halite-minion", programs),

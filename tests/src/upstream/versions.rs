@@ -66,8 +66,8 @@ impl Release {
 /// Kubernetes of the newest release, from which the test image and the log runner of every image come too.
 pub const KUBERNETES: &str = "v1.36.3";
 
-/// The registry of the tests (`distribution`).
-pub const REGISTRY: &str = "v3.0.0";
+/// The registry for a site's own images (`distribution`).
+pub const REGISTRY: &str = "v3.1.2";
 
 /// Helm, which renders charts in tests.
 pub const HELM: &str = "v3.19.0";

@@ -13,4 +13,21 @@ include:
     - group: root
     - mode: '0644'
     - makedirs: True
+{%- set site_registry = '/etc/containerd/certs.d/' ~ pillar.siteRegistry.name ~ ':' ~ pillar.siteRegistry.port %}
+{%- if pillar.siteRegistry.address %}
+
+# It may hold a password.
+{{ site_registry }}/hosts.toml:
+  file.managed:
+    - source: salt://base/containerd/site-registry.toml.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0600'
+    - makedirs: True
+{%- else %}
+
+{{ site_registry }}:
+  file.absent: []
+{%- endif %}
 {%- endif %}

@@ -5,6 +5,9 @@
 include:
   - host.repository
   - host.packages
+{%- if not is_bundle_host %}
+  - halite.ctl
+{%- endif %}
 
 /etc/halite/pki/server.crt:
   x509.certificate:
@@ -28,14 +31,6 @@ include:
     - mode: '0755'
     - makedirs: True
 {%- if not is_bundle_host %}
-
-# Copies and verifies.
-/usr/local/bin/ctl:
-  file.managed:
-    - source: bundle://bin/ctl
-    - user: root
-    - group: root
-    - mode: '0755'
 {%- set ns = namespace(kept=[]) %}
 {%- for bundle in bundles %}
 {%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}

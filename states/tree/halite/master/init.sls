@@ -1,11 +1,6 @@
 {#- The master mends itself: its program, its unit, its configuration; and makes its certificate authorities once. -#}
-
-/usr/local/bin/ctl:
-  file.managed:
-    - source: bundle://bin/ctl
-    - user: root
-    - group: root
-    - mode: '0755'
+include:
+  - halite.ctl
 
 /usr/local/bin/halite-master:
   file.managed:

@@ -1,0 +1,58 @@
+//! The command line of the registry with the site's own images: `ctl registry`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::registry::DATA;
+
+/// `ctl registry`.
+#[derive(Debug, Subcommand)]
+pub enum Registry {
+    /// Make a backup on the host that the registry runs on, while it serves.
+    ///
+    /// A backup is a directory in the registry's own layout; what an earlier one has already is not stored again. Damage that
+    /// is found is named, the rest is kept all the same, and the exit code is 1.
+    Backup(Backup),
+    /// The backups in a directory, the oldest first, by what they say of themselves.
+    List {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Read a backup, and name everything in it that is damaged or missing.
+    Verify {
+        /// The backup; of a directory with backups the newest.
+        backup: PathBuf,
+    },
+    /// Put a backup back: the registry has the repositories, tags and images of that time then, and no others.
+    ///
+    /// It may serve meanwhile. Everything is checked before anything is changed; a damaged backup is refused. Blobs that
+    /// nothing names any more stay on the disk until `registry garbage-collect` removes them.
+    Restore {
+        /// The backup; of a directory with backups the newest.
+        backup: PathBuf,
+        #[command(flatten)]
+        data: Data,
+    },
+}
+
+/// The registry's files.
+#[derive(Debug, Args)]
+pub struct Data {
+    /// The registry's data directory.
+    #[arg(long, default_value = DATA)]
+    pub data: PathBuf,
+}
+
+/// `ctl registry backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub data: Data,
+    /// The directory of the backups, best on another disk.
+    #[arg(long)]
+    pub to: PathBuf,
+    /// How many whole backups stay; older ones are removed, unless the registry is damaged or empty.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
+}

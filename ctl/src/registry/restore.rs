@@ -1,0 +1,234 @@
+//! Putting a backup back, also while the registry serves.
+
+use std::{collections::BTreeSet, fs::TryLockError, io, os::unix::fs::PermissionsExt as _, path::Path};
+
+use halite_bundle::{
+    Error, Tenths, files,
+    site::{Need, Room},
+};
+
+use super::{
+    CONTENT, REPOSITORIES, ROOT, apart,
+    backups::{Backup, Backups, Damage, Facts},
+    blob,
+    digest::Digest,
+    folder::{Folder, Found, Owner},
+    verify::Opened,
+};
+
+/// What is copied, until all of it is known to be good.
+const STAGED: &str = ".restore";
+
+/// The mode of the registry's directories where there are none.
+const MODE: u32 = 0o755;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Restored {
+    /// What the backup says of itself.
+    pub facts: Facts,
+    /// Blobs that had to be put back.
+    pub copied: usize,
+    /// Their size in bytes.
+    pub bytes_new: u64,
+    /// Blobs of the registry that were damaged and are as they were.
+    pub mended: Vec<String>,
+}
+
+/// Either what came of it, or why nothing was changed.
+pub type Outcome = Result<Restored, Vec<Damage>>;
+
+/// Puts a backup back into the data directory of a registry, whose owner gets everything. Its repositories are what they
+/// were then, in one step; blobs that nothing names any more stay. It can be cut off at any moment and done again.
+///
+/// # Errors
+/// There is no such directory, somebody else works there, there is no room, or the system refuses. Repositories are as they
+/// were then.
+pub fn restore(
+    backups: &Backups,
+    backup: &Backup,
+    data: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Outcome, Error> {
+    if !data.is_dir() {
+        let message = "there is no such directory: make it, for the user that the registry runs as, or name another \
+                       one with --data";
+        return Err(Error::content(data, message));
+    }
+    let data = Folder::open(&apart(data, backups.dir())?)?;
+    // A medium that cannot be written to changes under nobody's hands.
+    let _claim = match backups.claim() {
+        Err(Error::File { cause, .. }) if cause.kind() == io::ErrorKind::ReadOnlyFilesystem => None,
+        claim => Some(claim?),
+    };
+    let opened = Opened::new(backup)?;
+    if !opened.damaged.is_empty() {
+        return Ok(Err(opened.damaged));
+    }
+    let mode = match data.below(ROOT) {
+        Found::Here(v2) => {
+            let facts = v2.file().metadata().map_err(Error::file("look at", v2.path()))?;
+            facts.permissions().mode() & 0o777 | 0o700
+        }
+        _ => MODE,
+    };
+    let owner = Owner::of(&data, mode)?;
+    let v2 = data.make(ROOT, &owner)?;
+    match v2.file().try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let message = "another ctl restores this registry: wait until that has ended";
+            return Err(Error::content(data.path(), message));
+        }
+        Err(TryLockError::Error(error)) => return Err(Error::file("lock", v2.path())(error)),
+    }
+    let restoring = Restoring { opened, v2, owner };
+    restoring.clear()?;
+    let done = restoring.run(progress);
+    // The first error is the one that matters; what stays goes the next time.
+    match (done, restoring.clear()) {
+        (Ok(Ok(restored)), cleared) => cleared.map(|()| Ok(restored)),
+        (done, _) => done,
+    }
+}
+
+struct Restoring {
+    opened: Opened,
+    v2: Folder,
+    owner: Owner,
+}
+
+impl Restoring {
+    fn new_repositories(&self) -> String {
+        format!(".{REPOSITORIES}.new")
+    }
+
+    /// Removes what was being made.
+    fn clear(&self) -> Result<(), Error> {
+        let at = self.v2.path();
+        files::remove_any(&at.join(STAGED))?;
+        files::remove_any(&at.join(self.new_repositories()))?;
+        // Where two trees cannot be exchanged in one step, the old one is aside for a moment: it stays until there is one.
+        let place = at.join(REPOSITORIES);
+        if place.exists() { files::remove_any(&files::sibling(&place, "replaced")) } else { Ok(()) }
+    }
+
+    fn run(&self, progress: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
+        let (missing, mended) = self.missing(progress)?;
+        let mut need = Need::default();
+        let sizes = missing.iter().map(|digest| self.size(digest));
+        sizes.chain(self.opened.tree.links.values().map(|_| 0)).for_each(|size| need.add(size));
+        if let Some(what) = Room::at(self.v2.path())?.short(need, "what is missing") {
+            let message = format!("{what}; nothing was changed: make room there");
+            return Err(Error::content(self.v2.path(), message));
+        }
+        let bytes_new = match self.stage(&missing, progress)? {
+            Ok(bytes) => bytes,
+            Err(damaged) => return Ok(Err(damaged)),
+        };
+        progress("putting everything in its place");
+        files::settle(self.v2.path())?;
+        self.place(&missing)?;
+        self.link()?;
+        let facts = self.opened.facts.clone();
+        Ok(Ok(Restored { facts, copied: missing.len(), bytes_new, mended }))
+    }
+
+    /// The blobs that the registry does not have as they should be, and which of those it has damaged.
+    fn missing(&self, progress: &mut dyn FnMut(&str)) -> Result<(BTreeSet<Digest>, Vec<String>), Error> {
+        let (mut missing, mut mended) = (BTreeSet::new(), Vec::new());
+        let mut tenths = Tenths::new("compared", self.opened.facts.bytes, progress);
+        for digest in self.opened.tree.needs().into_keys() {
+            match blob(&self.v2, digest) {
+                Found::Here(mut file) => match digest.check(&mut file) {
+                    Ok(size) => tenths.add(size),
+                    Err(_) => {
+                        missing.insert(digest.clone());
+                        mended.push(digest.to_string());
+                    }
+                },
+                Found::Gone => {
+                    missing.insert(digest.clone());
+                }
+                Found::Strange(why) => {
+                    let path = self.v2.path().join(digest.folder());
+                    return Err(Error::content(path, format!("it or its content {why}: remove it")));
+                }
+            }
+        }
+        Ok((missing, mended))
+    }
+
+    fn size(&self, digest: &Digest) -> u64 {
+        match blob(&self.opened.v2, digest) {
+            Found::Here(file) => file.metadata().map(|facts| facts.len()).unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    /// Copies blobs beside those of the registry. Their size; or all that are damaged.
+    fn stage(
+        &self,
+        missing: &BTreeSet<Digest>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Result<u64, Vec<Damage>>, Error> {
+        let (mut bytes, mut damaged) = (0, Vec::new());
+        let staged = self.v2.make(STAGED, &self.owner)?;
+        let mut tenths =
+            Tenths::new("copied", missing.iter().map(|digest| self.size(digest)).sum(), progress);
+        for digest in missing {
+            let copied = match blob(&self.opened.v2, digest) {
+                Found::Here(mut from) => {
+                    let mut to = staged.create(&digest.file_name(), &self.owner)?;
+                    digest.copy(&mut from, &mut to).map_err(Error::file("write", staged.path()))?
+                }
+                Found::Gone => Err("it is missing".to_owned()),
+                Found::Strange(why) => Err(format!("its file {why}")),
+            };
+            match copied {
+                Ok(size) => {
+                    bytes += size;
+                    tenths.add(size);
+                }
+                Err(why) => damaged.push(self.opened.damage(digest, why)),
+            }
+        }
+        Ok(if damaged.is_empty() { Ok(bytes) } else { Err(damaged) })
+    }
+
+    /// Gives every blob its place and its owner.
+    fn place(&self, missing: &BTreeSet<Digest>) -> Result<(), Error> {
+        let Found::Here(staged) = self.v2.enter(STAGED) else {
+            return Err(Error::content(self.v2.path().join(STAGED), "somebody has removed it"));
+        };
+        for digest in self.opened.tree.needs().into_keys() {
+            let folder = self.v2.make(&digest.folder(), &self.owner)?;
+            if missing.contains(digest) {
+                staged.hand_over(&digest.file_name(), &folder, CONTENT)?;
+            } else if let Found::Here(file) = folder.plain(CONTENT) {
+                // Somebody may have copied it there by hand.
+                let path = folder.path().join(CONTENT);
+                self.owner
+                    .take(&file, self.owner.mode & 0o666)
+                    .map_err(Error::file("change the owner of", path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the repositories anew, beside those that there are, and puts them in their place.
+    fn link(&self) -> Result<(), Error> {
+        let new = self.v2.make(&self.new_repositories(), &self.owner)?;
+        for path in &self.opened.tree.folders {
+            new.make(path, &self.owner)?;
+        }
+        for (path, link) in &self.opened.tree.links {
+            let folder = new.make(path.trim_end_matches("/link"), &self.owner)?;
+            let mut file = folder.create("link", &self.owner)?;
+            io::Write::write_all(&mut file, link.digest.to_string().as_bytes())
+                .map_err(Error::file("write", folder.path()))?;
+        }
+        files::settle(new.path())?;
+        files::put_in_place(new.path(), &self.v2.path().join(REPOSITORIES))
+    }
+}

@@ -1,0 +1,210 @@
+//! Damage in the registry and in backups.
+
+use std::{fs, os::unix::fs::symlink};
+
+use serde_json::json;
+
+use crate::world::{BACKUP, RESTORE, World, all_of, flip, image, largest, place, plain_image};
+
+#[test]
+fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
+    let world = World::new();
+    let (web, tool) = (image("app/web", "1", &[90_000, 40], 1), plain_image("tool", "1", 50_000, 9));
+    world.push("app/web", &web);
+    world.push("tool", &tool);
+    let (changed, missing) = (largest(&web), largest(&tool));
+    flip(&world.live(&place(&changed)));
+    let whole = fs::read(world.live(&place(&missing))).unwrap();
+    fs::remove_file(world.live(&place(&missing))).unwrap();
+    let made = world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
+    let mut both = vec![changed.clone(), missing.clone()];
+    both.sort();
+    assert_eq!(made.named("damaged"), both, "{}", made.text);
+    for damage in made.answer["damaged"].as_array().unwrap() {
+        let (repository, why) = if damage["what"] == json!(changed) {
+            ("app/web", "its 90000 bytes are those of sha256:")
+        } else {
+            ("tool", "it is missing")
+        };
+        assert_eq!(damage["repositories"], json!([repository]));
+        assert!(damage["why"].as_str().unwrap().starts_with(why), "{damage}");
+    }
+    let listed = world.done(&["list", "backups"]);
+    assert_eq!(listed.answer[0]["whole"], false);
+    let mut said = world.refused(&["verify", "backups"]).named("damaged");
+    said.sort();
+    assert_eq!(said, both);
+    // A second one neither counts it nor removes it.
+    world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(world.done(&["list", "backups"]).answer.as_array().unwrap().len(), 2);
+    // It cannot be brought back, and says so before it changes anything.
+    let before = all_of(&world.path("storage"));
+    let mut said = world.refused(&RESTORE).named("damaged");
+    said.sort();
+    assert_eq!(said, both);
+    assert!(before == all_of(&world.path("storage")));
+    // Unless the registry has what the backup lacks.
+    flip(&world.live(&place(&changed)));
+    fs::write(world.live(&place(&missing)), whole).unwrap();
+    world.done(&RESTORE);
+    world.serves("app/web", &web);
+    world.serves("tool", &tool);
+    // A whole one lets those go that were not.
+    let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(last.answer["pruned"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_an_earlier_backup_has_makes_damage_good() {
+    let world = World::new();
+    let web = image("app/web", "1", &[90_000, 40_000, 7], 1);
+    world.push("app/web", &web);
+    let first = world.backup();
+    let mut sizes: Vec<_> = web.blobs.iter().map(|(digest, bytes)| (bytes.len(), digest.clone())).collect();
+    sizes.sort();
+    let [.., (_, cut), (_, changed)] = sizes.as_slice() else { panic!("{sizes:?}") };
+    let missing = &sizes[0].1;
+    flip(&world.live(&place(changed)));
+    fs::write(world.live(&place(cut)), "short").unwrap();
+    fs::remove_dir_all(world.live(&place(missing)).parent().unwrap()).unwrap();
+    let second = world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
+    let mut both = vec![cut.clone(), missing.clone()];
+    both.sort();
+    assert_eq!((second.named("mended"), second.named("damaged")), (both, Vec::new()), "{}", second.text);
+    assert_eq!(second.answer["mended"][0]["from"], first.name());
+    assert_eq!(second.answer["pruned"], json!([]));
+    assert_eq!(second.number("bytes"), first.number("bytes"));
+    world.done(&["verify", "backups"]);
+    let listed = world.done(&["list", "backups"]);
+    assert_eq!(listed.answer.as_array().unwrap().len(), 2);
+    assert_eq!(listed.answer[1]["whole"], true);
+    // The backup mends the registry.
+    let restored = world.done(&RESTORE);
+    let mut mended = vec![json!(changed), json!(cut)];
+    mended.sort_by_key(ToString::to_string);
+    assert_eq!(restored.answer["mended"], json!(mended));
+    assert_eq!(restored.number("copied"), 3);
+    world.serves("app/web", &web);
+    world.backup();
+}
+
+#[test]
+fn a_damaged_backup_is_found_out_and_not_put_back() {
+    let world = World::new();
+    let web = image("app/web", "1", &[90_000, 40_000], 1);
+    world.push("app/web", &web);
+    let first = world.backup();
+    let second = world.backup();
+    let blob = largest(&web);
+    flip(&world.kept(&second.name(), &place(&blob)));
+    let said = world.refused(&["verify", "backups"]);
+    assert_eq!(said.named("damaged"), [blob.as_str()]);
+    assert_eq!(said.answer["damaged"][0]["repositories"], json!(["app/web"]));
+    // The registry is good: nothing of the damaged is needed.
+    world.done(&RESTORE);
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let said = world.refused(&RESTORE);
+    assert_eq!(said.named("damaged"), [blob.as_str()]);
+    assert_eq!(said.answer["changed"], false);
+    let files = all_of(&world.path("storage")).into_iter().filter(|file| file.2 & 0o040_000 == 0);
+    assert_eq!(files.count(), 0);
+    // What `ctl registry verify` says to do.
+    world.push("app/web", &web);
+    for backup in [first.name(), second.name()] {
+        fs::remove_file(world.kept(&backup, &place(&blob))).unwrap();
+    }
+    let third = world.backup();
+    assert_eq!(third.number("bytes_new"), 90_000);
+    world.done(&["verify", "backups"]);
+}
+
+#[test]
+fn a_backup_whose_links_are_others_is_refused() {
+    let world = World::new();
+    world.push("app", &plain_image("app", "1", 90, 1));
+    let name = world.backup().name();
+    let link = world.kept(&name, "repositories/app/_manifests/tags/1/current/link");
+    let text = fs::read_to_string(&link).unwrap();
+    for (content, why) in [
+        (Some(format!("sha256:{}", "0".repeat(64))), "these 5 are others"),
+        (Some("sha256:".to_owned()), "is no digest"),
+        (None, "there were 5 links"),
+    ] {
+        match content {
+            Some(content) => fs::write(&link, content).unwrap(),
+            None => fs::remove_file(&link).unwrap(),
+        }
+        let before = all_of(&world.path("storage"));
+        for args in [&RESTORE[..], &["verify", "backups"]] {
+            let said = world.refused(args);
+            assert!(said.text.contains(why), "{why}: {}", said.text);
+        }
+        assert!(before == all_of(&world.path("storage")));
+    }
+    fs::write(&link, text).unwrap();
+    world.done(&RESTORE);
+    fs::remove_file(world.path("backups").join(&name).join("backup.json")).unwrap();
+    let said = world.refused(&RESTORE);
+    assert!(said.text.contains("no whole backup of a registry: backup.json"), "{}", said.text);
+    assert_eq!(world.done(&["list", "backups"]).answer[0]["whole"], false);
+}
+
+#[test]
+fn links_of_the_file_system_are_not_followed() {
+    let world = World::new();
+    let web = plain_image("app", "1", 5000, 1);
+    world.push("app", &web);
+    let name = world.backup().name();
+    let blob = place(&largest(&web));
+    // In the registry: its content would be good.
+    let elsewhere = world.path("elsewhere");
+    fs::rename(world.live(&blob), &elsewhere).unwrap();
+    symlink(&elsewhere, world.live(&blob)).unwrap();
+    fs::rename(world.live("repositories/app/_layers"), world.path("layers")).unwrap();
+    symlink(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
+    let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
+    assert_eq!(said.named("damaged"), ["repositories/app/_layers"], "{}", said.text);
+    assert!(said.text.contains("symbolic link"), "{}", said.text);
+    fs::remove_file(world.live("repositories/app/_layers")).unwrap();
+    fs::rename(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
+    let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
+    assert_eq!(said.named("damaged"), [largest(&web)], "{}", said.text);
+    let said = world.refused(&RESTORE);
+    assert!(said.text.contains("symbolic link, which is not followed: remove it"), "{}", said.text);
+    assert!(elsewhere.exists());
+    fs::remove_file(world.live(&blob)).unwrap();
+    // In the backup.
+    let kept = world.kept(&name, &blob);
+    fs::remove_file(&kept).unwrap();
+    symlink(&elsewhere, &kept).unwrap();
+    for args in [&RESTORE[..], &["verify", "backups"]] {
+        let said = world.refused(args);
+        assert!(
+            said.named("damaged") == [largest(&web)] && said.text.contains("symbolic link"),
+            "{}",
+            said.text
+        );
+    }
+}
+
+/// The history of a tag names manifests that were deleted and collected since: that is no damage.
+#[test]
+fn a_deleted_manifest_is_no_damage() {
+    let world = World::new();
+    let (old, new) = (plain_image("app", "1", 5000, 1), plain_image("app", "1", 6000, 2));
+    world.push("app", &old);
+    world.push("app", &new);
+    world.backup();
+    let digest = old.manifests.keys().find_map(|reference| reference.strip_prefix("app/sha256:")).unwrap();
+    // What `DELETE` and `registry garbage-collect` remove, and the one link that both leave.
+    fs::remove_dir_all(world.live(&format!("repositories/app/_manifests/revisions/sha256/{digest}")))
+        .unwrap();
+    fs::remove_dir_all(world.live(&place(&format!("sha256:{digest}"))).parent().unwrap()).unwrap();
+    assert!(world.live(&format!("repositories/app/_manifests/tags/1/index/sha256/{digest}/link")).exists());
+    let made = world.backup();
+    world.done(&["verify", "backups"]);
+    assert!(!world.kept(&made.name(), &place(&format!("sha256:{digest}"))).exists());
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    world.done(&RESTORE);
+    world.serves("app", &new);
+}

@@ -1,0 +1,257 @@
+//! Cut off, two at once, and no room.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use halite_testkit::{
+    names,
+    process::{done, end, signal, started},
+    put,
+    registry::Content,
+};
+use rustix::process::Signal;
+
+use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place};
+
+/// How often something is killed, each time a bit later.
+const KILLS: u32 = 10;
+
+/// Asks that a command fails, and for what one that was started has said.
+const REFUSED: &str = r#"
+refuse() {
+    if "$@" > said 2>&1; then cat said; echo "it was not refused"; exit 1; fi
+    cat said
+}
+waited() {
+    code=0
+    wait "$ctl" || code=$?
+    cat error
+    return "$code"
+}
+"#;
+
+/// A registry that takes a moment to copy.
+fn large() -> (World, Content) {
+    let world = World::new();
+    let all = image("app", "1", &[12 << 20, 6 << 20, 50], 1);
+    world.push("app", &all);
+    (world, all)
+}
+
+/// Kills it when something is there. Whether it was there before the end.
+fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
+    let mut child = started(world.command(args));
+    let mut seen = false;
+    while !seen && child.try_wait().unwrap().is_none() {
+        seen = there();
+        std::thread::yield_now();
+    }
+    signal(&child, Signal::KILL);
+    let (ended, _) = end(child);
+    seen && !ended
+}
+
+/// Kills it at one moment after the other.
+fn killed_everywhere(world: &World, args: &[&str], whole: Duration, mut after: impl FnMut()) {
+    for kill in 0..KILLS {
+        let child = started(world.command(args));
+        std::thread::sleep(whole * kill / KILLS);
+        signal(&child, Signal::KILL);
+        end(child);
+        after();
+    }
+}
+
+#[test]
+fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
+    let (world, all) = large();
+    let first = world.backup().name();
+    let blob = place(&largest(&all));
+    // So that the next one copies again.
+    fs::rename(world.path("backups").join(&first), world.path("away")).unwrap();
+    let at_work =
+        |path: &str| world.is_partial() && world.left().iter().any(|name| world.kept(name, path).exists());
+    assert!(killed_at(&world, &BACKUP, || world.is_partial()));
+    assert!(killed_at(&world, &BACKUP, || at_work(&blob)));
+    assert!(world.is_partial());
+    let start = Instant::now();
+    let kept = world.done(&["backup", "--data", "storage", "--to", "timed"]);
+    killed_everywhere(&world, &["backup", "--data", "storage", "--to", "backups"], start.elapsed(), || {
+        for backup in names(&world.path("backups")).iter().filter(|name| !name.starts_with('.')) {
+            world.done(&["verify", &format!("backups/{backup}")]);
+        }
+    });
+    let last = world.backup();
+    assert_eq!(last.number("bytes"), kept.number("bytes"));
+    world.done(&["verify", "backups"]);
+    assert_eq!(world.left(), [""; 0]);
+    assert!(world.path("away").exists());
+}
+
+#[test]
+fn what_is_being_removed_is_no_backup() {
+    let (world, _) = large();
+    let old: Vec<String> = (0..3).map(|_| world.backup().name()).collect();
+    let prune = [&BACKUP[..], &["--keep", "1"]].concat();
+    // At the moment when the first one has lost its name.
+    killed_at(&world, &prune, || !world.path("backups").join(&old[0]).exists());
+    for backup in names(&world.path("backups")).iter().filter(|name| !name.starts_with('.')) {
+        world.done(&["verify", &format!("backups/{backup}")]);
+    }
+    let last = world.done(&prune).name();
+    assert_eq!(names(&world.path("backups")), [last]);
+}
+
+#[test]
+fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
+    let (world, all) = large();
+    world.backup();
+    let lose = || {
+        fs::remove_dir_all(world.path("storage/docker")).unwrap();
+        put(&world.live("repositories/other/_manifests/tags/x/current/link"), b"");
+    };
+    let there = |name: &str| world.live(name).exists();
+    lose();
+    assert!(killed_at(&world, &RESTORE, || there(".restore")));
+    // Nobody sees half of it.
+    assert!(there("repositories/other") && !there("repositories/app"));
+    killed_at(&world, &RESTORE, || there(&place(&largest(&all))));
+    killed_at(&world, &RESTORE, || there(".repositories.new"));
+    killed_at(&world, &RESTORE, || there("repositories/app"));
+    let start = Instant::now();
+    lose();
+    world.done(&RESTORE);
+    let whole = start.elapsed();
+    lose();
+    killed_everywhere(&world, &RESTORE, whole, || {
+        // The one or the other.
+        assert!(there("repositories/other") != there("repositories/app"));
+        if there("repositories/app") {
+            world.serves("app", &all);
+            lose();
+        }
+    });
+    world.done(&RESTORE);
+    world.serves("app", &all);
+    assert_eq!(names(&world.live("")), ["blobs", "repositories"]);
+}
+
+#[test]
+fn a_second_one_is_refused_and_harms_nothing() {
+    let (world, all) = large();
+    let child = world.stopped(&BACKUP, || world.is_partial());
+    let said = world.refused(&BACKUP);
+    assert!(said.text.contains("backups: another ctl works with the backups here"), "{}", said.text);
+    assert!(world.is_partial());
+    signal(&child, Signal::CONT);
+    let (good, text) = end(child);
+    assert!(good, "{text}");
+    world.done(&["verify", "backups"]);
+
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let staged = world.live(".restore");
+    let child = world.stopped(&RESTORE, || staged.exists());
+    let said = world.refused(&RESTORE);
+    assert!(said.text.contains("another ctl works with the backups here"), "{}", said.text);
+    // From another directory.
+    let copied = Command::new("cp").arg("-r").arg(world.path("backups")).arg(world.path("copy")).status();
+    assert!(copied.unwrap().success());
+    let _ = fs::remove_file(world.path("copy/.backup.lock"));
+    let said = world.refused(&["restore", "copy", "--data", "storage"]);
+    assert!(said.text.contains("storage: another ctl restores this registry"), "{}", said.text);
+    assert!(staged.exists());
+    signal(&child, Signal::CONT);
+    let (good, text) = end(child);
+    assert!(good, "{text}");
+    world.serves("app", &all);
+}
+
+#[test]
+fn a_backup_without_room_leaves_what_was_there() {
+    let (world, all) = large();
+    done(world.script(
+        &format!(
+            "{REFUSED}{}",
+            r##"
+            mkdir disk && mount -t tmpfs -o size=64m none disk
+            backup() { "$CTL" registry backup --data storage --to disk/backups; }
+            left() { ls -A disk/backups | grep -v '^[0-9]*T[0-9]*Z$' || true; }
+            mkdir disk/empty
+            # Told beforehand, with nothing there and with something.
+            for left in 0 100000 9000000; do
+                fill "$left"
+                refuse backup
+                grep 'backups: the backup needs 1[89] MiB and only [0-9]* MiB are free' said
+                grep 'no backup was made' said
+                test -z "$(ls -A disk/backups)"
+                rm disk/filler
+            done
+            # Not foreseen: somebody else fills the disk.
+            "$CTL" registry backup --data storage --to disk/backups 2> error & ctl=$!
+            until ls disk/backups/.partial-*/docker/registry/v2/blobs/sha256/*/*/data > found 2> /dev/null; do :; done
+            kill -STOP "$ctl"
+            fill 0
+            kill -CONT "$ctl"
+            full waited
+            test -z "$(ls -A disk/backups)"
+            rm disk/filler
+            backup
+            test -z "$(left)"
+            "$CTL" registry verify disk/backups
+            # What is there already needs no room but that of its links.
+            fill 2000000
+            backup
+            test "$(ls disk/backups | wc -l)" = 2
+            rm disk/filler
+            fill 0
+            refuse backup
+            grep 'the backup needs 1 MiB and only 0 MiB are free' said
+            test "$(ls disk/backups | wc -l)" = 2
+            test -z "$(left)"
+            "$CTL" registry verify disk/backups
+        "##
+        ),
+    ));
+    world.serves("app", &all);
+}
+
+#[test]
+fn a_restore_without_room_changes_nothing() {
+    let (world, _) = large();
+    let blob = place(&largest(&image("app", "1", &[12 << 20], 1)));
+    done(world.script(&format!(
+        r##"{REFUSED}
+            mkdir disk && mount -t tmpfs -o size=64m none disk
+            "$CTL" registry backup --data storage --to backups
+            mkdir disk/data
+            cp -r storage/docker disk/data/
+            v2=disk/data/docker/registry/v2
+            rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"
+            list() {{ (cd disk && find data | sort); }}
+            list > before
+            restore() {{ "$CTL" registry restore backups --data disk/data; }}
+            fill 9000000
+            refuse restore
+            grep 'docker/registry/v2: what is missing needs 1[23] MiB and only 8 MiB are free' said
+            list | cmp - before
+            rm disk/filler
+            "$CTL" registry restore backups --data disk/data 2> error & ctl=$!
+            until ls "$v2"/.restore/* > found 2> /dev/null; do :; done
+            kill -STOP "$ctl"
+            fill 0
+            kill -CONT "$ctl"
+            full waited
+            list | grep -v filler | cmp - before
+            rm disk/filler
+            restore
+            diff -r storage/docker "disk/data/docker" | grep -v '_uploads' > differs || true
+            test ! -s differs
+        "##
+    )));
+    assert!(Path::new(&world.live("repositories/app")).exists());
+    assert!(!all_of(&world.path("storage")).is_empty());
+}

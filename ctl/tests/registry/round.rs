@@ -1,0 +1,231 @@
+//! Backed up, lost and brought back.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::{MetadataExt as _, chown},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use halite_testkit::{
+    names,
+    process::{end, signal},
+};
+use rustix::process::{Signal, geteuid};
+
+use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place, plain_image};
+
+#[test]
+fn what_was_lost_comes_back_as_it_was() {
+    let world = World::new();
+    // A tag that moves: the first image stays without one.
+    let first = plain_image("app/web", "1", 70_000, 1);
+    world.push("app/web", &first);
+    let mut web = image("app/web", "1", &[70_000, 5], 1);
+    world.push("app/web", &web);
+    let old = first.manifests.into_iter().filter(|(reference, _)| reference.contains("sha256:"));
+    web.manifests.extend(old);
+    let tool = image("app", "v2", &[0, 40_000], 7);
+    world.push("app", &tool);
+    world.serves("app/web", &web);
+
+    let made = world.backup();
+    assert_eq!((made.number("repositories"), made.number("tags")), (2, 2), "{}", made.text);
+    let blobs: BTreeSet<_> = web.blobs.keys().chain(tool.blobs.keys()).collect();
+    let manifests: BTreeSet<_> =
+        web.manifests.values().chain(tool.manifests.values()).map(|(_, bytes)| bytes).collect();
+    assert_eq!(made.number("blobs"), (blobs.len() + manifests.len()) as u64);
+    assert_eq!(made.number("bytes"), made.number("bytes_new"));
+    // For root alone, and nothing is the registry's own file.
+    let dir = world.path("backups").join(made.name());
+    let live: BTreeSet<_> = all_of(&world.path("storage")).into_iter().map(|file| file.1).collect();
+    for (name, inode, mode, ..) in all_of(&dir) {
+        let wanted = if mode & 0o040_000 == 0 { 0o100_600 } else { 0o040_700 };
+        assert_eq!(mode, wanted, "{name} {mode:o}");
+        assert!(!live.contains(&inode), "{name} is a file of the registry");
+    }
+    assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
+    let listed = world.done(&["list", "backups"]);
+    assert_eq!(listed.answer[0]["backup"], made.name());
+    assert_eq!((&listed.answer[0]["whole"], &listed.answer[0]["tags"]), (&true.into(), &2.into()));
+    assert_eq!(world.done(&["verify", "backups"]).number("blobs"), made.number("blobs"));
+
+    // What came after the backup goes, and what was changed is as it was.
+    world.push("app/web", &plain_image("app/web", "1", 9, 30));
+    world.push("late", &plain_image("late", "1", 10, 31));
+    let restored = world.done(&RESTORE);
+    assert_eq!((restored.number("copied"), restored.number("bytes_new")), (0, 0));
+    assert!(!world.has("late", "1"));
+    world.serves("app/web", &web);
+    world.serves("app", &tool);
+
+    // All is lost, and the registry goes on meanwhile.
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    assert!(!world.has("app/web", "1"));
+    let owner = if geteuid().is_root() { (1234, 2345) } else { (geteuid().as_raw(), 0) };
+    if geteuid().is_root() {
+        chown(world.path("storage"), Some(owner.0), Some(owner.1)).unwrap();
+    }
+    let restored = world.done(&["restore", &format!("backups/{}", made.name()), "--data", "storage"]);
+    assert_eq!(restored.number("bytes_new"), made.number("bytes"));
+    world.serves("app/web", &web);
+    world.serves("app", &tool);
+    for (name, _, mode, found, _) in all_of(&world.path("storage")) {
+        let wanted = if mode & 0o040_000 == 0 { 0o100_644 } else { 0o040_755 };
+        assert_eq!(mode, wanted, "{name} {mode:o}");
+        assert!(!geteuid().is_root() || found == owner, "{name} is of {found:?}");
+        assert!(!name.contains("/."), "{name} was left");
+    }
+    // It takes what is pushed to it.
+    world.push("app/web", &plain_image("app/web", "3", 90, 32));
+
+    // And with nothing but `cp`.
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let copied = Command::new("cp").arg("-r").arg(dir.join("docker")).arg(world.path("storage")).status();
+    assert!(copied.unwrap().success());
+    world.serves("app/web", &web);
+    world.serves("app", &tool);
+}
+
+#[test]
+fn a_second_backup_holds_only_what_is_new() {
+    let world = World::new();
+    let web = image("app/web", "1", &[300_000, 80_000], 1);
+    world.push("app/web", &web);
+    let first = world.backup();
+    let more = plain_image("app/more", "1", 50_000, 5);
+    world.push("app/more", &more);
+    let second = world.backup();
+    let blobs = more.blobs.iter().filter(|(digest, _)| !web.blobs.contains_key(*digest));
+    let new: usize = blobs.map(|(_, bytes)| bytes.len()).sum::<usize>()
+        + more.manifests.values().map(|(_, bytes)| bytes.len()).max().unwrap();
+    assert_eq!(second.number("bytes_new"), new as u64);
+    assert_eq!(second.number("bytes"), first.number("bytes") + new as u64);
+    for digest in web.blobs.keys() {
+        let inode = |backup: &str| fs::metadata(world.kept(backup, &place(digest))).unwrap().ino();
+        assert_eq!(inode(&first.name()), inode(&second.name()), "{digest}");
+        assert_ne!(inode(&second.name()), fs::metadata(world.live(&place(digest))).unwrap().ino());
+    }
+    // Without any change nothing is new, and only so many stay as are wanted.
+    let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(third.number("bytes_new"), 0);
+    assert_eq!(third.answer["pruned"], serde_json::json!([first.name(), second.name()]));
+    assert_eq!(names(&world.path("backups")), [third.name()]);
+    world.done(&["verify", &format!("backups/{}", third.name())]);
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    world.done(&RESTORE);
+    world.serves("app/web", &web);
+    world.serves("app/more", &more);
+}
+
+#[test]
+fn an_empty_registry_has_a_backup_that_removes_none() {
+    let world = World::new();
+    let made = world.backup();
+    assert_eq!((made.number("repositories"), made.number("blobs")), (0, 0));
+    world.done(&["verify", "backups"]);
+    let web = plain_image("app/web", "1", 50, 1);
+    world.push("app/web", &web);
+    let full = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    // As a disk looks that is not mounted.
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let empty = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(empty.answer["pruned"], serde_json::json!([]));
+    assert!(empty.name() > full.name());
+    world.done(&["restore", &format!("backups/{}", full.name()), "--data", "storage"]);
+    world.serves("app/web", &web);
+    world.done(&RESTORE);
+    assert!(!world.has("app/web", "1"));
+}
+
+#[test]
+fn a_place_that_makes_no_sense_is_refused() {
+    let world = World::new();
+    world.push("app", &plain_image("app", "1", 50, 1));
+    let before = all_of(&world.path("storage"));
+    for (data, to) in [
+        ("storage", "storage"),
+        ("storage", "storage/backups"),
+        ("storage/docker", "storage"),
+        ("storage", "."),
+    ] {
+        let said = world.refused(&["backup", "--data", data, "--to", to]);
+        assert!(said.text.contains("within one another"), "{}", said.text);
+    }
+    let said = world.refused(&["backup", "--data", "no-such", "--to", "backups"]);
+    assert!(said.text.contains("no-such: there is no registry"), "{}", said.text);
+    assert!(!world.path("backups").exists());
+    let said = world.refused(&["list", "no-such"]);
+    assert!(said.text.contains("cannot open no-such"), "{}", said.text);
+    world.backup();
+    let said = world.refused(&["restore", "backups", "--data", "no-such"]);
+    assert!(said.text.contains("no-such: there is no such directory"), "{}", said.text);
+    let said = world.refused(&["restore", "backups", "--data", "backups"]);
+    assert!(said.text.contains("within one another"), "{}", said.text);
+    let said = world.refused(&["restore", "tmp", "--data", "storage"]);
+    assert!(said.text.contains("there is no backup of a registry here"), "{}", said.text);
+    assert!(before == all_of(&world.path("storage")));
+}
+
+/// Whatever a backup catches of pushes is whole.
+#[test]
+fn pushes_during_a_backup_are_in_it_or_not() {
+    let world = World::new();
+    world.push("app", &image("app", "0", &[100_000], 1));
+    let done = AtomicBool::new(false);
+    let backups: Vec<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for pushed in 1..=15 {
+                // Tags move, and repositories come.
+                let name = if pushed % 3 == 0 { format!("new/{pushed}") } else { "app".to_owned() };
+                let tag = (pushed % 5).to_string();
+                world.registry.push(&name, &image(&name, &tag, &[2000, 30], 100 + pushed * 10));
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        let mut made = Vec::new();
+        while !done.load(Ordering::SeqCst) {
+            made.push(world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name());
+        }
+        made
+    });
+    let mut tags = BTreeSet::new();
+    for backup in backups {
+        let place = format!("backups/{backup}");
+        world.done(&["verify", &place]);
+        fs::remove_dir_all(world.path("storage/docker")).unwrap();
+        let restored = world.done(&["restore", &place, "--data", "storage"]);
+        let listed = world.registry.get("_catalog?n=1000", "*/*").unwrap();
+        let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
+        let names = listed["repositories"].as_array().unwrap();
+        let all: usize = names.iter().map(|name| world.complete(name.as_str().unwrap())).sum();
+        assert_eq!(all as u64, restored.number("tags"));
+        tags.insert(all);
+    }
+    assert!(tags.len() > 1, "nothing was pushed meanwhile: {tags:?}");
+}
+
+/// The same at one moment that is sure to be in the middle.
+#[test]
+fn a_push_in_the_middle_of_a_backup_does_no_harm() {
+    let world = World::new();
+    let large = image("app", "1", &[24 << 20], 1);
+    world.push("app", &large);
+    let blob = place(&largest(&large));
+    let child = world.stopped(&BACKUP, || {
+        let partial = if world.is_partial() { world.left() } else { Vec::new() };
+        partial.iter().any(|name| world.kept(name, &blob).exists())
+    });
+    let late = image("app", "1", &[3000], 50);
+    world.push("app", &late);
+    signal(&child, Signal::CONT);
+    let (good, said) = end(child);
+    assert!(good, "{said}");
+    world.done(&["verify", "backups"]);
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    world.done(&RESTORE);
+    world.serves("app", &large);
+    let second = late.manifests.keys().find(|reference| reference.contains("sha256:")).unwrap();
+    assert!(!world.has("app", second.rsplit_once('/').unwrap().1));
+}

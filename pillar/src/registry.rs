@@ -1,0 +1,195 @@
+//! A registry of the site's own, which images can be pushed to. Bundles are served by others, and never written to.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
+use base64::{Engine as _, alphabet};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::cluster::Cluster;
+use crate::formats;
+use crate::load::{Declaration, Document};
+use crate::node::{Node, Role};
+use crate::secret;
+use crate::view::bootstrap_node;
+
+/// The port on which it is reached.
+pub const PORT: u16 = 4552;
+/// Where it keeps its images on its host.
+pub const DATA: &str = "/var/lib/halite/registry";
+/// The package that brings its program.
+pub const PACKAGE: &str = "distribution-registry";
+/// Pillar path of the file with its users, which is for its own host.
+pub const HTPASSWD: &str = "siteRegistry.htpasswd";
+/// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run containers.
+pub const PULL: &str = "siteRegistry.pull";
+
+/// Bytes of a password that bcrypt looks at.
+pub const LONGEST_PASSWORD: usize = 72;
+/// The registry compares at every request, which takes a hundredth of a second with this.
+const COST: u32 = 8;
+
+/// A registry of the site's own, which images can be pushed to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SiteRegistry {
+    /// Whether there is one. Switched off, its images are kept.
+    pub enabled: bool,
+    /// The host that runs it and keeps its images. Default: the first host.
+    #[schemars(schema_with = "formats::optional_subdomain")]
+    pub node: Option<String>,
+    /// Who may push and pull: a name, and which of `secrets` is the password. That secret needs no roles or nodes.
+    #[schemars(schema_with = "formats::users")]
+    pub users: BTreeMap<String, String>,
+    /// The user as whom every host pulls. Without one, pods need `imagePullSecrets`.
+    #[schemars(schema_with = "formats::optional_user")]
+    pub pull_as: Option<String>,
+    /// How its images are backed up.
+    pub backup: RegistryBackup,
+}
+
+/// How the images of the site's registry are backed up, each day, on its own host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RegistryBackup {
+    /// Where to: another disk than that of the images, mounted here, if they are to outlive it.
+    #[schemars(schema_with = "formats::path")]
+    pub directory: String,
+    /// When, by the host's clock.
+    #[schemars(schema_with = "formats::time_of_day")]
+    pub at: String,
+    /// How many are kept.
+    #[schemars(range(min = 1, max = 1000))]
+    pub keep: u32,
+}
+
+impl Default for RegistryBackup {
+    fn default() -> Self {
+        Self { directory: "/var/backups/halite/registry".to_owned(), at: "02:30".to_owned(), keep: 7 }
+    }
+}
+
+/// The registry's name in references of images, certificates and hosts entries.
+#[must_use]
+pub fn name(cluster: &Cluster) -> String {
+    format!("registry.{}.internal", cluster.metadata.name)
+}
+
+/// The host that runs it, if there is to be one.
+#[must_use]
+pub fn host(declaration: &Declaration) -> Option<&Document<Node>> {
+    let registry = &declaration.cluster.site_registry;
+    match &registry.node {
+        _ if !registry.enabled => None,
+        Some(name) => declaration.nodes.get(name),
+        None => bootstrap_node(declaration),
+    }
+}
+
+/// The secrets of the registry that a node may see.
+pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> Vec<String> {
+    let registry = &declaration.cluster.site_registry;
+    let runs_it = host(declaration).is_some_and(|host| host.metadata.name == minion);
+    let runs_containers = [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra];
+    let pulls = registry.enabled
+        && registry.pull_as.is_some()
+        && runs_containers.into_iter().any(|role| node.has(role));
+    let paths = [(runs_it, HTPASSWD), (pulls, PULL)];
+    paths.into_iter().filter(|(may, _)| *may).map(|(_, path)| path.to_owned()).collect()
+}
+
+/// What stands at one of the registry's pillar paths.
+pub(crate) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
+    let registry = &cluster.site_registry;
+    let password = |user: &str| Some(cluster.secrets.get(registry.users.get(user)?)?.value.reveal());
+    match path {
+        HTPASSWD => {
+            let line = |user: &String| Some(format!("{user}:{}\n", hash(cluster, user, password(user)?)?));
+            registry.users.keys().map(line).collect()
+        }
+        PULL => {
+            let user = registry.pull_as.as_deref()?;
+            Some(STANDARD.encode(format!("{user}:{}", password(user)?)))
+        }
+        _ => None,
+    }
+}
+
+/// A password as the registry compares it (bcrypt, as `htpasswd -B` writes it). The salt is the same each time, or the
+/// file would be another each time that it is made; it is of this cluster and this user alone.
+fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
+    let mut salt = [0; 16];
+    let digest = Sha256::digest(format!("halite site registry\0{}\0{user}", cluster.metadata.name));
+    salt.copy_from_slice(digest.get(..16)?);
+    // The end of a C string counts, and of the 24 bytes that come out all but the last.
+    let mut password = password.as_bytes().to_vec();
+    password.push(0);
+    password.truncate(LONGEST_PASSWORD);
+    let hash = bcrypt::bcrypt(COST, salt, &password);
+    let text = GeneralPurpose::new(&alphabet::BCRYPT, NO_PAD);
+    Some(format!("$2y${COST:02}${}{}", text.encode(salt), text.encode(hash.get(..23)?)))
+}
+
+/// What templates see of it.
+pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool, first: Ipv4Addr) -> Value {
+    let cluster = &declaration.cluster.value;
+    let registry = &cluster.site_registry;
+    let host = host(declaration);
+    // Before the first host's own address is chosen, the one that stands for it.
+    let address =
+        host.and_then(|node| node.control_plane().or_else(|| node.has(Role::Bootstrap).then_some(first)));
+    let secret = |path: &str| allowed(path).then(|| secret::placeholder(path));
+    json!({
+        "enabled": registry.enabled,
+        "node": host.map(|node| &node.metadata.name),
+        "address": address,
+        "name": name(cluster),
+        "port": PORT,
+        "data": DATA,
+        "htpasswd": secret(HTPASSWD),
+        "pull": secret(PULL),
+        "backup": registry.backup,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+mod tests {
+    use super::*;
+
+    fn cluster(password: &str) -> Cluster {
+        let registry = json!({"enabled": true, "users": {"ci": "own", "other": "own"}, "pullAs": "ci"});
+        serde_json::from_value(json!({
+            "apiVersion": "halite/v1", "kind": "Cluster", "metadata": {"name": "prod"},
+            "networks": {"controlPlane": {"cidrs": ["10.0.0.0/24"]}}, "kubernetes": {"version": "1.36"},
+            "siteRegistry": registry, "secrets": {"own": {"value": password}},
+        }))
+        .unwrap()
+    }
+
+    /// crypt(3) of the C library made the same of these passwords and salts.
+    #[test]
+    fn users_are_written_as_htpasswd_writes_them() {
+        for (password, wanted) in [
+            ("hunter2", "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.Eu1ymPDeJoUYtvzs33bM2MuO12TozbG"),
+            ("pässwörd", "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.WTg.a.O2XBPan1S2owdjj/jPZsiRYv."),
+        ] {
+            let file = secret(&cluster(password), HTPASSWD).unwrap();
+            assert_eq!(file.lines().next(), Some(format!("ci:{wanted}").as_str()));
+            assert_eq!(file.lines().count(), 2);
+            assert_eq!(secret(&cluster(password), HTPASSWD), Some(file.clone()), "another one each time");
+            let hashes: Vec<&str> = file.lines().map(|line| line.split_once(':').unwrap().1).collect();
+            assert_ne!(hashes[0], hashes[1], "one salt for two users");
+        }
+    }
+
+    #[test]
+    fn hosts_pull_with_a_name_and_password() {
+        assert_eq!(secret(&cluster("hunter2"), PULL).as_deref(), Some("Y2k6aHVudGVyMg=="));
+        assert_eq!(secret(&cluster("hunter2"), "siteRegistry.other"), None);
+    }
+}

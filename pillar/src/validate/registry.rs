@@ -1,0 +1,72 @@
+//! The site's own registry: who may use it, where it runs, what it is made of.
+
+use std::path::Path;
+
+use super::Check;
+use crate::registry::{DATA, LONGEST_PASSWORD, PACKAGE};
+use crate::source::join;
+
+pub(super) fn check(check: &mut Check<'_>) {
+    let declaration = check.declaration;
+    let registry = &declaration.cluster.site_registry;
+    if !registry.enabled {
+        return;
+    }
+    if registry.users.is_empty() && check.sound("siteRegistry.users") {
+        check.cluster(
+            "siteRegistry.enabled",
+            "nobody may push to the registry or pull from it: it has no users",
+            "name some: `users: {ci: registry-ci}`, with the password as `secrets.registry-ci.value`",
+        );
+    }
+    for (user, name) in &registry.users {
+        let path = join("siteRegistry.users", user);
+        match declaration.cluster.secrets.get(name) {
+            None => check.cluster(
+                &path,
+                format!("there is no secret `{name}`"),
+                format!("declare the password: `secrets: {{{name}: {{value: …}}}}`"),
+            ),
+            Some(secret) if secret.value.reveal().len() > LONGEST_PASSWORD => check.cluster(
+                &path,
+                format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
+                "what comes after them would not count (bcrypt): take a shorter one",
+            ),
+            Some(_) => {}
+        }
+    }
+    if let Some(user) = registry.pull_as.as_ref().filter(|user| !registry.users.contains_key(*user)) {
+        let users: Vec<&str> = registry.users.keys().map(String::as_str).collect();
+        check.cluster(
+            "siteRegistry.pullAs",
+            format!("the registry has no user `{user}`"),
+            format!("its users are: {}", users.join(", ")),
+        );
+    }
+    let nodes = &declaration.nodes;
+    if let Some(node) = registry.node.as_ref().filter(|node| !nodes.is_empty() && !nodes.contains_key(*node))
+    {
+        let names: Vec<&str> = nodes.keys().map(String::as_str).collect();
+        check.cluster(
+            "siteRegistry.node",
+            format!("there is no node `{node}`"),
+            format!("the nodes are: {}", names.join(", ")),
+        );
+    }
+    let (backup, data) = (Path::new(&registry.backup.directory), Path::new(DATA));
+    if backup.starts_with(data) || data.starts_with(backup) {
+        check.cluster(
+            "siteRegistry.backup.directory",
+            format!("the images themselves are in {DATA}"),
+            "back them up to another directory, best of another disk",
+        );
+    }
+    let Some(bundle) = check.context.bundle else { return };
+    if !bundle.packages.contains_key(PACKAGE) && !bundle.rpms.contains_key(PACKAGE) {
+        check.cluster(
+            "siteRegistry.enabled",
+            format!("the bundle {} lacks the package `{PACKAGE}`", bundle.path),
+            "switch it off, or use a bundle that was made with it; `ctl bundle show` shows what this one has",
+        );
+    }
+}

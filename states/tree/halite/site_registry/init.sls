@@ -1,0 +1,153 @@
+{#- A registry that the site's own images are pushed to: distribution, on one host, backed up each day. The bundles are
+    served by others, and never written to. -#}
+{%- from 'map.jinja' import node, site_ca, has_site_registry with context %}
+{%- set registry = pillar.siteRegistry %}
+{%- if not has_site_registry %}
+include:
+  - halite.site_registry.gone
+{%- else %}
+{%- set certificate = '/etc/halite/registry/server.crt' %}
+include:
+  - host.repository
+  - host.packages
+  - halite.ctl
+
+halite-registry-group:
+  group.present:
+    - name: halite-registry
+    - system: True
+
+halite-registry-user:
+  user.present:
+    - name: halite-registry
+    - gid: halite-registry
+    - fullname: The site's registry
+    - home: {{ registry.data }}
+    - shell: /usr/sbin/nologin
+    - system: True
+    - createhome: False
+    - require:
+        - group: halite-registry-group
+
+# Whoever made it: the registry's user has to come through.
+/var/lib/halite:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
+
+{{ registry.data }}:
+  file.directory:
+    - user: halite-registry
+    - group: halite-registry
+    - mode: '0750'
+    - require:
+        - user: halite-registry-user
+        - file: /var/lib/halite
+
+/etc/halite:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
+
+/etc/halite/registry:
+  file.directory:
+    - user: root
+    - group: halite-registry
+    - mode: '0750'
+    - require:
+        - user: halite-registry-user
+        - file: /etc/halite
+
+{{ certificate }}:
+  x509.certificate:
+    - ca: site
+    - ca_certificate: {{ pillar.pki.site.cert | json }}
+    - algorithm: ecdsa-p256
+    - common_name: {{ registry.name }}
+    - sans_dns: {{ ([registry.name, node.name, 'localhost']) | json }}
+    - sans_ip: {{ ([registry.address, '127.0.0.1']) | unique | sort | json }}
+    - server_auth: True
+    - user: halite-registry
+    - group: halite-registry
+    - require:
+        - file: {{ site_ca }}
+        - file: /etc/halite/registry
+
+# Read anew whenever it changes.
+/etc/halite/registry/htpasswd:
+  file.managed:
+    - contents: {{ registry.htpasswd | json }}
+    - user: root
+    - group: halite-registry
+    - mode: '0640'
+    - require:
+        - file: /etc/halite/registry
+
+/etc/halite/registry/config.yml:
+  file.managed:
+    - source: salt://halite/site_registry/config.yml.j2
+    - template: jinja
+    - user: root
+    - group: halite-registry
+    - mode: '0640'
+    - require:
+        - file: /etc/halite/registry
+{%- for unit in ['halite-registry.service', 'halite-registry-backup.service', 'halite-registry-backup.timer'] %}
+
+/etc/systemd/system/{{ unit }}:
+  file.managed:
+    - source: salt://halite/site_registry/{{ unit }}.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+{%- endfor %}
+
+halite-registry:
+  service.running:
+    - enable: True
+    - require:
+        - pkg: host-packages
+        - file: {{ registry.data }}
+        - file: /etc/halite/registry/htpasswd
+    - watch:
+        - file: /etc/systemd/system/halite-registry.service
+        - file: /etc/halite/registry/config.yml
+        - x509: {{ certificate }}
+
+# Nobody is let in without a name.
+site-registry-answers:
+  http.wait_for_successful_query:
+    - name: https://{{ registry.address }}:{{ registry.port }}/v2/
+    - status: 401
+    - ca: {{ site_ca }}
+    - wait_for: 30
+    - require:
+        - service: halite-registry
+
+{{ registry.backup.directory }}:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - makedirs: True
+
+# The timer starts it, and systemd would start what it read before.
+site-registry-backup-read:
+  cmd.run:
+    - name: systemctl daemon-reload
+    - onchanges:
+        - file: /etc/systemd/system/halite-registry-backup.service
+
+halite-registry-backup.timer:
+  service.running:
+    - enable: True
+    - require:
+        - file: /usr/local/bin/ctl
+        - file: {{ registry.backup.directory }}
+        - cmd: site-registry-backup-read
+    - watch:
+        - file: /etc/systemd/system/halite-registry-backup.timer
+{%- endif %}

@@ -1,0 +1,283 @@
+//! The registry of the site's own images: pushed to with a name and a password, pulled from by pods, backed up, brought
+//! back, moved to another host, and switched off without losing anything.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    Counts, Test,
+    addons::declare,
+    repair::{highstate, quiet},
+};
+use crate::{
+    cluster::{BOOTSTRAP, Cluster, WORKER},
+    lab::{host::Host, wait},
+    upstream::versions::BUSYBOX,
+};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "site registry: switched on, images are pushed with a password only, and pods pull",
+        run: on,
+    },
+    Test { name: "site registry: the password is nowhere but in the document", run: secret },
+    Test {
+        name: "site registry: killed in the middle of a push it comes back, and the push ends",
+        run: killed,
+    },
+    Test { name: "site registry: backed up, lost, brought back", run: backup },
+    Test { name: "site registry: without a user for all hosts, pods bring their own", run: own_login },
+    Test { name: "site registry: switched off, images and backups stay, and nothing else", run: off },
+];
+
+/// What images of it are called.
+const NAME: &str = "registry.demo.internal:4552";
+const PASSWORD: &str = "not-a-word-of-any-dictionary";
+const BACKUPS: &str = "/srv/registry-backups";
+const DATA: &str = "/var/lib/halite/registry";
+const CA: &str = "/etc/halite/pki/site-ca.crt";
+const READY: Duration = Duration::from_secs(60);
+
+/// An image that the bundle has, on the bootstrap host.
+fn busybox() -> String {
+    format!("docker.io/library/busybox:{BUSYBOX}")
+}
+
+fn document(further: &str) -> String {
+    format!(
+        "{{enabled: true, node: {WORKER}, users: {{ci: ci, dev: dev}}, backup: {{directory: {BACKUPS}, keep: 2}}{further}}}"
+    )
+}
+
+/// A request to the registry: status and body.
+fn asked(from: &Host, options: &str, path: &str) -> Result<(String, String)> {
+    let line = format!(
+        "curl -sS --noproxy '*' --cacert {CA} -w '\\n%{{http_code}}' {options} 'https://{NAME}{path}'"
+    );
+    let answer = from.sh(&line)?;
+    let (body, code) = answer.trim_end().rsplit_once('\n').context("no status")?;
+    Ok((code.to_owned(), body.to_owned()))
+}
+
+/// Pushes an image of the bundle under another name, as people would from any machine: the one client that every host has.
+fn push(host: &Host, image: &str, login: &str) -> Result<String> {
+    let source = busybox();
+    host.sh(&format!(
+        "ctr -n k8s.io images tag --force {source} {image} >/dev/null && \
+         ctr -n k8s.io images push --tlscacert {CA} {login} {image} 2>&1"
+    ))
+}
+
+/// Takes an image from a host, so that it has to be pulled.
+fn forget(host: &Host, image: &str) -> Result<()> {
+    host.sh(&format!("ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true")).map(drop)
+}
+
+/// Runs a pod on a node to its end and returns what it said.
+fn run_pod(cluster: &Cluster, name: &str, node: &str, image: &str, login: Option<&str>) -> Result<String> {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{
+            "name": "it", "image": image, "imagePullPolicy": "Always", "command": ["echo", "it runs"],
+        }]},
+    });
+    if let Some(login) = login {
+        pod["spec"]["imagePullSecrets"] = json!([{"name": login}]);
+    }
+    fs::write(cluster.bootstrap.root().join("root/pod.json"), pod.to_string())?;
+    cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--wait=true"])?;
+    cluster.kubectl(&["apply", "-f", "/root/pod.json"])?;
+    let ended = wait::until("the pod to have run", READY, || {
+        let answer =
+            cluster.kubectl(&["get", "pod", name, "-o", "json"]).map_err(|error| error.to_string())?;
+        let pod: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        match pod["status"]["phase"].as_str() {
+            Some("Succeeded") => Ok(()),
+            _ => Err(pod["status"]["containerStatuses"].to_string()),
+        }
+    });
+    let said = ended.and_then(|()| cluster.kubectl(&["logs", name]));
+    cluster.kubectl(&["delete", "pod", name, "--wait=true"])?;
+    said
+}
+
+fn on(cluster: &Cluster) -> Result<Counts> {
+    let secrets = format!("{{ci: {{value: {PASSWORD}}}, dev: {{value: another-one-of-these}}}}");
+    declare(cluster, "secrets", &secrets)?;
+    declare(cluster, "siteRegistry", &document(", pullAs: ci"))?;
+    highstate(cluster, &[])?;
+    quiet(cluster)?;
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        for login in ["", "-u ci:wrong", "-u nobody:", "-X POST"] {
+            let (code, _) = asked(host, login, "/v2/_catalog")?;
+            ensure!(code == "401", "{login:?} from {}: {code}", host.spec.name);
+        }
+        let (code, body) = asked(host, &format!("-u ci:{PASSWORD}"), "/v2/_catalog")?;
+        ensure!(code == "200", "{code} {body}");
+    }
+    let image = format!("{NAME}/team/app:1");
+    forget(&cluster.bootstrap, &image)?;
+    cluster.bootstrap.sh(&format!(
+        "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d {} >/dev/null",
+        busybox()
+    ))?;
+    for login in ["", "--user ci:wrong"] {
+        let refused = push(&cluster.bootstrap, &image, login);
+        ensure!(refused.is_err(), "pushed with {login:?}: {refused:?}");
+    }
+    push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
+    for node in [BOOTSTRAP, WORKER] {
+        forget(if node == BOOTSTRAP { &cluster.bootstrap } else { &cluster.worker }, &image)?;
+        let said = run_pod(cluster, "own-image", node, &image, None)?;
+        ensure!(said.trim() == "it runs", "on {node}: {said:?}");
+    }
+    // Not into the bundle, and the bundle's servers do not know it.
+    let (_, catalog) = asked(&cluster.bootstrap, "-u dev:another-one-of-these", "/v2/_catalog")?;
+    ensure!(catalog.contains("team/app"), "{catalog}");
+    let first = cluster.bootstrap.control_plane_address();
+    let bundles = cluster
+        .bootstrap
+        .sh(&format!("curl -sS --noproxy '*' --cacert {CA} https://{first}:4551/v2/_catalog"))?;
+    ensure!(!bundles.contains("team/app"), "{bundles}");
+    Ok(Counts { passed: 3, failed: 0 })
+}
+
+fn secret(cluster: &Cluster) -> Result<Counts> {
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        let found = host.sh(&format!(
+            "grep -rlF -e '{PASSWORD}' /etc /var/lib/halite /var/log /run/systemd /tmp /usr/local 2>/dev/null; \
+             journalctl --no-pager | grep -F '{PASSWORD}' | grep -vF 'ctr -n' ; true"
+        ))?;
+        let expected: &[&str] = if host.spec.name == BOOTSTRAP { &["/etc/halite/cluster.yaml"] } else { &[] };
+        let found: Vec<&str> = found.lines().collect();
+        ensure!(found == expected, "on {}: {found:?}", host.spec.name);
+    }
+    let modes = cluster.worker.sh(&format!(
+        "stat -c '%n %a %U' /etc/halite/registry/htpasswd /etc/halite/registry/server.key \
+         '/etc/containerd/certs.d/{NAME}/hosts.toml' {DATA}"
+    ))?;
+    for line in modes.lines() {
+        ensure!(
+            line.contains(" 640 root") || line.contains(" 600 ") || line.contains(" 750 halite-registry"),
+            "{modes}"
+        );
+    }
+    let shown = cluster.bootstrap.run(&["ctl", "pillar", WORKER, "-o", "json"])?;
+    ensure!(!shown.contains(PASSWORD) && !shown.contains("$2y$"), "{shown}");
+    Ok(Counts::ONE)
+}
+
+fn killed(cluster: &Cluster) -> Result<Counts> {
+    let login = format!("-u ci:{PASSWORD}");
+    // Half a blob is there, and then its server dies.
+    let start = format!("{login} -X POST -D /root/upload.txt");
+    let (code, _) = asked(&cluster.bootstrap, &start, "/v2/team/cut/blobs/uploads/")?;
+    ensure!(code == "202", "{code}");
+    cluster.worker.sh("systemctl kill --signal=KILL halite-registry.service")?;
+    wait::until("the registry to be back", READY, || match asked(&cluster.bootstrap, &login, "/v2/") {
+        Ok((code, _)) if code == "200" => Ok(()),
+        other => Err(format!("{other:?}")),
+    })?;
+    let image = format!("{NAME}/team/cut:1");
+    push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
+    let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;
+    ensure!(said.trim() == "it runs", "{said:?}");
+    Ok(Counts::ONE)
+}
+
+fn backup(cluster: &Cluster) -> Result<Counts> {
+    let (worker, login) = (&cluster.worker, format!("-u ci:{PASSWORD}"));
+    let timer = worker.sh("systemctl list-timers --no-pager halite-registry-backup.timer")?;
+    ensure!(timer.contains("02:30:00"), "{timer}");
+    let digest = |tag: &str| -> Result<String> {
+        let head = format!(
+            "{login} -I -H 'Accept: application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json'"
+        );
+        let (code, text) = asked(&cluster.bootstrap, &head, &format!("/v2/team/app/manifests/{tag}"))?;
+        ensure!(code == "200", "{tag}: {code}");
+        let line = text.lines().find_map(|line| {
+            line.to_ascii_lowercase().strip_prefix("docker-content-digest: ").map(str::to_owned)
+        });
+        line.map(|digest| digest.trim().to_owned()).context("no digest")
+    };
+    let before = digest("1")?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    let backups = || -> Result<Vec<String>> {
+        Ok(worker.sh(&format!("ls {BACKUPS}"))?.lines().map(str::to_owned).collect())
+    };
+    ensure!(backups()?.len() == 2, "{:?}", backups()?);
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    ensure!(backups()?.len() == 2, "two are kept: {:?}", backups()?);
+    worker.run(&["ctl", "registry", "verify", BACKUPS])?;
+    // A disk is lost, with a new one in its place.
+    worker.sh(&format!("systemctl stop halite-registry && rm -rf {DATA}"))?;
+    highstate(cluster, &[])?;
+    let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
+    ensure!(code == "404", "{code}");
+    worker.run(&["ctl", "registry", "restore", BACKUPS])?;
+    ensure!(digest("1")? == before && digest(&before)? == before, "another image came back");
+    let image = format!("{NAME}/team/app:1");
+    forget(&cluster.bootstrap, &image)?;
+    let said = run_pod(cluster, "brought-back", BOOTSTRAP, &image, None)?;
+    ensure!(said.trim() == "it runs", "{said:?}");
+    // And it can be pushed to again.
+    push(&cluster.bootstrap, &format!("{NAME}/team/app:2"), &format!("--user ci:{PASSWORD}"))?;
+    quiet(cluster)?;
+    Ok(Counts { passed: 2, failed: 0 })
+}
+
+fn own_login(cluster: &Cluster) -> Result<Counts> {
+    declare(cluster, "siteRegistry", &document(""))?;
+    highstate(cluster, &[])?;
+    let image = format!("{NAME}/team/app:1");
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        let file = host.sh(&format!("cat '/etc/containerd/certs.d/{NAME}/hosts.toml'"))?;
+        ensure!(!file.contains("Authorization"), "{file}");
+    }
+    forget(&cluster.worker, &image)?;
+    let refused = cluster
+        .worker
+        .sh(&format!("ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d {image} 2>&1"));
+    ensure!(refused.is_err(), "pulled without a login: {refused:?}");
+    let server = format!("--docker-server={NAME}");
+    let password = format!("--docker-password={PASSWORD}");
+    let login =
+        ["create", "secret", "docker-registry", "own-login", &server, "--docker-username=ci", &password];
+    cluster.kubectl(&login)?;
+    let said = run_pod(cluster, "with-a-login", WORKER, &image, Some("own-login"));
+    cluster.kubectl(&["delete", "secret", "own-login"])?;
+    ensure!(said?.trim() == "it runs", "it did not run");
+    Ok(Counts::ONE)
+}
+
+fn off(cluster: &Cluster) -> Result<Counts> {
+    declare(cluster, "siteRegistry", "")?;
+    declare(cluster, "secrets", "")?;
+    highstate(cluster, &[])?;
+    quiet(cluster)?;
+    let worker = &cluster.worker;
+    let listening = worker.sh("ss -Hltn 'sport = :4552'")?;
+    ensure!(listening.trim().is_empty(), "it still listens: {listening}");
+    for path in [
+        "/etc/halite/registry",
+        "/etc/systemd/system/halite-registry.service",
+        "/etc/containerd/certs.d/registry.demo.internal:4552",
+    ] {
+        ensure!(!worker.root().join(path.trim_start_matches('/')).exists(), "{path} is still there");
+    }
+    let rules = worker.sh("firewall-cmd --info-policy=halite-host")?;
+    ensure!(!rules.contains("4552"), "{rules}");
+    let kept = worker
+        .sh(&format!("find {DATA} -path '*team/app/_manifests/tags/1/current/link' && ls {BACKUPS}"))?;
+    ensure!(kept.contains("/team/app/") && kept.lines().count() == 3, "{kept}");
+    worker.sh(&format!("rm -rf {DATA} {BACKUPS} /usr/local/bin/ctl"))?;
+    for host in [&cluster.bootstrap, worker] {
+        host.sh(&format!(
+            "ctr -n k8s.io images ls -q | grep {NAME} | xargs -r ctr -n k8s.io images rm --sync"
+        ))?;
+    }
+    Ok(Counts::ONE)
+}
