@@ -207,10 +207,15 @@ impl Runner<'_> {
                 let ca = call.get("ca").and_then(Value::as_str).unwrap_or_default();
                 modules::is_current(host, argument, ca).await
             }
+            "http.query" => {
+                let text = |key: &str| call.get(key).and_then(Value::as_str);
+                let url = text("url").unwrap_or(argument);
+                modules::answers(host, url, call.get("status").and_then(Value::as_u64), text("ca")).await
+            }
             other => Err(Failure(format!(
                 "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
                  file.directory_exists, service.status, service.enabled, service.available, pkg.version, user.info, \
-                 kmod.is_loaded, x509.current, test.true, test.false"
+                 http.query, kmod.is_loaded, x509.current, test.true, test.false"
             ))),
         }
     }
@@ -386,6 +391,7 @@ mod tests {
     async fn conditions() {
         let host = FakeHost::new();
         host.state().put_unit("nginx.service", true, true);
+        host.state().http.insert("https://a/".to_owned(), [Some((401, String::new()))].into());
         let runner = Runner::with_functions(&host, FUNCTIONS);
         let any = chunk("cmd.run", "true", json!({}));
         for (condition, wanted) in [
@@ -393,6 +399,10 @@ mod tests {
             (json!("false"), false),
             (json!({"fun": "service.status", "name": "nginx"}), true),
             (json!({"fun": "file.file_exists", "args": ["/nowhere"]}), false),
+            (json!({"fun": "http.query", "url": "https://a/", "status": 401}), true),
+            (json!({"fun": "http.query", "url": "https://a/"}), false),
+            (json!({"fun": "http.query", "url": "https://a/", "status": 401, "ca": "/nowhere"}), false),
+            (json!({"fun": "http.query", "args": ["https://b/"]}), false),
         ] {
             assert_eq!(runner.condition(&any, &condition).await, Ok(wanted), "{condition}");
         }

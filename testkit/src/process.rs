@@ -28,10 +28,22 @@ full() {
     cat said
     grep -q 'No space left on device' said
 }
+stop() {
+    # Whatever comes between, it is not left standing.
+    trap "kill -KILL $1" EXIT
+    kill -STOP "$1" || return 1
+    # It finishes the write that it is in.
+    until grep -q '^State:.T' "/proc/$1/status"; do kill -0 "$1" || return 1; done
+}
+go_on() {
+    trap - EXIT
+    kill -CONT "$1"
+}
 "#;
 
 /// A script in a directory, as root of a mount namespace of its own: what it mounts goes with it. `$CTL` is that program;
-/// `fill BYTES` leaves so many free on the file system `disk`, and `full COMMAND` asks that it finds no room.
+/// `fill BYTES` leaves so many free on the file system `disk`, `full COMMAND` asks that it finds no room, `stop PID` stops a
+/// process, if it has not ended, and `go_on PID` lets it go on.
 #[must_use]
 pub fn script(dir: &Path, ctl: &str, text: &str) -> Command {
     let how: &[&str] =

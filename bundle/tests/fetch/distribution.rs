@@ -32,6 +32,8 @@ fn images_are_pulled_with_a_login() {
     let index = all.index("app/web", OCI_INDEX, &[arm64, amd64.clone()]);
     all.tag("app/web", "1", &index);
     registry.push("app/web", &all);
+    let blob = format!("app/web/blobs/{}", Digest::of(&gzip).oci());
+    assert_eq!(registry.get(&blob, "*/*").as_ref(), Some(&gzip));
 
     let reference = Reference::parse(&format!("{}/app/web:1", registry.host())).unwrap();
     let wanted = Wanted { reference, platform: Platform::default(), digest: None };

@@ -1,6 +1,11 @@
 use std::os::unix::fs::symlink;
 
-use super::*;
+use super::{
+    super::facts::{Damage, FORMAT, Mended},
+    *,
+};
+
+const FACTS: &str = "backup.json";
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()

@@ -8,7 +8,10 @@
 mod backup;
 mod backups;
 mod digest;
+mod facts;
 mod folder;
+mod making;
+mod pass;
 mod restore;
 mod tree;
 mod verify;
@@ -27,7 +30,8 @@ use self::{
 
 pub use self::{
     backup::make,
-    backups::{Backup, Backups, Damage, Mended},
+    backups::{Backup, Backups},
+    facts::{Damage, Mended},
     restore::restore,
     verify::verify,
 };

@@ -9,9 +9,10 @@ use halite_bundle::{
 
 use super::{
     CONTENT, REPOSITORIES, ROOT, apart,
-    backups::{Backup, Backups, Damage, Facts},
+    backups::{Backup, Backups},
     blob,
     digest::Digest,
+    facts::{Damage, Facts},
     folder::{Folder, Found, Owner},
     verify::Opened,
 };

@@ -3,9 +3,10 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, SystemTime},
 };
 
-use super::*;
+use super::{super::pass::AGAIN, *};
 
 fn digest(text: &str) -> String {
     files::sha256(text.as_bytes())

@@ -9,9 +9,10 @@ use halite_bundle::{Error, Tenths};
 
 use super::{
     BLOBS, REPOSITORIES, ROOT,
-    backups::{Backup, Damage, Facts},
+    backups::Backup,
     blob,
     digest::Digest,
+    facts::{Damage, Facts},
     folder::{Folder, Found},
     tree::Tree,
 };

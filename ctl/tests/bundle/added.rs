@@ -22,14 +22,14 @@ add() { exec "$CTL" bundle add X.iso --trust builder.pub; }
 # Starts one and stops it in the middle of its work: when that part of the bundle is there. One that was done before anybody
 # looked is started again.
 begin() {
-    part=/var/lib/halite/bundles/.0.1.0.new/$1
+    wanted=/var/lib/halite/bundles/.0.1.0.new/$1
     for try in 1 2 3 4 5 6 7 8 9 10; do
         add & first=$!
         set +x
-        until test -e "$part" || ! kill -0 $first; do :; done
+        until test -e "$wanted" || ! kill -0 $first; do :; done
         set -x
-        if kill -STOP $first && test -e "$part"; then return; fi
-        kill -CONT $first || true
+        if stop $first && test -e "$wanted"; then return; fi
+        go_on $first || true
         wait $first
         rm -r /var/lib/halite/bundles/0.1.0
     done
@@ -72,7 +72,7 @@ fn when_the_room_goes_meanwhile_nothing_is_left() {
         for left in 0 65536 1000000; do
             begin .
             fill $left
-            kill -CONT $first
+            go_on $first
             ! wait $first
             test "$(there)" = filler
             rm disk/filler
@@ -93,6 +93,7 @@ fn one_that_is_killed_is_added_by_the_next() {
         for part in . bin/ctl states/large; do
             rm -rf /var/lib/halite/bundles/.0.1.0.new
             begin $part
+            trap - EXIT
             kill -9 $first
             ! wait $first
             test "$(there)" = .0.1.0.new
@@ -112,7 +113,7 @@ fn a_second_one_meanwhile_is_refused() {
         begin .
         ! (add)
         test "$(there)" = .0.1.0.new
-        kill -CONT $first
+        go_on $first
         wait $first
         test "$(there)" = 0.1.0
         "$CTL" bundle verify /var/lib/halite/bundles/0.1.0

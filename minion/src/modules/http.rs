@@ -9,6 +9,25 @@ use crate::host::Host;
 use crate::host::effect::Effect;
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
+/// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a server that the CA in the
+/// file `ca` vouches for, if one is given.
+pub(crate) async fn answers(
+    host: &dyn Host,
+    url: &str,
+    status: Option<u64>,
+    ca: Option<&str>,
+) -> Result<bool, Failure> {
+    let ca = match ca {
+        Some(path) => match host.read(path).await? {
+            Some(pem) => Some(String::from_utf8_lossy(&pem).into_owned()),
+            None => return Ok(false),
+        },
+        None => None,
+    };
+    let answer = host.http_get(url, ca.as_deref()).await?;
+    Ok(answer.is_some_and(|(code, _)| u64::from(code) == status.unwrap_or(200)))
+}
+
 /// One question now; the waiting, if any is needed, is an effect, so that a check never waits.
 pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);

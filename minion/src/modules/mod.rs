@@ -28,6 +28,7 @@ mod x509;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
+pub(crate) use http::answers;
 pub(crate) use x509::is_current;
 
 use crate::host::{Host, HostError, HostFuture, effect::Effect};

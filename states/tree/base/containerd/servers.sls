@@ -16,7 +16,7 @@ include:
 {%- set site_registry = '/etc/containerd/certs.d/' ~ pillar.siteRegistry.name ~ ':' ~ pillar.siteRegistry.port %}
 {%- if pillar.siteRegistry.address %}
 
-# It may hold a password.
+# It may hold a password; and when it no longer does, the password stands in what changes.
 {{ site_registry }}/hosts.toml:
   file.managed:
     - source: salt://base/containerd/site-registry.toml.j2
@@ -25,6 +25,7 @@ include:
     - group: root
     - mode: '0600'
     - makedirs: True
+    - show_changes: False
 {%- else %}
 
 {{ site_registry }}:

@@ -1,6 +1,6 @@
 {#- nginx serves the site's bundles: packages, programs and, as an OCI registry, images. Static files, read only, TLS.
     The bootstrap host has them; every further host that serves copies them from those that do. -#}
-{%- from 'halite/bundle_server/map.jinja' import bundles with context %}
+{%- from 'halite/bundle_server/map.jinja' import bundles, in_use with context %}
 {%- from 'map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
 include:
   - host.repository
@@ -36,6 +36,16 @@ include:
 {%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}
 {%- endfor %}
 
+# What the site has no longer goes first, or there may be no room for what is new; a copy that is under way is kept.
+{{ bundles_directory }}:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
+    - makedirs: True
+    - clean: True
+    - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
+
 # Each file is compared with the manifest, and the manifest with the hash that the master knows: whoever serves it is not
 # believed. A copy is there as a whole or not at all, and what is there already is not fetched again.
 {%- for bundle in bundles %}
@@ -50,8 +60,11 @@ bundle-{{ bundle.version }}:
     - require:
         - file: /usr/local/bin/ctl
         - file: {{ site_ca }}
+        - file: {{ bundles_directory }}
+{%- if bundle.version == in_use.version %}
     - require_in:
         - file: /etc/nginx/conf.d/halite.conf
+{%- endif %}
 {%- endfor %}
 {%- endif %}
 
@@ -80,23 +93,23 @@ nginx:
         - file: /etc/nginx/sites-enabled/default
         - x509: /etc/halite/pki/server.crt
 {%- if not is_bundle_host %}
-{%-   for bundle in bundles %}
-        - cmd: bundle-{{ bundle.version }}
-{%-   endfor %}
+        # Of the others, a copy that did not succeed keeps nobody from the one in use.
+        - cmd: bundle-{{ in_use.version }}
 {%- endif %}
-{%- if not is_bundle_host %}
 
-# What the site has no longer; a copy that is under way is kept.
-{{ bundles_directory }}:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0755'
-    - clean: True
-    - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
+# A bundle whose medium is back was not there when nginx read its configuration; and a run that was cut off after a change
+# may have left nginx with what it had read before.
+nginx-knows-every-bundle:
+  cmd.run:
+    - name: systemctl reload nginx.service
+    - unless:
+{%- for bundle in bundles %}
+        - fun: http.query
+          url: https://{{ node.controlPlane }}:4551/bundles/{{ bundle.version }}/v2/_catalog
+          ca: {{ site_ca }}
+{%- endfor %}
     - require:
         - service: nginx
-{%- endif %}
 
 bundle-server-answers:
   http.wait_for_successful_query:
@@ -104,5 +117,5 @@ bundle-server-answers:
     - ca: {{ site_ca }}
     - wait_for: 30
     - require:
-        - service: nginx
+        - cmd: nginx-knows-every-bundle
         - file: /srv/halite/enrol.sh

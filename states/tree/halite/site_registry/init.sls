@@ -29,13 +29,6 @@ halite-registry-user:
     - require:
         - group: halite-registry-group
 
-# Whoever made it: the registry's user has to come through.
-/var/lib/halite:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0755'
-
 {{ registry.data }}:
   file.directory:
     - user: halite-registry
@@ -44,12 +37,6 @@ halite-registry-user:
     - require:
         - user: halite-registry-user
         - file: /var/lib/halite
-
-/etc/halite:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0755'
 
 /etc/halite/registry:
   file.directory:
@@ -127,13 +114,6 @@ site-registry-answers:
     - require:
         - service: halite-registry
 
-{{ registry.backup.directory }}:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0700'
-    - makedirs: True
-
 # The timer starts it, and systemd would start what it read before.
 site-registry-backup-read:
   cmd.run:
@@ -146,7 +126,6 @@ halite-registry-backup.timer:
     - enable: True
     - require:
         - file: /usr/local/bin/ctl
-        - file: {{ registry.backup.directory }}
         - cmd: site-registry-backup-read
     - watch:
         - file: /etc/systemd/system/halite-registry-backup.timer

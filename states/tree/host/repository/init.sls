@@ -6,6 +6,9 @@
 {%- for url in servers %}{{ url }}/apt{{ '\tpriority:' ~ loop.index ~ '\n' }}{% endfor %}
 {%- endmacro %}
 
+include:
+  - halite.directories
+
 # The CA of the bundle server, for apt and containerd.
 {{ site_ca }}:
   file.managed:

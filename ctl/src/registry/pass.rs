@@ -1,0 +1,169 @@
+//! Reading the links of one repository, while the registry may be writing there.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use super::{
+    digest::Digest,
+    folder::{Folder, Found},
+    tree::{Kind, Link, Tree, join},
+};
+
+/// More than any link holds, in bytes.
+const LONGEST: u64 = 256;
+
+/// How often one repository is read until nothing in it changes meanwhile.
+const PASSES: usize = 10;
+
+/// So soon after it was written, a file may be in the middle of that: the registry writes links and manifests in place.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// How often such a file is looked at again, and the pause before.
+pub const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
+
+/// The links of one repository. Manifests come after what they name and tags after manifests; a directory that is listed
+/// while something is added to it may show the later and not the earlier. So it is read until nothing changes.
+pub fn steady(folder: &Folder, name: &str, live: bool) -> Tree {
+    let mut last = Pass::read(folder, name, live);
+    for _ in 1..if live { PASSES } else { 1 } {
+        let next = Pass::read(folder, name, live);
+        if next == last {
+            break;
+        }
+        last = next;
+    }
+    last
+}
+
+struct Pass<'a> {
+    tree: Tree,
+    repository: &'a str,
+    live: bool,
+}
+
+impl Pass<'_> {
+    /// Reads in the opposite of the order in which the registry writes.
+    fn read(folder: &Folder, repository: &str, live: bool) -> Tree {
+        let mut pass = Pass { tree: Tree::default(), repository, live };
+        let manifests = pass.part(folder, repository, "_manifests");
+        if let Some((manifests, path)) = &manifests {
+            if let Some((tags, path)) = pass.part(manifests, path, "tags") {
+                pass.tags(&tags, &path);
+            }
+            if let Some((revisions, path)) = pass.part(manifests, path, "revisions") {
+                pass.digests(&revisions, &path, Kind::Revision);
+            }
+            pass.only(manifests, path, &["tags", "revisions"]);
+        }
+        if let Some((layers, path)) = pass.part(folder, repository, "_layers") {
+            pass.digests(&layers, &path, Kind::Layer);
+        }
+        // Uploads are no images yet.
+        for name in pass.tree.names(folder, repository).unwrap_or_default() {
+            if name.starts_with('_') && !["_manifests", "_layers", "_uploads"].contains(&name.as_str()) {
+                pass.unknown(join(repository, &name));
+            }
+        }
+        pass.tree
+    }
+
+    fn part(&mut self, folder: &Folder, above: &str, name: &str) -> Option<(Folder, String)> {
+        let path = join(above, name);
+        let found = self.tree.enter(folder, name, &path)?;
+        self.tree.folders.insert(path.clone());
+        Some((found, path))
+    }
+
+    fn only(&mut self, folder: &Folder, path: &str, known: &[&str]) {
+        for name in self.tree.names(folder, path).unwrap_or_default() {
+            if !known.contains(&name.as_str()) {
+                self.unknown(join(path, &name));
+            }
+        }
+    }
+
+    fn unknown(&mut self, path: String) {
+        self.tree.strange.insert(path, "is nothing that a registry has".to_owned());
+    }
+
+    fn tags(&mut self, folder: &Folder, path: &str) {
+        for tag in self.tree.names(folder, path).unwrap_or_default() {
+            let path = join(path, &tag);
+            let Some(folder) = self.tree.enter(folder, &tag, &path) else { continue };
+            let current = join(&path, "current");
+            let found = self.tree.enter(&folder, "current", &current);
+            // One without is coming or going: it names nothing.
+            if found.is_some_and(|found| self.link(&found, &current, Kind::Tag)) {
+                let index = join(&path, "index");
+                if let Some(found) = self.tree.enter(&folder, "index", &index) {
+                    self.digests(&found, &index, Kind::History);
+                }
+                self.only(&folder, &path, &["current", "index"]);
+            }
+        }
+    }
+
+    /// `ALGORITHM/HEX/link`.
+    fn digests(&mut self, folder: &Folder, path: &str, kind: Kind) {
+        for algorithm in self.tree.names(folder, path).unwrap_or_default() {
+            let path = join(path, &algorithm);
+            let Some(folder) = self.tree.enter(folder, &algorithm, &path) else { continue };
+            for hex in self.tree.names(&folder, &path).unwrap_or_default() {
+                let path = join(&path, &hex);
+                if let Some(folder) = self.tree.enter(&folder, &hex, &path) {
+                    self.link(&folder, &path, kind);
+                }
+            }
+        }
+    }
+
+    /// Whether there is one.
+    fn link(&mut self, folder: &Folder, path: &str, kind: Kind) -> bool {
+        let path = join(path, "link");
+        match read(folder, self.live) {
+            Found::Here(digest) => {
+                let repository = self.repository.to_owned();
+                self.tree.links.insert(path, Link { repository, kind, digest });
+                return true;
+            }
+            Found::Gone => {}
+            Found::Strange(why) => {
+                self.tree.strange.insert(path, why);
+            }
+        }
+        false
+    }
+}
+
+/// What the link in a directory names.
+pub fn read(folder: &Folder, live: bool) -> Found<Digest> {
+    let attempts = if live { AGAIN.0 } else { 1 };
+    for attempt in 1.. {
+        let file = match folder.plain("link") {
+            Found::Here(file) => file,
+            Found::Gone => return Found::Gone,
+            Found::Strange(why) => return Found::Strange(why),
+        };
+        let mut text = String::new();
+        let named = match (&file).take(LONGEST).read_to_string(&mut text) {
+            Ok(_) => text.parse::<Digest>(),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        };
+        match named {
+            Ok(digest) => return Found::Here(digest),
+            Err(_) if attempt < attempts && is_fresh(&file) => thread::sleep(AGAIN.1),
+            Err(why) => return Found::Strange(format!("names no blob: {why}")),
+        }
+    }
+    Found::Gone
+}
+
+/// Whether a file was written a moment ago.
+pub fn is_fresh(file: &File) -> bool {
+    let written = file.metadata().and_then(|facts| facts.modified());
+    written.is_ok_and(|at| SystemTime::now().duration_since(at).unwrap_or_default() < FRESH)
+}
