@@ -190,16 +190,14 @@ mod tests {
         let claim = Claim::new(&place).unwrap();
         let error = Claim::new(&place).unwrap_err().to_string();
         assert!(error.contains("another ctl is writing it"), "{error}");
+        let (told, heard) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn({
             let place = place.clone();
-            move || {
-                let mut told = String::new();
-                Claim::wait(&place, &mut |line| told.push_str(line)).map(|_| told)
-            }
+            move || Claim::wait(&place, &mut |line| told.send(line.to_owned()).unwrap()).map(drop)
         });
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(heard.recv().unwrap().contains("waiting for another build"));
         drop(claim);
-        assert!(waiting.join().unwrap().unwrap().contains("waiting for another build"));
+        waiting.join().unwrap().unwrap();
         // What a killed one has left is taken over.
         fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
         drop(Claim::new(&place).unwrap());

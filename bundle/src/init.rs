@@ -9,17 +9,34 @@ const FILE: &str = "recipe.yaml";
 
 /// What goes with a minor version of Kubernetes, as kubeadm of that version says it
 /// (`cmd/kubeadm/app/constants/constants.go`).
-struct Release {
-    minor: &'static str,
-    etcd: &'static str,
-    coredns: &'static str,
-    pause: &'static str,
+#[derive(Debug)]
+pub struct Release {
+    /// The minor version: `1.36`.
+    pub minor: &'static str,
+    /// The tag of etcd's image.
+    pub etcd: &'static str,
+    /// The tag of CoreDNS' image.
+    pub coredns: &'static str,
+    /// The tag of the pause image.
+    pub pause: &'static str,
 }
 
-const RELEASES: &[Release] = &[
+/// Every minor version that is known here.
+pub const RELEASES: &[Release] = &[
     Release { minor: "1.35", etcd: "3.6.6-0", coredns: "v1.13.1", pause: "3.10.1" },
     Release { minor: "1.36", etcd: "3.6.8-0", coredns: "v1.14.2", pause: "3.10.2" },
 ];
+
+impl Release {
+    /// The release that a version of Kubernetes belongs to: `v1.36.3`.
+    #[must_use]
+    pub fn of(kubernetes: &str) -> Option<&'static Self> {
+        let numbers: Vec<&str> = kubernetes.strip_prefix('v')?.split('.').collect();
+        let [major, minor, patch] = numbers[..] else { return None };
+        patch.parse::<u32>().ok()?;
+        RELEASES.iter().find(|release| release.minor == format!("{major}.{minor}"))
+    }
+}
 
 /// The archive of the reference CNI plugins.
 const CNI: &str = "https://github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
@@ -61,15 +78,8 @@ pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
 }
 
 fn text(start: &Start) -> Result<String, Error> {
-    let version = start.kubernetes.strip_prefix('v').unwrap_or_default();
-    let numbers: Vec<&str> = version.split('.').collect();
-    let release = match numbers[..] {
-        [major, minor, patch] if patch.parse::<u32>().is_ok() => {
-            RELEASES.iter().find(|release| release.minor == format!("{major}.{minor}"))
-        }
-        _ => None,
-    };
-    let release = release.ok_or_else(|| {
+    let version = start.kubernetes.trim_start_matches('v');
+    let release = Release::of(&start.kubernetes).ok_or_else(|| {
         let known: Vec<_> = RELEASES.iter().map(|release| format!("v{}.PATCH", release.minor)).collect();
         let message =
             format!("{:?} is no version that is known here: {}", start.kubernetes, known.join(", "));

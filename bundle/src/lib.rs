@@ -47,7 +47,7 @@ pub use claim::{Claim, Scratch};
 pub use diff::{Change, Diff};
 pub use error::Error;
 pub use image::build_image;
-pub use init::{Start, init};
+pub use init::{RELEASES, Release, Start, init};
 pub use list::{Listing, list};
 pub use manifest::Manifest;
 pub use pack::{pack, unpack_some};

@@ -13,11 +13,12 @@ use clap_mangen::Man;
 
 use crate::cli::Cli;
 
+// By path: depending on the daemons would link both into `ctl`, for the sake of their command lines.
 #[path = "../../master/src/cli.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "nobody reads here what it parses")]
 mod master;
 #[path = "../../minion/src/cli.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "nobody reads here what it parses")]
 mod minion;
 
 /// Pages that no command line says, by package and name.

@@ -23,6 +23,23 @@ pub struct Node<'a> {
     pub package: Option<&'a Package>,
 }
 
+/// What is installed and what a repository has are of different types with the same fields.
+macro_rules! node {
+    ($of:expr, $package:expr) => {
+        Node {
+            name: &$of.name,
+            version: &$of.version,
+            architecture: &$of.architecture,
+            provides: &$of.provides,
+            requires: &$of.requires,
+            conflicts: &$of.conflicts,
+            obsoletes: &$of.obsoletes,
+            files: &$of.files,
+            package: $package,
+        }
+    };
+}
+
 /// All packages.
 pub struct Universe<'a> {
     nodes: Vec<Node<'a>>,
@@ -50,31 +67,10 @@ const MODULE: &str = ".module";
 impl<'a> Universe<'a> {
     /// Arranges packages. Of a package that several repositories have in the same version the first one's counts.
     pub fn new(base: &'a Base, packages: impl IntoIterator<Item = &'a Package>) -> Self {
-        let installed = base.packages.iter().map(|package| Node {
-            name: &package.name,
-            version: &package.version,
-            architecture: &package.architecture,
-            provides: &package.provides,
-            requires: &package.requires,
-            conflicts: &package.conflicts,
-            obsoletes: &package.obsoletes,
-            files: &package.files,
-            package: None,
-        });
-        let mut nodes: Vec<_> = installed.collect();
+        let mut nodes: Vec<_> = base.packages.iter().map(|package| node!(package, None)).collect();
         let installed = nodes.len();
         let plain = packages.into_iter().filter(|package| !package.version.release.contains(MODULE));
-        nodes.extend(plain.map(|package| Node {
-            name: &package.name,
-            version: &package.version,
-            architecture: &package.architecture,
-            provides: &package.provides,
-            requires: &package.requires,
-            conflicts: &package.conflicts,
-            obsoletes: &package.obsoletes,
-            files: &package.files,
-            package: Some(package),
-        }));
+        nodes.extend(plain.map(|package| node!(package, Some(package))));
         let mut all = Self {
             nodes: Vec::new(),
             installed,

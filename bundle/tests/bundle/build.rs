@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path};
 
-use crate::site::{Site, files, layout, put};
 use halite_bundle::{
     Error, Manifest, Options,
     complete::{Needs, Rendering, State},
     list, manifest, verify,
 };
+use halite_testkit::{Site, files, hex, layout, put};
 use serde_json::json;
 
 /// Files that hold signatures, or digests of files that do.
@@ -132,13 +132,13 @@ fn a_package_that_a_bare_host_could_not_install_is_found_by_the_build() {
 #[test]
 fn a_damaged_image_does_not_get_in() {
     let site = Site::new();
-    let layer = site.path("images/pause/blobs/sha256").join(crate::site::hex(b"pause"));
+    let layer = site.path("images/pause/blobs/sha256").join(hex(b"pause"));
     fs::write(&layer, b"pausE").unwrap();
     let error = site.build("bundle").unwrap_err().to_string();
-    assert!(error.contains(&crate::site::hex(b"pause")) && error.contains("damaged"), "{error}");
+    assert!(error.contains(&hex(b"pause")) && error.contains("damaged"), "{error}");
     fs::remove_file(&layer).unwrap();
     let error = site.build("bundle").unwrap_err().to_string();
-    assert!(error.contains(&crate::site::hex(b"pause")), "{error}");
+    assert!(error.contains(&hex(b"pause")), "{error}");
 }
 
 #[test]

@@ -17,11 +17,9 @@ use halite_bundle::{
     site::Added,
     verify,
 };
+use halite_testkit::{Site, files, put};
 
-use crate::{
-    several::{Two, checked, iso, two},
-    site::{Site, files, hex, put},
-};
+use crate::several::{Two, checked, iso, two};
 
 fn key(site: &Site) -> SecretKey {
     SecretKey::load(&site.path("builder.key"), &mut |_| unreachable!("it has no password")).unwrap()

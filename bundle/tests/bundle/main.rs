@@ -7,8 +7,6 @@ mod delta;
 #[cfg(test)]
 mod exchanged;
 #[cfg(test)]
-mod halts;
-#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod pack;
@@ -22,7 +20,5 @@ mod rpm;
 mod serve;
 #[cfg(test)]
 mod several;
-#[cfg(test)]
-mod site;
 #[cfg(test)]
 mod verify;

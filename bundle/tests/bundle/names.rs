@@ -3,8 +3,7 @@
 use std::{fs, path::Path, process::Command};
 
 use halite_bundle::{Error, iso::read::Image, pack, verify};
-
-use crate::site::{Site, files, put};
+use halite_testkit::{Site, files, put};
 
 fn run(program: &str, args: &[&str]) {
     let output =

@@ -11,8 +11,7 @@ use halite_bundle::{
     site::{Added, Bundles},
     unpack_some, verify,
 };
-
-use crate::site::{Site, files, hex, put};
+use halite_testkit::{Site, files, hex, put};
 
 /// A site with its bundle as `site.iso`, and the key that signed it.
 fn packed() -> (Site, SecretKey) {

@@ -3,9 +3,8 @@
 use std::{collections::BTreeSet, fs, process::Command};
 
 use halite_bundle::{Error, Manifest, manifest, verify};
+use halite_testkit::{Site, hex, layout_of, put};
 use serde_json::{Value, json};
-
-use crate::site::{Site, hex, layout_of, put};
 
 /// SPDX' own schema (<https://github.com/spdx/spdx-spec/blob/v2.3/schemas/spdx-schema.json>).
 const SCHEMA: &str = include_str!("fixtures/spdx-2.3.schema.json");

@@ -3,9 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use halite_bundle::Manifest;
+use halite_testkit::{Site, files, put};
 use serde_json::json;
-
-use crate::site::{Site, files, put};
 
 /// A minimal host of an RPM distribution.
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\

@@ -3,24 +3,19 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use halite_states::{
     compile::{self, Input},
     tree::DirTree,
 };
+use halite_testkit::{Nginx, Site, hex, layout};
 use serde_json::{Value, json};
 
-use crate::site::{Site, hex, layout};
-
-/// An nginx of our own that serves bundles; stopped when dropped.
-struct Server {
-    conf: PathBuf,
-    address: String,
-}
+/// An nginx that serves bundles.
+struct Server(Nginx);
 
 /// What the state tree writes for a bootstrap host with these bundles, of which the first is in use.
 fn configuration(bundles: &[(&str, PathBuf)]) -> String {
@@ -48,47 +43,25 @@ fn configuration(bundles: &[(&str, PathBuf)]) -> String {
 
 impl Server {
     fn start(site: &Site, bundles: &[(&str, PathBuf)]) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let dir = site.path("nginx");
-        fs::create_dir_all(&dir).unwrap();
-        let conf = dir.join("nginx.conf");
         // Here it speaks without TLS, on a port of ours, and tells nobody.
-        let ours: String = configuration(bundles)
-            .replace("listen 10.10.0.11:4551 ssl", &format!("listen {address}"))
-            .lines()
-            .filter(|line| {
-                !["listen 127.0.0.1:4551", "ssl_", "error_log"]
-                    .iter()
-                    .any(|begin| line.trim().starts_with(begin))
-            })
-            .map(|line| format!("{line}\n"))
-            .collect();
-        // One process, the test's own: whoever runs the test may read the files.
-        let text = format!(
-            "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
-             http {{ access_log off; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;\n\
-             fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;\n{ours}}}\n",
-            dir = dir.display(),
-        );
-        fs::write(&conf, text).unwrap();
-        let server = Self { conf, address };
-        server.nginx(&["-t"]);
-        // It goes to the background when it listens.
-        server.nginx(&[]);
-        server
-    }
-
-    fn nginx(&self, args: &[&str]) {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        let output = Command::new(nginx).arg("-c").arg(&self.conf).args(args).output();
-        let output = output.expect("this test needs nginx: install the package nginx-light");
-        assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let ours = |port| {
+            configuration(bundles)
+                .replace("listen 10.10.0.11:4551 ssl", &format!("listen 127.0.0.1:{port}"))
+                .lines()
+                .filter(|line| {
+                    !["listen 127.0.0.1:4551", "ssl_", "error_log"]
+                        .iter()
+                        .any(|begin| line.trim().starts_with(begin))
+                })
+                .map(|line| format!("{line}\n"))
+                .collect()
+        };
+        Self(Nginx::start(&site.path("nginx"), ours))
     }
 
     fn ask(&self, method: &str, path: &str) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)
-            .unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: halite\r\nConnection: close\r\n\r\n").unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
@@ -97,12 +70,6 @@ impl Server {
 
     fn get(&self, path: &str) -> Answer {
         self.ask("GET", path)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.nginx(&["-s", "stop"]);
     }
 }
 

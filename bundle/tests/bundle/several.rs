@@ -16,8 +16,7 @@ use halite_bundle::{
     site::{Added, Bundles},
     verify,
 };
-
-use crate::site::{Site, files, hex, put};
+use halite_testkit::{Site, files, hex, put};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {

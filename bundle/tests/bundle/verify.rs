@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use crate::site::{Site, files, hex, put};
 use halite_bundle::{Problem, manifest, verify};
+use halite_testkit::{Site, files, hex, put};
 use serde_json::Value;
 
 fn problems(site: &Site) -> Vec<Problem> {

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use halite_bundle::fetch::{Digest, Error, Fetcher, Keyring, apt};
+use halite_testkit::{Server, Signer, run};
 use jiff::{Timestamp, ToSpan as _};
 
-use crate::{
-    fixture::{Fixture, Signer, run},
-    server::Server,
-};
+use crate::fixture::Fixture;
 
 /// A repository with `hello` in two versions, signed.
 struct Made {

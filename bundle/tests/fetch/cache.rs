@@ -6,11 +6,9 @@ use std::{
 };
 
 use halite_bundle::fetch::{Cache, Digest, Fetcher};
+use halite_testkit::{Answer, Server, content};
 
-use crate::{
-    fixture::{Fixture, artifact, content},
-    server::{Answer, Server},
-};
+use crate::fixture::{Fixture, artifact};
 
 /// What [`worker`] does: the directory of the cache, the address, and the seed and size of the content.
 const DIR: &str = "HALITE_TEST_CACHE";

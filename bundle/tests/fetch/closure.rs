@@ -6,11 +6,9 @@ use halite_bundle::{
     fetch::{Keyring, yum},
     rpm::{self, Base, Closure},
 };
+use halite_testkit::{Server, Signer, run};
 
-use crate::{
-    fixture::{Fixture, Signer, run},
-    server::Server,
-};
+use crate::fixture::Fixture;
 
 /// A host with a base, and repositories that rpmbuild and createrepo_c made; all written as the list of a base.
 struct Site {

@@ -8,13 +8,13 @@ use halite_bundle::{
     },
     recipe::Reference,
 };
-
-use crate::{
-    fixture::{Fixture, content},
-    program::Registry,
+use halite_testkit::{
+    Authority, content,
+    distribution::Registry,
     registry::{Content, OCI_INDEX},
-    tls::Authority,
 };
+
+use crate::fixture::Fixture;
 
 #[test]
 fn images_are_pulled_with_a_login() {

@@ -13,12 +13,9 @@ use halite_bundle::fetch::{
     http::{Credentials, Secret},
     progress::Meter,
 };
+use halite_testkit::{Answer, Authority, Server, content};
 
-use crate::{
-    fixture::{Fixture, artifact, content},
-    server::{Answer, Server},
-    tls::Authority,
-};
+use crate::fixture::{Fixture, artifact};
 
 /// Answers the first requests with what is given, and then with the file.
 fn after(answers: Vec<Answer>, file: Vec<u8>) -> Server {

@@ -18,14 +18,8 @@ mod nginx;
 #[cfg(test)]
 mod oci;
 #[cfg(test)]
-mod program;
-#[cfg(test)]
 mod registry;
 #[cfg(test)]
-mod server;
-#[cfg(test)]
 mod site;
-#[cfg(test)]
-mod tls;
 #[cfg(test)]
 mod yum;

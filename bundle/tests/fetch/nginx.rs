@@ -3,8 +3,6 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -13,56 +11,9 @@ use std::{
 };
 
 use halite_bundle::fetch::{Digest, Settings};
+use halite_testkit::{Nginx, content};
 
-use crate::fixture::{Fixture, artifact, content};
-
-/// An nginx that serves a directory; stopped through its own pid file when dropped.
-struct Nginx {
-    conf: PathBuf,
-    port: u16,
-}
-
-impl Nginx {
-    fn start(dir: &Path, root: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let conf = dir.join("nginx.conf");
-        // One process, the test's own: whoever runs the test may read the files.
-        let text = format!(
-            "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
-             http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \
-             {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path \
-             {dir}/scgi;\nserver {{ listen 127.0.0.1:{port}; root {root}; }} }}\n",
-            dir = dir.display(),
-            root = root.display(),
-        );
-        std::fs::write(&conf, text).unwrap();
-        let server = Self { conf, port };
-        // It goes to the background when it listens.
-        server.nginx(&[]);
-        server
-    }
-
-    fn nginx(&self, args: &[&str]) {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        let output = Command::new(nginx).arg("-c").arg(&self.conf).args(args).output();
-        let output = output.expect("this test needs nginx: install the Debian package nginx-light");
-        assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    /// The statuses that it answered with, in order.
-    fn answered(&self) -> Vec<String> {
-        let log = std::fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
-        log.lines()
-            .map(|line| line.split('"').nth(2).unwrap().split_whitespace().next().unwrap().to_owned())
-            .collect()
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        self.nginx(&["-s", "stop"]);
-    }
-}
+use crate::fixture::{Fixture, artifact};
 
 /// Accepts connections until the test ends, each on a thread of its own.
 fn listen(serve: impl Fn(TcpStream) -> std::io::Result<()> + Send + Sync + 'static) -> u16 {
@@ -93,12 +44,11 @@ fn relay(client: TcpStream, server: TcpStream, bytes: u64) -> std::io::Result<()
 
 fn site(fixture: &Fixture, files: &[(&str, &[u8])]) -> Nginx {
     let (dir, root) = (fixture.path("nginx"), fixture.path("www"));
-    std::fs::create_dir_all(&dir).unwrap();
     std::fs::create_dir_all(&root).unwrap();
     for (name, content) in files {
         std::fs::write(root.join(name), content).unwrap();
     }
-    Nginx::start(&dir, &root)
+    Nginx::directory(&dir, &root)
 }
 
 #[test]

@@ -13,13 +13,15 @@ use halite_bundle::{
     },
     recipe::Reference,
 };
+use halite_testkit::{
+    Answer, Authority, Server, content,
+    registry::{Content, OCI_INDEX},
+};
 use serde_json::Value;
 
 use crate::{
-    fixture::{Fixture, content},
-    registry::{Access, Content, DOCKER_LIST, OCI_INDEX, start},
-    server::{Answer, Server},
-    tls::Authority,
+    fixture::Fixture,
+    registry::{Access, DOCKER_LIST, start},
 };
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";

@@ -1,73 +1,16 @@
 //! A registry in this process: the pull half of the distribution protocol, with logins.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use halite_bundle::fetch::Digest;
-use serde_json::{Value, json};
+use halite_testkit::{Answer, Authority, Seen, Server, registry::Content};
+use serde_json::json;
 
-use crate::{
-    server::{Answer, Seen, Server},
-    tls::Authority,
-};
-
-pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
-pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// The media type of a list of manifests, as Docker has it.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-
-/// What a registry holds.
-#[derive(Default, Clone)]
-pub struct Content {
-    /// Manifests by `NAME/TAG` and `NAME/sha256:…`, with their kind.
-    pub manifests: BTreeMap<String, (String, Vec<u8>)>,
-    /// Blobs by `sha256:…`.
-    pub blobs: BTreeMap<String, Vec<u8>>,
-}
-
-impl Content {
-    pub fn blob(&mut self, kind: &str, bytes: &[u8]) -> Value {
-        let digest = Digest::of(bytes).oci();
-        self.blobs.insert(digest.clone(), bytes.to_vec());
-        json!({"mediaType": kind, "digest": digest, "size": bytes.len()})
-    }
-
-    /// Adds a manifest under its digest and returns a descriptor of it.
-    pub fn manifest(&mut self, name: &str, kind: &str, manifest: &Value) -> Value {
-        let bytes = serde_json::to_vec_pretty(manifest).unwrap();
-        let digest = Digest::of(&bytes).oci();
-        let size = bytes.len();
-        self.manifests.insert(format!("{name}/{digest}"), (kind.to_owned(), bytes));
-        json!({"mediaType": kind, "digest": digest, "size": size})
-    }
-
-    pub fn tag(&mut self, name: &str, tag: &str, descriptor: &Value) {
-        let manifest = self.manifests[&format!("{name}/{}", descriptor["digest"].as_str().unwrap())].clone();
-        self.manifests.insert(format!("{name}/{tag}"), manifest);
-    }
-
-    /// Adds an image with these layers (kind, bytes).
-    pub fn image(&mut self, name: &str, docker: bool, platform: &str, layers: &[(&str, &[u8])]) -> Value {
-        let (os, architecture) = platform.split_once('/').unwrap();
-        let config = json!({"os": os, "architecture": architecture, "config": {}}).to_string();
-        let config = self.blob("application/vnd.oci.image.config.v1+json", config.as_bytes());
-        let layers: Vec<_> = layers.iter().map(|(kind, bytes)| self.blob(kind, bytes)).collect();
-        let kind = if docker { DOCKER_MANIFEST } else { OCI_MANIFEST };
-        let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers});
-        let mut descriptor = self.manifest(name, kind, &manifest);
-        descriptor["platform"] = json!({"os": os, "architecture": architecture});
-        descriptor
-    }
-
-    pub fn index(&mut self, name: &str, kind: &str, manifests: &[Value]) -> Value {
-        self.manifest(name, kind, &json!({"schemaVersion": 2, "mediaType": kind, "manifests": manifests}))
-    }
-}
 
 /// How the registry wants to be logged in at.
 #[derive(Clone, Copy, PartialEq)]

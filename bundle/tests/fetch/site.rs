@@ -16,18 +16,8 @@ use halite_bundle::{
     fetch::Settings,
     site::{Added, Bundles, Copied, Origin},
 };
+use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
-
-use crate::{
-    fixture::content,
-    server::{Answer, Seen, Server},
-    tls::Authority,
-};
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// What a server has: files by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -51,12 +41,12 @@ fn bundle(version: &str, layer: &[u8]) -> (Files, String) {
     }
     let listed: serde_json::Map<_, _> = files
         .iter()
-        .map(|(path, bytes)| (path.clone(), json!({"sha256": sha256(bytes), "size": bytes.len()})))
+        .map(|(path, bytes)| (path.clone(), json!({"sha256": hex(bytes), "size": bytes.len()})))
         .collect();
     let manifest = json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
         "kubernetes": "v1.36.3", "components": {}, "images": {}, "packages": {}, "files": listed});
     let manifest = serde_json::to_vec_pretty(&manifest).unwrap();
-    let hash = sha256(&manifest);
+    let hash = hex(&manifest);
     files.insert("manifest.json".to_owned(), manifest);
     (files, hash)
 }
@@ -66,7 +56,7 @@ fn answer(files: &Files, seen: &Seen) -> Answer {
     let path = seen.path.splitn(4, '/').nth(3).unwrap_or_default();
     let path = path.replace("%25", "%");
     match files.get(&path) {
-        Some(bytes) => Answer::file(seen, bytes, &format!("\"{}\"", sha256(bytes))),
+        Some(bytes) => Answer::file(seen, bytes, &format!("\"{}\"", hex(bytes))),
         None => Answer::new(404),
     }
 }
@@ -118,11 +108,7 @@ impl Host {
 
     /// What is there, names in progress too.
     fn names(&self) -> Vec<String> {
-        let Ok(listed) = fs::read_dir(self.dir.path().join("bundles")) else { return Vec::new() };
-        let mut names: Vec<_> =
-            listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+        names(&self.dir.path().join("bundles"))
     }
 }
 
@@ -134,7 +120,7 @@ fn same(place: &Path, files: &Files) {
         assert_eq!(mode, wanted, "{path}");
     }
     let checksum = fs::read_to_string(place.join("manifest.json.sha256")).unwrap();
-    assert!(checksum.starts_with(&sha256(&files["manifest.json"])), "{checksum}");
+    assert!(checksum.starts_with(&hex(&files["manifest.json"])), "{checksum}");
 }
 
 #[test]

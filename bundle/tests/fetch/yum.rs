@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use halite_bundle::fetch::{Digest, Error, Keyring, yum};
+use halite_testkit::{Server, Signer, run};
 
-use crate::{
-    fixture::{Fixture, Signer, run},
-    server::Server,
-};
+use crate::fixture::Fixture;
 
 /// A repository with `hello` in two versions and `hello-libs` for another architecture.
 struct Made {

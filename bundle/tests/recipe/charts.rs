@@ -10,15 +10,14 @@ use halite_bundle::{
     complete::{Needs, Rendering, State},
     verify,
 };
+use halite_testkit::{
+    Server, Site, layout, put,
+    registry::{Content, OCI_MANIFEST},
+    run,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    fixture::run,
-    images::World,
-    registry::{Content, OCI_MANIFEST},
-    server::Server,
-    site::{Site, layout, put},
-};
+use crate::images::World;
 
 /// Where the program is.
 const PROGRAM: &str = "HALITE_HELM";

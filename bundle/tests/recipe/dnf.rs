@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -12,59 +11,11 @@ use halite_bundle::{
     apt::{Kind, Signer},
     rpm::{Base, database},
 };
+use halite_testkit::{Authority, Nginx, Site, put, run};
 use serde_json::json;
-
-use crate::{
-    fixture::run,
-    site::{Site, put},
-    tls::Authority,
-};
 
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\
                     p util-linux = 2.37-1\nP runc 0:1.1-1 x86_64\np runc = 1.1-1\n";
-
-/// An nginx that serves a directory over TLS; stopped through its own pid file when dropped.
-struct Nginx {
-    conf: PathBuf,
-    port: u16,
-}
-
-impl Nginx {
-    fn start(dir: &Path, authority: &Authority, root: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (certificate, key) = authority.files(dir);
-        let conf = dir.join("nginx.conf");
-        // One process, the test's own: whoever runs the test may read the files.
-        let text = format!(
-            "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
-             http {{ access_log off; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;\n\
-             fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;\n\
-             server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {}; root {}; }} }}\n",
-            certificate.display(),
-            key.display(),
-            root.display(),
-            dir = dir.display(),
-        );
-        fs::write(&conf, text).unwrap();
-        let server = Self { conf, port };
-        // It goes to the background when it listens.
-        server.nginx(&[]);
-        server
-    }
-
-    fn nginx(&self, args: &[&str]) {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        let output = Command::new(nginx).arg("-c").arg(&self.conf).args(args).output();
-        let output = output.expect("this test needs nginx: install the package nginx-light");
-        assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        self.nginx(&["-s", "stop"]);
-    }
-}
 
 /// A site with a bundle, the server of a copy of it, and the authority that the hosts know.
 struct World {
@@ -80,8 +31,7 @@ impl World {
         site.recipe["packages"]["rpm"] = json!({"base": "rpm-base"});
         site.build("bundle").unwrap_or_else(|error| panic!("{error}"));
         let authority = Authority::new(site.dir.path());
-        fs::create_dir_all(site.path("nginx")).unwrap();
-        let server = Nginx::start(&site.path("nginx"), &authority, &site.path("served"));
+        let server = Nginx::tls(&site.path("nginx"), &site.path("served"), &authority);
         Self { server, site }
     }
 

@@ -3,14 +3,13 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use halite_bundle::{Error, Options, fetch::Digest, verify};
-use serde_json::{Value, json};
-
-use crate::{
-    program::Registry,
+use halite_testkit::{
+    Authority, Site,
+    distribution::Registry,
+    put,
     registry::{Content, OCI_INDEX, OCI_MANIFEST},
-    site::{Site, put},
-    tls::Authority,
 };
+use serde_json::{Value, json};
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 

@@ -3,13 +3,8 @@
 use std::{fs, path::Path};
 
 use halite_bundle::{Error, Options, verify};
+use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
-
-use crate::{
-    fixture::{Signer, run},
-    server::Server,
-    site::{Site, put},
-};
 
 /// A site with a repository of its own. The signer ends before the directory that it works in.
 struct World {

@@ -8,14 +8,8 @@ use std::{
 };
 
 use halite_bundle::{Error, Options, verify};
+use halite_testkit::{Answer, Authority, Server, Site, files, hex, put, run};
 use serde_json::json;
-
-use crate::{
-    fixture::run,
-    server::{Answer, Server},
-    site::{Site, files, hex, put},
-    tls::Authority,
-};
 
 /// A site whose kubelet, containerd and ctl come from a server, which breaks off now and then.
 fn world() -> (Site, Server) {

@@ -8,13 +8,8 @@ use halite_bundle::{
     rpm::{Base, stubs},
     verify,
 };
+use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
-
-use crate::{
-    fixture::{Signer, run},
-    server::Server,
-    site::{Site, put},
-};
 
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\
                     p util-linux = 2.37-1\n";

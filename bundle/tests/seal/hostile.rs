@@ -4,13 +4,9 @@ use std::fs;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use halite_bundle::seal::keys::Trust;
-use sha2::{Digest as _, Sha256};
+use halite_testkit::hex;
 
 use crate::image::{Image, complaints, part, parts};
-
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn filled(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();

@@ -9,13 +9,9 @@ use halite_bundle::{
     },
     seal::{self, keys::Trust},
 };
-use sha2::{Digest as _, Sha256};
+use halite_testkit::hex;
 
 use crate::image::{Image, check, complaints, facts, key, part, trust};
-
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 #[test]
 fn a_sealed_image_is_sound_and_says_what_it_is() {

@@ -1,16 +1,12 @@
 use std::fs;
 
+use halite_bundle::pack;
 use halite_bundle::seal::keys::{PublicKey, SecretKey, generate};
 use halite_bundle::site::Bundles;
-use halite_bundle::{Options, pack};
+use halite_testkit::{layout, put};
 
 use super::*;
 use crate::output::Format;
-
-/// The small site whose bundles are built as real ones are.
-#[path = "../../../bundle/tests/bundle/site.rs"]
-#[allow(dead_code, reason = "the tests of bundles need more of it")]
-mod made;
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"} # mine\n\
@@ -20,17 +16,17 @@ const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
 
 /// A site whose cluster uses the bundle 0.1.0.
 struct Here {
-    made: made::Site,
+    made: halite_testkit::Site,
     site: Site,
 }
 
 impl Here {
     fn new() -> Self {
-        let made = made::Site::new();
+        let made = halite_testkit::Site::new();
         generate(&made.path("builder.key"), None, None).unwrap();
         let site = Site { config: made.path("etc"), bundles: Bundles::new(made.path("held")) };
-        made::put(&site.document(), CLUSTER.as_bytes());
-        made::put(&site.config.join("nodes/a.yaml"), NODE.as_bytes());
+        put(&site.document(), CLUSTER.as_bytes());
+        put(&site.config.join("nodes/a.yaml"), NODE.as_bytes());
         let mut here = Self { made, site };
         here.build("0.1.0", "2026-01-01T00:00:00Z");
         assert_eq!(here.add("0.1.0.iso").unwrap(), 0);
@@ -40,15 +36,8 @@ impl Here {
     /// Builds a bundle of the recipe as it is now, as a directory and as an ISO.
     fn build(&mut self, version: &str, built: &str) {
         self.made.recipe["version"] = version.into();
-        let lock = self.made.path("recipe.lock.yaml");
-        self.made.update(true).unwrap();
+        self.made.record(built);
         self.made.build(version).unwrap();
-        // When it was built is what the lock says.
-        let text = fs::read_to_string(&lock).unwrap();
-        let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
-        fs::write(&lock, text.replace(line, &format!("resolved: {built}"))).unwrap();
-        fs::remove_dir_all(self.made.path(version)).unwrap();
-        self.made.build_with(version, &Options::default()).unwrap();
         let key = SecretKey::load(&self.made.path("builder.key"), &mut |_| unreachable!()).unwrap();
         let iso = self.made.path(&format!("{version}.iso"));
         pack(&self.made.path(version), &iso, &[key], &mut |_| ()).unwrap();
@@ -138,12 +127,12 @@ fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
             continue;
         }
         let reference = format!("registry.k8s.io/{component}:v1.36.4");
-        made::layout(&here.made.dir.path().join("images").join(&component), &reference, component.as_bytes());
+        layout(&here.made.dir.path().join("images").join(&component), &reference, component.as_bytes());
         image["reference"] = reference.into();
     }
     here.build("0.0.9", "2025-01-01T00:00:00Z");
     here.add("0.0.9.iso").unwrap();
-    made::put(&here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"), b"damaged");
+    put(&here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"), b"damaged");
     let reasons = here.reasons("0.0.9");
     for wanted in [
         "bin/ctl: changed",

@@ -1,9 +1,8 @@
 //! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as far as files go.
 
-use crate::{
-    site::{Site, put},
-    work::{ctl, done, script, site},
-};
+use halite_testkit::{Site, process::done};
+
+use crate::work::{build, script, site};
 
 /// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and `/var/lib` are the machine's,
 /// and what is written there goes to a file system in memory.
@@ -20,25 +19,30 @@ disk() {
     mount -t tmpfs -o "size=$1" none /var/lib/halite/bundles
 }
 add() { exec "$CTL" bundle add X.iso --trust builder.pub; }
-# Starts one and waits until it is in the middle of its work.
+# Starts one and stops it in the middle of its work: when that part of the bundle is there. One that was done before anybody
+# looked is started again.
 begin() {
-    add & first=$!
-    set +x
-    until test -e /var/lib/halite/bundles/.0.1.0.new; do kill -0 $first; done
-    set -x
+    wanted=/var/lib/halite/bundles/.0.1.0.new/$1
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        add & first=$!
+        set +x
+        until test -e "$wanted" || ! kill -0 $first; do :; done
+        set -x
+        if stop $first && test -e "$wanted"; then return; fi
+        go_on $first || true
+        wait $first
+        rm -r /var/lib/halite/bundles/0.1.0
+    done
+    exit 1
 }
 there() { ls -A /var/lib/halite/bundles | grep -v lock || true; }
 "#;
 
-/// A site with `X.iso`, large enough that somebody can come in between.
+/// A site with `X.iso`.
 fn large() -> Site {
     let site = site();
-    let noise: Vec<u8> = (0_u32..24 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&site.path("states/large"), &noise);
-    done(ctl(
-        &site,
-        &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],
-    ));
+    site.enlarge(24 << 20);
+    done(build(&site, "X.iso"));
     site
 }
 
@@ -58,13 +62,38 @@ fn without_room_nothing_is_written() {
     assert!(said.contains("MiB are free on this file system; nothing was written"), "{said}");
 }
 
+/// Somebody else takes the room that was there.
+#[test]
+fn when_the_room_goes_meanwhile_nothing_is_left() {
+    let said = on_a_host(
+        r#"
+        disk 100m
+        ln -s /var/lib/halite/bundles disk
+        for left in 0 65536 1000000; do
+            begin .
+            fill $left
+            go_on $first
+            ! wait $first
+            test "$(there)" = filler
+            rm disk/filler
+        done
+        (add)
+        test "$(there)" = 0.1.0
+        "$CTL" bundle verify /var/lib/halite/bundles/0.1.0
+        "#,
+    );
+    assert_eq!(said.matches("No space left on device").count(), 3, "{said}");
+}
+
 #[test]
 fn one_that_is_killed_is_added_by_the_next() {
     on_a_host(
         r#"
         disk 100m
-        for times in 1 2 3; do
-            begin
+        for part in . bin/ctl states/large; do
+            rm -rf /var/lib/halite/bundles/.0.1.0.new
+            begin $part
+            trap - EXIT
             kill -9 $first
             ! wait $first
             test "$(there)" = .0.1.0.new
@@ -81,11 +110,10 @@ fn a_second_one_meanwhile_is_refused() {
     let said = on_a_host(
         r#"
         disk 100m
-        begin
-        kill -STOP $first
+        begin .
         ! (add)
         test "$(there)" = .0.1.0.new
-        kill -CONT $first
+        go_on $first
         wait $first
         test "$(there)" = 0.1.0
         "$CTL" bundle verify /var/lib/halite/bundles/0.1.0

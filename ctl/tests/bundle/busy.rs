@@ -1,30 +1,19 @@
 //! Two at once.
 
-use std::fs;
+use std::{fs, process::Command};
 
+use halite_testkit::{
+    Site, names,
+    process::{caught, done, end, refused, signal, started},
+};
 use rustix::process::Signal;
 
-use crate::{
-    site::{Site, put},
-    work::{ctl, done, end, met, names, refused, signal, site, started, write_recipe},
-};
-
-/// Makes the bundle so large that somebody can come in between.
-fn large(site: &Site) {
-    let noise: Vec<u8> = (0_u32..24 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&site.path("states/large"), &noise);
-}
+use crate::work::{build, ctl, site};
 
 /// Stops `first` when `mark` appears, lets `second` be refused, and lets `first` end.
-fn meet(site: &Site, mark: &str, first: &[&str], second: &[&str]) -> String {
-    let mut running = started(ctl(site, first));
-    let in_time = met(&mut running, &site.path(mark));
-    signal(&running, Signal::STOP);
-    assert!(in_time, "{mark} was never seen: {}", {
-        signal(&running, Signal::CONT);
-        end(running).1
-    });
-    let said = refused(ctl(site, second));
+fn meet(site: &Site, mark: &str, first: impl Fn() -> Command, second: Command) -> String {
+    let running = caught(first, || site.path(mark).exists());
+    let said = refused(second);
     assert!(site.path(mark).exists(), "the second took away what the first is writing: {said}");
     signal(&running, Signal::CONT);
     let (good, first) = end(running);
@@ -37,8 +26,7 @@ fn a_second_build_of_the_same_bundle_is_refused() {
     let site = site();
     for (out, mark) in [("bundle", ".bundle.new"), ("X.iso", ".X.iso.bundle.new")] {
         let mark = if out == "X.iso" { format!(".{mark}") } else { mark.to_owned() };
-        let build = ["bundle", "build", "--recipe", "recipe.yaml", "--out", out, "--key", "builder.key"];
-        let said = meet(&site, &mark, &build, &build);
+        let said = meet(&site, &mark, || build(&site, out), build(&site, out));
         assert!(said.contains(&format!("{out}: another ctl is writing it")), "{said}");
         done(ctl(&site, &["bundle", "verify", out, "--trust", "builder.pub", "--allow-unsigned"]));
     }
@@ -50,12 +38,11 @@ fn a_second_build_of_the_same_bundle_is_refused() {
 #[test]
 fn two_builds_with_one_cache_do_not_mix() {
     let site = site();
-    let build = |out: &'static str| ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", out]);
-    let all = ["one", "two", "three"].map(|out| (out, started(build(out))));
+    let all = ["one", "two", "three"].map(|out| (out, started(build(&site, out))));
     for (out, child) in all {
         let (good, said) = end(child);
         assert!(good, "{out}: {said}");
-        done(ctl(&site, &["bundle", "verify", out, "--allow-unsigned"]));
+        done(ctl(&site, &["bundle", "verify", out, "--trust", "builder.pub", "--allow-unsigned"]));
     }
     let manifest = |out: &str| fs::read(site.path(out).join("manifest.json")).unwrap();
     assert!(manifest("one") == manifest("two") && manifest("two") == manifest("three"));
@@ -69,13 +56,13 @@ fn two_builds_with_one_cache_do_not_mix() {
 #[test]
 fn a_second_image_at_the_same_place_is_refused() {
     let mut site = site();
-    large(&site);
-    done(ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "bundle"]));
+    site.enlarge(24 << 20);
+    done(build(&site, "bundle"));
     site.recipe["version"] = "0.2.0".into();
-    write_recipe(&site);
-    done(ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "other"]));
-    let pack = |from| ["bundle", "pack", from, "--out", "X.iso", "--key", "builder.key"];
-    let said = meet(&site, ".X.iso.new", &pack("bundle"), &pack("other"));
+    site.written();
+    done(build(&site, "other"));
+    let pack = |from| ctl(&site, &["bundle", "pack", from, "--out", "X.iso", "--key", "builder.key"]);
+    let said = meet(&site, ".X.iso.new", || pack("bundle"), pack("other"));
     assert!(said.contains("X.iso: another ctl is writing it"), "{said}");
     let said = done(ctl(&site, &["bundle", "verify", "X.iso", "--trust", "builder.pub"]));
     assert!(said.contains("0.1.0"), "{said}");

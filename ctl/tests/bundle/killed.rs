@@ -5,46 +5,62 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_testkit::{
+    names,
+    process::{caught, done, end, met, signal, started},
+    put,
+};
 use rustix::process::Signal;
 
-use crate::{
-    site::put,
-    work::{ctl, done, end, met, names, signal, site, started, write_recipe},
-};
+use crate::work::{build, ctl, site};
 
-/// How often a build is killed, each time a bit later.
-const KILLS: u32 = 12;
+/// What a build of `X.iso` writes, in that order: it is killed when the first one is there, then when the next one is.
+const MARKS: &[&str] = &[
+    ".X.iso.lock",
+    "..X.iso.bundle.parts",
+    "..X.iso.bundle.new/images",
+    "..X.iso.bundle.new/apt",
+    "..X.iso.bundle.new/bin/ctl",
+    "..X.iso.bundle.new/states/large",
+    "..X.iso.bundle.new/manifest.json",
+    ".X.iso.bundle",
+    ".X.iso.new",
+];
 
 #[test]
 fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
     let mut site = site();
+    site.enlarge(24 << 20);
     // Nothing is kept: each run does all of it.
     site.recipe.as_object_mut().unwrap().remove("cache");
-    write_recipe(&site);
-    let build = || {
-        ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"])
-    };
-    let start = Instant::now();
-    done(build());
-    let whole = start.elapsed();
+    site.written();
+    done(build(&site, "X.iso"));
     let (before, there) = (fs::read(site.path("X.iso")).unwrap(), names(site.dir.path()));
     put(&site.path("states/host/init.sls"), b"# changed\n{}\n");
-    for kill in 0..KILLS {
-        let child = started(build());
-        std::thread::sleep(whole * kill / KILLS);
+    let mut killed = 0;
+    for mark in MARKS {
+        if site.path(mark).exists() {
+            // The one before had come that far when it was killed.
+            continue;
+        }
+        let mut child = started(build(&site, "X.iso"));
+        let in_time = met(&mut child, &site.path(mark));
         signal(&child, Signal::KILL);
-        let (ended, _) = end(child);
+        let (ended, said) = end(child);
         if ended {
-            // It was done before its time.
+            // It was done before anybody looked.
             break;
         }
-        assert!(before == fs::read(site.path("X.iso")).unwrap(), "after kill {kill} the image is another");
+        assert!(in_time, "{mark} was never seen: {said}");
+        assert!(before == fs::read(site.path("X.iso")).unwrap(), "after {mark} the image is another");
+        killed += 1;
     }
-    done(build());
+    assert!(killed > 2, "only {killed} were killed in time");
+    done(build(&site, "X.iso"));
     assert!(before != fs::read(site.path("X.iso")).unwrap());
     done(ctl(&site, &["bundle", "verify", "X.iso", "--trust", "builder.pub"]));
     assert_eq!(names(site.dir.path()), there, "something was left");
-    // The programs that it had started may need a moment.
+    // The programs that it had started are nobody's children any more: that they are gone shows in what they leave.
     let start = Instant::now();
     while !names(&site.path("tmp")).iter().all(|name| !name.starts_with("halite-")) {
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", names(&site.path("tmp")));
@@ -55,19 +71,17 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
 #[test]
 fn an_image_that_is_killed_leaves_the_one_that_was_there() {
     let site = site();
-    put(&site.path("states/large"), &vec![b'x'; 24 << 20]);
-    let build = |out| {
-        ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", out, "--key", "builder.key"])
-    };
-    done(build("X.iso"));
-    done(build("bundle"));
+    site.enlarge(24 << 20);
+    done(build(&site, "X.iso"));
+    done(build(&site, "bundle"));
     let before = fs::read(site.path("X.iso")).unwrap();
     let there = names(site.dir.path());
     let pack = || ctl(&site, &["bundle", "pack", "bundle", "--out", "X.iso", "--key", "builder.key"]);
-    for later in [0, 20, 60] {
-        let mut child = started(pack());
-        assert!(met(&mut child, &site.path(".X.iso.new")));
-        std::thread::sleep(Duration::from_millis(later));
+    for size in [0, 8 << 20, 16 << 20] {
+        // What the one before has left is no sign of this one.
+        let _ = fs::remove_file(site.path(".X.iso.new"));
+        let large = || fs::metadata(site.path(".X.iso.new")).is_ok_and(|facts| facts.len() >= size);
+        let child = caught(pack, large);
         signal(&child, Signal::KILL);
         end(child);
         assert!(before == fs::read(site.path("X.iso")).unwrap());

@@ -12,10 +12,6 @@ mod room;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
-#[path = "../../../bundle/tests/bundle/site.rs"]
-#[allow(dead_code, reason = "the tests of the library use more of it")]
-mod site;
-#[cfg(test)]
 mod vouched;
 #[cfg(test)]
 mod work;

@@ -1,6 +1,8 @@
 //! Disks that are full or not to be written to: small file systems in a mount namespace of their own.
 
-use crate::work::{ctl, done, refused, script, site};
+use halite_testkit::process::{done, refused};
+
+use crate::work::{build, script, site};
 
 /// Everything that a build writes is on a disk that fills up, at one moment after the other.
 #[test]
@@ -45,7 +47,7 @@ fn a_build_without_room_leaves_what_was_there_and_nothing_else() {
 #[test]
 fn an_image_without_room_leaves_the_one_that_was_there() {
     let site = site();
-    done(ctl(&site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", "bundle"]));
+    done(build(&site, "bundle"));
     let said = done(script(
         &site,
         r##"
@@ -74,10 +76,7 @@ fn an_image_without_room_leaves_the_one_that_was_there() {
 #[test]
 fn a_check_needs_no_room() {
     let site = site();
-    done(ctl(
-        &site,
-        &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],
-    ));
+    done(build(&site, "X.iso"));
     done(script(
         &site,
         r##"
@@ -98,16 +97,11 @@ fn a_check_needs_no_room() {
 #[test]
 fn a_place_that_cannot_be_written_is_named_before_the_work() {
     let site = site();
-    let build = |out: &str| {
-        refused(ctl(
-            &site,
-            &["bundle", "build", "--recipe", "recipe.yaml", "--key", "builder.key", "--out", out],
-        ))
-    };
+    let refusal = |out: &str| refused(build(&site, out));
     std::fs::create_dir_all(site.path("there.iso/mine")).unwrap();
-    assert!(build("there.iso").contains("there.iso is a directory: name a file for the image"));
-    assert!(build("there.iso/mine").contains("is there and is no bundle"));
-    assert!(build("recipe.yaml/X.iso").contains("cannot make recipe.yaml: "));
+    assert!(refusal("there.iso").contains("there.iso is a directory: name a file for the image"));
+    assert!(refusal("there.iso/mine").contains("is there and is no bundle"));
+    assert!(refusal("recipe.yaml/X.iso").contains("cannot make recipe.yaml: "));
     let said = refused(script(
         &site,
         r#"

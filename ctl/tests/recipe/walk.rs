@@ -2,7 +2,9 @@
 
 use std::{fs, path::PathBuf};
 
-use crate::world::{World, put};
+use halite_testkit::put;
+
+use crate::world::World;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.2.3\n";
 

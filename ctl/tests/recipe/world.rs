@@ -7,15 +7,15 @@ use std::{
     process::{Command, Output},
 };
 
-use serde_json::json;
-
-use crate::{
-    fixture::{Signer, run},
-    program::Registry,
+use halite_bundle::Release;
+use halite_testkit::{
+    Answer, Authority, Server, Signer,
+    distribution::Registry,
+    put,
     registry::{Content, OCI_INDEX, OCI_MANIFEST},
-    server::{Answer, Server},
-    tls::Authority,
+    run, status,
 };
+use serde_json::json;
 
 /// The packages that the recipe asks for; none depends on anything.
 const PACKAGES: &[&str] = &[
@@ -58,14 +58,15 @@ impl World {
         let at = dir.path();
         let authority = Authority::new(at);
         let registry = Registry::start(at, &authority);
+        let release = Release::of("v1.36.3").unwrap();
         for (name, tag) in [
             ("kube-apiserver", "v1.36.3"),
             ("kube-controller-manager", "v1.36.3"),
             ("kube-scheduler", "v1.36.3"),
             ("kube-proxy", "v1.36.3"),
-            ("etcd", "3.6.8-0"),
-            ("coredns/coredns", "v1.14.2"),
-            ("pause", "3.10.2"),
+            ("etcd", release.etcd),
+            ("coredns/coredns", release.coredns),
+            ("pause", release.pause),
             ("metrics-server/metrics-server", "v0.9.0"),
             ("flannel-io/flannel", "v0.28.4"),
             ("flannel-io/flannel-cni-plugin", "v1.9.1-flannel1"),
@@ -190,13 +191,7 @@ impl World {
         let login = json!({"auths": {(host): {"auth": "bWU6c2VjcmV0"}}});
         put(&self.path("login.json"), login.to_string().as_bytes());
         fs::set_permissions(self.path("login.json"), fs::Permissions::from_mode(0o600)).unwrap();
-        let installed = ["mount", "util-linux"].map(|name| {
-            format!(
-                "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\nMaintainer: nobody \
-                 <nobody@example.org>\nDescription: {name}\n"
-            )
-        });
-        put(&self.path("site/base-status"), installed.join("\n").as_bytes());
+        put(&self.path("site/base-status"), status(&["mount", "util-linux"]).as_bytes());
     }
 
     /// Adds something to the recipe.
@@ -225,9 +220,4 @@ fn image(name: &str, tag: &str) -> Content {
 fn program(path: &Path) {
     put(path, format!("#!/bin/sh\necho {}\n", path.file_name().unwrap().to_string_lossy()).as_bytes());
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-pub fn put(path: &Path, content: &[u8]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
 }

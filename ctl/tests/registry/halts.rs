@@ -7,12 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_testkit::{
+    names,
+    process::{done, end, signal, started},
+    put,
+    registry::Content,
+};
 use rustix::process::Signal;
 
-use crate::{
-    work::{done, end, names, script, signal, started},
-    world::{BACKUP, RESTORE, World, all_of, image, largest, place},
-};
+use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place};
 
 /// How often something is killed, each time a bit later.
 const KILLS: u32 = 10;
@@ -23,15 +26,7 @@ refuse() {
     if "$@" > said 2>&1; then cat said; echo "it was not refused"; exit 1; fi
     cat said
 }
-stop() {
-    # Whatever comes between, it is not left standing.
-    trap 'kill -KILL "$ctl"' EXIT
-    kill -STOP "$ctl"
-    # It finishes the write that it is in.
-    until grep -q '^State:.T' "/proc/$ctl/status"; do :; done
-}
 waited() {
-    trap - EXIT
     code=0
     wait "$ctl" || code=$?
     cat error
@@ -40,7 +35,7 @@ waited() {
 "#;
 
 /// A registry that takes a moment to copy.
-fn large() -> (World, crate::registry::Content) {
+fn large() -> (World, Content) {
     let world = World::new();
     let all = image("app", "1", &[12 << 20, 6 << 20, 50], 1);
     world.push("app", &all);
@@ -117,7 +112,7 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
     world.backup();
     let lose = || {
         fs::remove_dir_all(world.path("storage/docker")).unwrap();
-        crate::site::put(&world.live("repositories/other/_manifests/tags/x/current/link"), b"");
+        put(&world.live("repositories/other/_manifests/tags/x/current/link"), b"");
     };
     let there = |name: &str| world.live(name).exists();
     lose();
@@ -178,8 +173,7 @@ fn a_second_one_is_refused_and_harms_nothing() {
 #[test]
 fn a_backup_without_room_leaves_what_was_there() {
     let (world, all) = large();
-    done(script(
-        &world.site,
+    done(world.script(
         &format!(
             "{REFUSED}{}",
             r##"
@@ -198,10 +192,10 @@ fn a_backup_without_room_leaves_what_was_there() {
             done
             # Not foreseen: somebody else fills the disk.
             "$CTL" registry backup --data storage --to disk/backups 2> error & ctl=$!
-            until ls disk/backups/.partial-*/docker/registry/v2/blobs/sha256/*/*/data > found 2> /dev/null; do :; done
-            stop
+            until ls disk/backups/.partial-*/docker/registry/v2/blobs/sha256/*/*/data > found 2> /dev/null; do kill -0 "$ctl"; done
+            stop "$ctl"
             fill 0
-            kill -CONT "$ctl"
+            go_on "$ctl"
             full waited
             test -z "$(ls -A disk/backups)"
             rm disk/filler
@@ -229,10 +223,8 @@ fn a_backup_without_room_leaves_what_was_there() {
 fn a_restore_without_room_changes_nothing() {
     let (world, _) = large();
     let blob = place(&largest(&image("app", "1", &[12 << 20], 1)));
-    done(script(
-        &world.site,
-        &format!(
-            r##"{REFUSED}
+    done(world.script(&format!(
+        r##"{REFUSED}
             mkdir disk && mount -t tmpfs -o size=64m none disk
             "$CTL" registry backup --data storage --to backups
             mkdir disk/data
@@ -248,10 +240,10 @@ fn a_restore_without_room_changes_nothing() {
             list | cmp - before
             rm disk/filler
             "$CTL" registry restore backups --data disk/data 2> error & ctl=$!
-            until ls "$v2"/.restore/* > found 2> /dev/null; do :; done
-            stop
+            until ls "$v2"/.restore/* > found 2> /dev/null; do kill -0 "$ctl"; done
+            stop "$ctl"
             fill 0
-            kill -CONT "$ctl"
+            go_on "$ctl"
             full waited
             list | grep -v filler | cmp - before
             rm disk/filler
@@ -263,8 +255,7 @@ fn a_restore_without_room_changes_nothing() {
             diff -r storage/docker "disk/data/docker" | grep -v '_uploads' > differs || true
             test ! -s differs
         "##
-        ),
-    ));
+    )));
     assert!(Path::new(&world.live("repositories/app")).exists());
     assert!(!all_of(&world.path("storage")).is_empty());
 }

@@ -8,12 +8,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use halite_testkit::{
+    names,
+    process::{end, signal},
+};
 use rustix::process::{Signal, geteuid};
 
-use crate::{
-    work::{end, signal},
-    world::{BACKUP, RESTORE, World, all_of, image, largest, place, plain_image},
-};
+use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place, plain_image};
 
 #[test]
 fn what_was_lost_comes_back_as_it_was() {
@@ -110,7 +111,7 @@ fn a_second_backup_holds_only_what_is_new() {
     let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(third.number("bytes_new"), 0);
     assert_eq!(third.answer["pruned"], serde_json::json!([first.name(), second.name()]));
-    assert_eq!(crate::work::names(&world.path("backups")), [third.name()]);
+    assert_eq!(names(&world.path("backups")), [third.name()]);
     world.done(&["verify", &format!("backups/{}", third.name())]);
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     world.done(&RESTORE);

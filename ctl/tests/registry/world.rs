@@ -8,24 +8,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
-use serde_json::{Value, json};
-
-use crate::{
-    fixture::content,
-    program::Registry,
+use halite_testkit::{
+    Authority, content,
+    distribution::Registry,
+    names,
+    process::{self, signal, within},
     registry::{Content, OCI_INDEX, OCI_MANIFEST},
-    site::Site,
-    tls::Authority,
-    work::{self, ctl, names, signal},
 };
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The program under test.
+const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const ANY: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
 
 pub struct World {
     pub registry: Registry,
-    pub site: Site,
+    dir: tempfile::TempDir,
 }
 
 /// What `ctl` said.
@@ -54,17 +55,17 @@ impl Said {
 
 impl World {
     pub fn new() -> Self {
-        let site = Site { dir: tempfile::tempdir().unwrap(), recipe: json!(null) };
-        let at = site.dir.path();
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path();
         fs::create_dir(at.join("tmp")).unwrap();
         // The registry's data directory, as `Registry` names it.
         fs::create_dir(at.join("storage")).unwrap();
         let registry = Registry::start(at, &Authority::new(at));
-        Self { registry, site }
+        Self { registry, dir }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.site.path(name)
+        self.dir.path().join(name)
     }
 
     /// Below the registry's layout in its data directory.
@@ -78,7 +79,12 @@ impl World {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        ctl(&self.site, &[&["registry"], args].concat())
+        within(self.dir.path(), CTL, &[&["registry"], args].concat())
+    }
+
+    /// A script where the registry is.
+    pub fn script(&self, text: &str) -> Command {
+        process::script(self.dir.path(), CTL, text)
     }
 
     pub fn run(&self, args: &[&str]) -> Said {
@@ -159,10 +165,10 @@ impl World {
 
     /// Starts a backup and stops it when something of it is there.
     pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool) -> Child {
-        let mut child = work::started(self.command(args));
+        let mut child = process::started(self.command(args));
         let start = Instant::now();
         while !there() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended too early: {}", work::end(child).1);
+            assert!(child.try_wait().unwrap().is_none(), "it ended too early: {}", process::end(child).1);
             assert!(start.elapsed() < Duration::from_secs(120), "it was never seen at work");
             std::thread::yield_now();
         }

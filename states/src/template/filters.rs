@@ -242,19 +242,7 @@ pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::{Purpose, add};
-    use super::*;
-    use serde_json::json;
-
-    fn render(text: &str, purpose: Purpose) -> String {
-        let mut env = Environment::new();
-        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-        add(&mut env, purpose);
-        let context = from_json(
-            &json!({"s": "halite-secret::pki.key::", "d": {"k": "halite-secret::x::"}, "t": "text"}),
-        );
-        env.render_str(text, context).unwrap_or_else(|error| error.to_string())
-    }
+    use super::super::guard::{Purpose, tests::render};
 
     #[test]
     fn filters_are_salts() {

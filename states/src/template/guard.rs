@@ -166,14 +166,15 @@ pub(super) fn guard_method(method: &str, value: &Value, args: &[Value]) -> Resul
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use minijinja::UndefinedBehavior;
     use serde_json::json;
 
     use super::super::values::from_json;
     use super::*;
 
-    fn render(text: &str, purpose: Purpose) -> String {
+    /// What a text comes to, or the error, where `s` and the `k` of `d` are secrets and `t` is a text.
+    pub(in crate::template) fn render(text: &str, purpose: Purpose) -> String {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         add(&mut env, purpose);

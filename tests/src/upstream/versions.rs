@@ -136,6 +136,16 @@ mod tests {
         assert_eq!(Release::find("1.3"), None);
     }
 
+    /// The lab's program does without the library, which would take minutes to build before the first command.
+    #[test]
+    fn recipes_that_ctl_writes_ask_for_the_same_images() {
+        for release in RELEASES {
+            let written = halite_bundle::Release::of(release.kubernetes).unwrap();
+            let tags = (written.etcd, written.coredns, written.pause);
+            assert_eq!((release.etcd, release.coredns, release.pause), tags);
+        }
+    }
+
     #[test]
     fn bundles_of_different_releases_have_different_versions() {
         let versions: std::collections::BTreeSet<String> = RELEASES.iter().map(Release::bundle).collect();

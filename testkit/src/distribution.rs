@@ -12,7 +12,7 @@ use std::{
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::{
-    fixture::run,
+    files::run,
     registry::{Content, OCI_INDEX},
     tls::Authority,
 };
@@ -20,7 +20,7 @@ use crate::{
 /// Where the program is.
 const PROGRAM: &str = "HALITE_REGISTRY";
 
-/// It runs until it is dropped. Its login is `me` and `secret`.
+/// The registry. It runs until it is dropped. Its login is `me` and `secret`.
 pub struct Registry {
     child: Mutex<Child>,
     port: u16,
@@ -29,6 +29,7 @@ pub struct Registry {
 
 impl Registry {
     /// Starts one that keeps everything in a directory.
+    #[must_use]
     pub fn start(dir: &Path, authority: &Authority) -> Self {
         let program = std::env::var_os(PROGRAM).map(PathBuf::from);
         let program = program.unwrap_or_else(|| {
@@ -83,6 +84,7 @@ http:
     }
 
     /// `localhost:PORT`.
+    #[must_use]
     pub fn host(&self) -> String {
         format!("localhost:{}", self.port)
     }
@@ -111,10 +113,9 @@ http:
             put.header("Content-Type", kind).send(bytes.as_slice()).unwrap();
         }
     }
-}
 
-impl Registry {
     /// What it answers to a path below `/v2/`; nothing when it has nothing there.
+    #[must_use]
     pub fn get(&self, path: &str, accept: &str) -> Option<Vec<u8>> {
         let url = format!("https://{}/v2/{path}", self.host());
         let asked =

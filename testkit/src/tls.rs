@@ -10,11 +10,13 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// An authority that exists only for one test.
 pub struct Authority {
+    /// Its certificate, in PEM.
     pub path: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
+    /// Makes one and writes `authority.pem` into a directory.
     pub fn new(dir: &Path) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -25,14 +27,15 @@ impl Authority {
         Self { path, issuer: Issuer::new(params, key) }
     }
 
-    /// Certificate and key of a server called `localhost`.
+    /// Certificate and key of a server called `localhost` or 127.0.0.1.
     fn issue(&self) -> (Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// The same as files.
+    /// The same as files in a directory.
+    #[must_use]
     pub fn files(&self, dir: &Path) -> (PathBuf, PathBuf) {
         let (certificate, key) = self.issue();
         let paths = (dir.join("server.pem"), dir.join("server.key"));
@@ -42,6 +45,7 @@ impl Authority {
     }
 
     /// The configuration of a server called `localhost`.
+    #[must_use]
     pub fn server(&self) -> Arc<rustls::ServerConfig> {
         let (certificate, key) = self.issue();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));

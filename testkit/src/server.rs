@@ -22,6 +22,8 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// A header that was sent, whatever the case of its name.
+    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -37,46 +39,57 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// An empty answer.
+    #[must_use]
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Vec::new(), cut: None, said: Some(0) }
     }
 
+    /// Sets what it says.
+    #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.said = Some(self.body.len() as u64);
         self
     }
 
+    /// Adds a header.
+    #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// Breaks the connection off after so many bytes of the body.
+    #[must_use]
     pub fn cut(mut self, after: usize) -> Self {
         self.cut = Some((after, false));
         self
     }
 
     /// Sends nothing more after so many bytes of the body, and keeps the connection.
+    #[must_use]
     pub fn stall(mut self, after: usize) -> Self {
         self.cut = Some((after, true));
         self
     }
 
     /// Says another length than the body has.
+    #[must_use]
     pub fn saying(mut self, length: u64) -> Self {
         self.said = Some(length);
         self
     }
 
     /// Says no length: the body ends with the connection.
+    #[must_use]
     pub fn endless(mut self) -> Self {
         self.said = None;
         self
     }
 
-    /// A file, or the part of it that was asked for.
+    /// A file, or the part of it that was asked for. `tag` is its ETag, with the quotes.
+    #[must_use]
     pub fn file(seen: &Seen, content: &[u8], tag: &str) -> Self {
         let whole = || Self::new(200).header("ETag", tag).body(content);
         let range = seen.header("Range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
@@ -104,15 +117,18 @@ pub struct Server {
 type Handler = dyn Fn(&Seen) -> Answer + Send + Sync;
 
 impl Server {
+    /// One that answers with what the function makes of a request.
     pub fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         Self::with(None, Arc::new(handler))
     }
 
+    /// The same over TLS, as `localhost`.
     pub fn tls(authority: &Authority, handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         Self::with(Some(authority.server()), Arc::new(handler))
     }
 
     /// Serves the files of a directory.
+    #[must_use]
     pub fn directory(root: PathBuf) -> Self {
         Self::start(move |seen| match std::fs::read(root.join(decoded(seen.path.trim_start_matches('/')))) {
             Ok(bytes) => Answer::file(seen, &bytes, "\"x\""),
@@ -149,16 +165,19 @@ impl Server {
     }
 
     /// The address of a path.
+    #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("{}://localhost:{}{path}", self.scheme, self.address.port())
     }
 
     /// `localhost:PORT`.
+    #[must_use]
     pub fn host(&self) -> String {
         format!("localhost:{}", self.address.port())
     }
 
     /// What was asked so far.
+    #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

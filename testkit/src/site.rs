@@ -7,15 +7,15 @@ use std::{
 
 use halite_bundle::{Error, Manifest, Options, Render, Resolved, complete::Needs};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
+use crate::files::{content, hex, put};
+
+/// A directory with a recipe and all that it names.
 pub struct Site {
+    /// Where it is.
     pub dir: tempfile::TempDir,
+    /// The recipe, which every step writes as `recipe.yaml`.
     pub recipe: Value,
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const IMAGES: &[(&str, &str)] = &[
@@ -31,6 +31,8 @@ const IMAGES: &[(&str, &str)] = &[
 ];
 
 impl Site {
+    /// One for Kubernetes 1.36.3 and Debian, version 0.1.0.
+    #[allow(clippy::new_without_default, reason = "it writes files, and is no default value")]
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
@@ -84,44 +86,61 @@ impl Site {
 
     /// Says which packages a bare host has.
     pub fn base(&self, packages: &[&str]) {
-        let status: String = packages
-            .iter()
-            .map(|name| {
-                format!(
-                    "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\n\
-                     Maintainer: nobody <nobody@example.org>\nDescription: {name}\n\n"
-                )
-            })
-            .collect();
-        put(&self.dir.path().join("status"), status.as_bytes());
+        put(&self.path("status"), status(packages).as_bytes());
     }
 
+    /// A path in its directory.
+    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
+    /// Builds a bundle in its directory.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn build(&self, out: &str) -> Result<Manifest, Error> {
         self.build_with(out, &Options::default())
     }
 
+    /// Builds with options.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn build_with(&self, out: &str, options: &Options) -> Result<Manifest, Error> {
         self.build_for(out, options, &|_, _| Ok(Needs::default()))
     }
 
+    /// Builds for what `render` finds that hosts need.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn build_for(&self, out: &str, options: &Options, render: &Render<'_>) -> Result<Manifest, Error> {
         halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
     }
 
+    /// Builds an image without completeness, as a file that nobody signed.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn build_image(&self, out: &str) -> Result<Manifest, Error> {
         let (out, options) = (self.path(out), Options::default());
         let render: &Render<'_> = &|_, _| Ok(Needs::default());
         halite_bundle::build_image(&self.written(), &out, &[], &options, render, &mut |_| ())
     }
 
+    /// Records what the recipe asks for and the lock does not have.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn lock(&self) -> Result<Resolved, Error> {
         halite_bundle::lock(&self.written(), &Options::default(), &mut |_| ())
     }
 
+    /// Finds out what is there now, and records that if `write` says so.
+    ///
+    /// # Errors
+    /// Whatever the library refuses.
     pub fn update(&self, write: bool) -> Result<Resolved, Error> {
         halite_bundle::update(&self.written(), &Options::default(), write, &mut |_| ())
     }
@@ -132,8 +151,22 @@ impl Site {
         self.build(out).unwrap()
     }
 
+    /// Records what is there now as found at that moment: it is when the bundle counts as built.
+    pub fn record(&self, moment: &str) {
+        self.update(true).unwrap();
+        let lock = self.path("recipe.lock.yaml");
+        let text = fs::read_to_string(&lock).unwrap();
+        let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
+        fs::write(&lock, text.replace(line, &format!("resolved: {moment}"))).unwrap();
+    }
+
+    /// Adds so many bytes to what a bundle of it has, so that there is a middle in which something can come between.
+    pub fn enlarge(&self, bytes: usize) {
+        put(&self.path("states/large"), &content(bytes, 1));
+    }
+
     /// The recipe as a file.
-    fn written(&self) -> PathBuf {
+    pub fn written(&self) -> PathBuf {
         let (path, text) = (self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap());
         // A build that runs holds the file.
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
@@ -141,6 +174,20 @@ impl Site {
         }
         path
     }
+}
+
+/// What dpkg's status file says where these packages are installed.
+#[must_use]
+pub fn status(packages: &[&str]) -> String {
+    packages
+        .iter()
+        .map(|name| {
+            format!(
+                "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\n\
+                 Maintainer: nobody <nobody@example.org>\nDescription: {name}\n\n"
+            )
+        })
+        .collect()
 }
 
 /// Writes a layout with one image whose only layer has that content.
@@ -174,29 +221,4 @@ pub fn layout_of(dir: &Path, reference: &str, files: &[(&str, &[u8])]) {
         archive.append_data(&mut header, path, *content).unwrap();
     }
     layout(dir, reference, &archive.into_inner().unwrap());
-}
-
-/// Writes a file, whatever was there.
-pub fn put(path: &Path, content: &[u8]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let _ = fs::remove_file(path);
-    fs::write(path, content).unwrap();
-}
-
-/// Every file below a directory, as sorted relative paths.
-pub fn files(root: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut waiting = vec![root.to_owned()];
-    while let Some(dir) = waiting.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
 }

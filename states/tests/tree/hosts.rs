@@ -1,0 +1,133 @@
+//! A host's own services and files.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::{chunk, contents, fixture, highstate, of};
+
+/// `creates` would never renew the operator's certificate.
+#[test]
+fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
+    let compiled = of("bootstrap");
+    let init =
+        &chunk(&compiled, "cmd.run", "/usr/local/bin/halite-master init --config /etc/halite/master.yaml")
+            .controls;
+    assert!(init.creates.is_empty());
+    let calls = |fun: &str| {
+        let of_fun = init.unless.iter().filter(|call| call["fun"] == fun);
+        of_fun.map(|call| call["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        calls("x509.current"),
+        ["/var/lib/halite/master/identity.crt", "/etc/halite/operator/operator.crt"]
+    );
+    let kept = calls("file.file_exists");
+    for path in ["ca/halite.crt", "ca/kubernetes.key", "ca/site.crt", "sa.key", "sa.pub"] {
+        assert!(kept.contains(&format!("/var/lib/halite/master/{path}")), "{path} is not among {kept:?}");
+    }
+    let compared = init.unless.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>();
+    assert!(matches!(compared[..], [line] if line.contains("/etc/halite/operator/ca.crt")), "{compared:?}");
+}
+
+/// Runs a line with `systemctl` and `ctr` that answer as given; the exit code.
+fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
+    let programs = std::env::temp_dir().join(format!("halite-tree-{}-{name}", std::process::id()));
+    fs::create_dir_all(&programs).unwrap();
+    for (program, text) in [
+        ("systemctl", format!("exit {}", if active { 0 } else { 3 })),
+        ("ctr", format!("printf '{plugins}'")),
+        ("sleep", "exit 0".to_owned()),
+    ] {
+        let path = programs.join(program);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let output = std::process::Command::new("/bin/sh").args(["-c", line]).env("PATH", path).output().unwrap();
+    fs::remove_dir_all(programs).unwrap();
+    output.status.code()
+}
+
+#[test]
+fn a_containerd_without_its_cri_is_no_runtime() {
+    for target in ["bootstrap", "worker"] {
+        let compiled = of(target);
+        let wait = compiled.low.chunks.iter().find(|chunk| chunk.id == "containerd-answers").unwrap();
+        let unless = wait.controls.unless[0].as_str().unwrap();
+        let line = |status: &str| {
+            format!(
+                "TYPE    ID    PLATFORMS    STATUS\\nio.containerd.grpc.v1    cri    -    {status}    \\n"
+            )
+        };
+        let good = line("ok");
+        let bad = line("error").replace("STATUS", "STATUS    \\nio.containerd.grpc.v1    images    -    ok");
+        assert_eq!(shell(unless, target, false, ""), Some(0), "not started: nothing can be said");
+        assert_eq!(shell(unless, target, true, &good), Some(0), "it answers: no change");
+        assert_eq!(shell(unless, target, true, &bad), Some(1));
+        assert_eq!(shell(&wait.name, target, true, &good), Some(0));
+        assert_eq!(shell(&wait.name, target, true, &bad), Some(1), "it says so after a while");
+        let kubelet = chunk(&compiled, "service.running", "kubelet");
+        let place = compiled.low.chunks.iter().position(|chunk| chunk.id == "containerd-answers").unwrap();
+        assert!(kubelet.requisites.require.contains(&place), "the kubelet waits for it");
+    }
+}
+
+#[test]
+fn what_the_enrolment_script_writes_is_what_the_states_want() {
+    let worker = of("worker");
+    let script_owner = of("bootstrap");
+    let script = contents(&script_owner, "/srv/halite/enrol.sh");
+    let unit = contents(&worker, "/etc/systemd/system/halite-minion.service");
+    let heredoc = |marker: &str| {
+        let start = script.find(&format!("<<{marker}\n")).unwrap() + marker.len() + 3;
+        let end = script[start..].find(&format!("\n{}\n", marker.trim_matches('\''))).unwrap();
+        format!("{}\n", &script[start..start + end])
+    };
+    assert_eq!(heredoc("'UNIT'"), unit);
+    // Also in the last byte: otherwise the first highstate of a new node would restart its minion.
+    let managed = chunk(&worker, "file.managed", "/etc/systemd/system/halite-minion.service");
+    assert!(unit.ends_with('\n') && managed.args["contents_newline"] == json!(true));
+    let configuration = contents(&worker, "/etc/halite/minion.yaml");
+    let master = "10.10.0.11:4550";
+    assert!(script.contains(&format!("master='{master}'")));
+    assert_eq!(
+        heredoc("CONFIGURATION").replace("$name", "worker-1").replace("$master", master),
+        configuration
+    );
+}
+
+#[test]
+fn the_operators_settings_reach_their_files() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["kubelet"]["config"] = json!({"failCgroupV1": false, "maxPods": 60});
+    pillar["containerd"] = json!({
+        "restrictOomScoreAdj": true,
+        "config": {"plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin", "/x"]}}}},
+    });
+    pillar["apiServer"]["certSANs"] = json!(["k8s.example.com", "192.0.2.7"]);
+    pillar["apiServer"]["extraArgs"] =
+        json!({"audit-log-maxage": "30", "etcd-servers": "https://a:1,https://b:1"});
+    pillar["host"] = json!({
+        "sysctls": {"net.ipv4.ip_forward": null, "vm.max_map_count": "262144"},
+        "kernelModules": [], "manageSwap": false, "manageFirewall": false, "packages": ["chrony"],
+    });
+    let compiled = highstate(&pillar, &grains);
+    let kubelet = contents(&compiled, "/var/lib/kubelet/config.yaml");
+    assert!(kubelet.contains("failCgroupV1: false\n") && kubelet.contains("maxPods: 60\n"), "{kubelet}");
+    let containerd = contents(&compiled, "/etc/containerd/config.toml");
+    assert!(containerd.contains("\"restrict_oom_score_adj\" = true\n"), "{containerd}");
+    assert!(containerd.contains("\"cni\".\"bin_dirs\" = [\"/opt/cni/bin\", \"/x\"]\n"), "{containerd}");
+    let apiserver = chunk(&compiled, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
+    let sans = |key: &str, san: &str| apiserver.args[key].as_array().unwrap().contains(&json!(san));
+    assert!(sans("sans_dns", "k8s.example.com") && sans("sans_ip", "192.0.2.7"));
+    let pod = contents(&compiled, "/etc/kubernetes/manifests/kube-apiserver.yaml");
+    assert!(pod.contains("- \"--audit-log-maxage=30\"\n"), "{pod}");
+    assert!(pod.contains("- \"--etcd-servers=https://a:1,https://b:1\"\n"), "{pod}");
+    assert!(!compiled.low.chunks.iter().any(|c| c.name == "net.ipv4.ip_forward" || c.state == "firewalld"));
+    assert!(!compiled.low.chunks.iter().any(|c| c.state == "swap" || c.state == "kmod"));
+    chunk(&compiled, "sysctl.present", "vm.max_map_count");
+    let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.as_array().unwrap().contains(&json!("chrony")), "{packages}");
+}

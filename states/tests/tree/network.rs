@@ -1,0 +1,67 @@
+//! The endpoint of the API servers and the pods' network.
+
+use halite_states::compile::Compiled;
+use serde_json::{Value, json};
+
+use crate::support::{chunk, fixture, highstate, of};
+
+#[test]
+fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["apiServer"]["keepalived"] = json!(false);
+    let foreign = highstate(&pillar, &grains);
+    chunk(&foreign, "service.dead", "keepalived");
+    pillar["apiServer"]["vip"] = Value::Null;
+    pillar["apiServer"]["address"] = json!("10.10.0.11");
+    let none = highstate(&pillar, &grains);
+    chunk(&none, "service.dead", "keepalived");
+    assert_eq!(chunk(&none, "host.present", "api.prod.internal").args["ip"], json!(["10.10.0.11"]));
+    // No certificate depends on the address of the endpoint.
+    let certificates = |compiled: &Compiled| {
+        compiled.low.chunks.iter().filter(|c| c.state == "x509").map(|c| c.args.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(certificates(&of("bootstrap")), certificates(&none));
+
+    // It may all the same be called by its address: then the certificate holds it, in every mode.
+    pillar["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
+    let none = highstate(&pillar, &grains);
+    let apiserver = chunk(&none, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
+    assert!(apiserver.args["sans_ip"].as_array().unwrap().contains(&json!("10.10.0.100")));
+    for held in [true, false] {
+        pillar["apiServer"]["vip"] = json!("10.10.0.100");
+        pillar["apiServer"]["address"] = json!("10.10.0.100");
+        pillar["apiServer"]["keepalived"] = json!(held);
+        assert_eq!(certificates(&highstate(&pillar, &grains)), certificates(&none), "held by us: {held}");
+    }
+}
+
+#[test]
+fn flannel_finds_its_interface_by_the_workload_network() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["networks"]["workloadPlane"]["cidrs"] =
+        json!(["10.20.0.0/24", "10.0.8.0/22", "172.16.0.0/12", "0.0.0.0/0"]);
+    let text =
+        serde_json::to_string(&chunk(&highstate(&pillar, &grains), "kubernetes.manifest", "flannel").args)
+            .unwrap();
+    for pattern in [
+        "^10\\.20\\.0\\.[0-9]+$",
+        "^10\\.0\\.(8|9|10|11)\\.[0-9]+$",
+        "^172\\.(16|17|18|19|20|21|22|23|24|25|26|27|28|29|30|31)\\.[0-9]+\\.[0-9]+$",
+        "^[0-9]+\\.[0-9]+\\.[0-9]+\\.[0-9]+$",
+    ] {
+        assert!(
+            text.contains(&serde_json::to_string(&format!("--iface-regex={pattern}")).unwrap()),
+            "{pattern} in {text}"
+        );
+    }
+}
+
+#[test]
+fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
+    for name in ["bootstrap", "worker", "master"] {
+        let (mut pillar, grains) = fixture(name);
+        pillar["cni"]["plugin"] = json!("none");
+        let text = serde_json::to_string(&highstate(&pillar, &grains).low).unwrap();
+        assert!(!text.contains("flannel") && !text.contains("8472"), "{name}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Who serves bundles and images, and whom the others ask.
+
+use serde_json::{Value, json};
+
+use crate::support::{chunk, contents, fixture, golden, highstate, listing, of};
+
+/// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
+fn two_servers(target: &str) -> (Value, Value) {
+    let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" { "bootstrap" } else { "worker" });
+    let url = |host: &str| format!("https://{host}:4551/bundles/0.1.0");
+    pillar["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
+    let further = json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
+    pillar["bundles"].as_array_mut().unwrap().push(further);
+    let mut second = pillar["nodes"]["worker-1"].clone();
+    second["roles"] = json!(["registry"]);
+    second["controlPlane"] = json!("10.10.0.13");
+    pillar["nodes"]["registry-2"] = second.clone();
+    if target == "registry-2" {
+        second["name"] = json!(target);
+        pillar["node"] = second;
+        grains["id"] = json!(target);
+    }
+    (pillar, grains)
+}
+
+#[test]
+fn a_second_host_that_serves_copies_what_the_first_one_has() {
+    let (pillar, grains) = two_servers("registry-2");
+    let compiled = highstate(&pillar, &grains);
+    golden("registry.txt", &listing(&compiled));
+    let nginx = contents(&compiled, "/etc/nginx/conf.d/halite.conf");
+    for part in [
+        "listen 10.10.0.13:4551 ssl;",
+        "\"0.1.0\" \"/var/lib/halite/bundles/0.1.0\";",
+        "\"0.2.0\" \"/var/lib/halite/bundles/0.2.0\";",
+        "include /var/lib/halite/bundles/0.2.0/nginx/manifests.map*;",
+        "include /var/lib/halite/bundles/0.1.0/nginx/registry.conf*;",
+        "rewrite ^ /bundles/0.1.0$uri last;",
+    ] {
+        assert!(nginx.contains(part), "{part} in {nginx}");
+    }
+    assert!(!nginx.contains("/media/halite") && !nginx.contains("/mnt/next"), "{nginx}");
+    let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.as_array().unwrap().contains(&json!("nginx-light")), "{packages}");
+    let rules = chunk(&compiled, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(rules.contains("4551") && !rules.contains("4550"), "{rules}");
+    let certificate = chunk(&compiled, "x509.certificate", "/etc/halite/pki/server.crt");
+    assert_eq!(certificate.args["sans_ip"], json!(["10.10.0.13", "127.0.0.1"]));
+    // The bootstrap host serves each bundle from where it stands.
+    let (pillar, grains) = two_servers("bootstrap-1");
+    let first = highstate(&pillar, &grains);
+    let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
+    assert!(nginx.contains("include /media/halite/nginx/registry.conf*;"), "{nginx}");
+    assert!(nginx.contains("\"0.2.0\" \"/mnt/next\";"), "{nginx}");
+    assert!(!first.low.chunks.iter().any(|chunk| chunk.name.contains("bundle copy")));
+}
+
+#[test]
+fn every_client_asks_one_server_after_the_other_itself_first() {
+    let first = "https://10.10.0.11:4551/bundles/0.1.0";
+    let second = "https://10.10.0.13:4551/bundles/0.1.0";
+    let hosts = "/etc/containerd/certs.d/_default/hosts.toml";
+    let mirrors = "/etc/apt/halite/0.1.0.mirrors";
+    let (mut pillar, grains) = two_servers("worker-1");
+    let worker = highstate(&pillar, &grains);
+    assert_eq!(
+        contents(&worker, hosts),
+        format!(
+            "# Written by Halite. Every registry's name leads to the bundle, and nowhere else. A host that does not answer \
+             within\n# `dial_timeout` is passed over, and what broke off is taken up at the next one.\n\
+             server = \"{second}/v2\"\ncapabilities = [\"pull\", \"resolve\"]\n\
+             ca = \"/etc/halite/pki/site-ca.crt\"\noverride_path = true\ndial_timeout = \"2s\"\n\n\
+             [host.\"{first}/v2\"]\n  capabilities = [\"pull\", \"resolve\"]\n  \
+             ca = \"/etc/halite/pki/site-ca.crt\"\n  override_path = true\n  dial_timeout = \"2s\"\n"
+        )
+    );
+    assert_eq!(contents(&worker, mirrors), format!("{first}/apt\tpriority:1\n{second}/apt\tpriority:2\n"));
+    let apt = contents(&worker, "/etc/apt/apt.conf.d/60halite");
+    for host in ["10.10.0.11", "10.10.0.13"] {
+        assert!(
+            apt.contains(&format!("Acquire::https::{host}::CaInfo \"/etc/halite/pki/site-ca.crt\";")),
+            "{apt}"
+        );
+    }
+    // One that serves and runs pods asks itself first.
+    pillar["node"]["controlPlane"] = json!("10.10.0.13");
+    pillar["node"]["roles"] = json!(["worker", "registry"]);
+    let both = highstate(&pillar, &grains);
+    assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
+    assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
+    assert!(contents(&both, mirrors).starts_with(second));
+}
+
+#[test]
+fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
+    let (mut pillar, mut grains) = two_servers("worker-1");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({"kubelet": "1.36.3-2"});
+    let worker = highstate(&pillar, &grains);
+    let repository = &chunk(&worker, "pkgrepo.managed", "halite").args;
+    let servers = ["10.10.0.11", "10.10.0.13"];
+    let servers = servers.map(|host| format!("https://{host}:4551/bundles/0.1.0/rpm"));
+    assert_eq!(repository["uris"], json!(servers));
+    assert_eq!(repository["signed_by"], "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert_eq!((&repository["signed_index"], &repository["proxy"]), (&json!(true), &json!("_none_")));
+    assert_eq!(repository["sslcacert"], "/etc/halite/pki/site-ca.crt");
+    chunk(&worker, "file.managed", "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
+    assert!(!worker.low.chunks.iter().any(|chunk| chunk.name.starts_with("/etc/apt")));
+    let packages = &chunk(&worker, "pkg.installed", "host-packages").args["pkgs"];
+    for wanted in [json!("conntrack-tools"), json!("iptables-nft"), json!({"kubelet": "1.36.3-2"})] {
+        assert!(packages.as_array().unwrap().contains(&wanted), "{wanted}: {packages}");
+    }
+    // The first host has the bundle itself.
+    let (mut pillar, mut grains) = fixture("bootstrap");
+    grains["os_family"] = json!("RedHat");
+    pillar["rpms"] = json!({});
+    let first = highstate(&pillar, &grains);
+    let path = pillar["bundle"]["path"].as_str().unwrap();
+    let uris = &chunk(&first, "pkgrepo.managed", "halite").args["uris"];
+    assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
+}
+
+/// The pillar of a site with a registry of its own on a host, as another or that one sees it.
+fn site_registry(target: &str, host: &str) -> (Value, Value) {
+    let (mut pillar, grains) = fixture(target);
+    let registry = &mut pillar["siteRegistry"];
+    registry["enabled"] = json!(true);
+    registry["node"] = json!(host);
+    registry["address"] = json!("10.10.0.11");
+    registry["pull"] = json!("halite-secret::siteRegistry.pull::");
+    if grains["id"] == host {
+        registry["htpasswd"] = json!("halite-secret::siteRegistry.htpasswd::");
+    }
+    (pillar, grains)
+}
+
+#[test]
+fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
+    let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
+    let here = highstate(&pillar, &grains);
+    golden("site-registry.txt", &listing(&here));
+    let users = chunk(&here, "file.managed", "/etc/halite/registry/htpasswd");
+    assert_eq!(users.args["mode"], 0o640);
+    let unit = contents(&here, "/etc/systemd/system/halite-registry-backup.service");
+    assert!(
+        unit.contains("backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"),
+        "{unit}"
+    );
+    let timer = contents(&here, "/etc/systemd/system/halite-registry-backup.timer");
+    assert!(timer.contains("OnCalendar=*-*-* 02:30:00"), "{timer}");
+    let rules = chunk(&here, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(rules.contains("port=\\\"4552\\\""), "{rules}");
+    let packages = &chunk(&here, "pkg.installed", "host-packages").args["pkgs"];
+    assert!(packages.to_string().contains("distribution-registry"), "{packages}");
+
+    let (pillar, grains) = site_registry("worker", "bootstrap-1");
+    let other = highstate(&pillar, &grains);
+    for compiled in [&here, &other] {
+        let place = "/etc/containerd/certs.d/registry.prod.internal:4552/hosts.toml";
+        let pulls = chunk(compiled, "file.managed", place);
+        assert_eq!(pulls.args["mode"], 0o600);
+        let text = pulls.args["contents"].as_str().unwrap();
+        assert!(text.contains("Authorization = \"Basic halite-secret::siteRegistry.pull::\""), "{text}");
+        assert!(
+            text.starts_with("# Written") && text.contains("server = \"https://10.10.0.11:4552\""),
+            "{text}"
+        );
+        chunk(compiled, "host.present", "registry.prod.internal");
+    }
+    let rules = chunk(&other, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
+    assert!(!rules.contains("4552"), "{rules}");
+    assert!(!listing(&other).contains("/etc/halite/registry/htpasswd"));
+    // What is kept there stays, whoever runs it next.
+    for compiled in [&other, &of("bootstrap")] {
+        for chunk in compiled.low.chunks.iter().filter(|chunk| chunk.function() == "file.absent") {
+            assert!(!chunk.name.starts_with("/var/") || !chunk.name.contains("registry"), "{}", chunk.name);
+        }
+        chunk(compiled, "service.dead", "halite-registry");
+    }
+}

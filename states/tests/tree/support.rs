@@ -1,0 +1,77 @@
+//! Compiling the shipped tree, and looking at what comes out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use halite_states::compile::{self, Compiled, Input};
+use halite_states::low::Chunk;
+use halite_states::tree::DirTree;
+use serde_json::Value;
+
+pub fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Pillar and grains of one target.
+pub fn fixture(name: &str) -> (Value, Value) {
+    let text = fs::read_to_string(here().join(format!("tests/tree/{name}.json"))).unwrap();
+    let mut fixture: Value = serde_json::from_str(&text).unwrap();
+    (fixture["pillar"].take(), fixture["grains"].take())
+}
+
+pub fn bundle(path: &str) -> Option<String> {
+    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg", "rpm/halite.asc"]
+        .contains(&path)
+        .then(|| halite_states::tree::sha256(path.as_bytes()))
+}
+
+pub fn with<R>(pillar: &Value, grains: &Value, run: impl FnOnce(&Input) -> R) -> R {
+    let tree = DirTree::new().root(here().join("tree"));
+    let minion = grains["id"].as_str().unwrap();
+    run(&Input { tree: &tree, minion, pillar, grains, bundle: &bundle })
+}
+
+pub fn sure(compiled: Result<Compiled, Vec<halite_states::problem::Problem>>) -> Compiled {
+    compiled.unwrap_or_else(|problems| {
+        panic!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })
+}
+
+pub fn highstate(pillar: &Value, grains: &Value) -> Compiled {
+    sure(with(pillar, grains, compile::highstate))
+}
+
+pub fn of(name: &str) -> Compiled {
+    let (pillar, grains) = fixture(name);
+    highstate(&pillar, &grains)
+}
+
+pub fn chunk<'a>(compiled: &'a Compiled, fun: &str, name: &str) -> &'a Chunk {
+    let found = compiled.low.chunks.iter().find(|chunk| chunk.function() == fun && chunk.name == name);
+    found.unwrap_or_else(|| panic!("no {fun} {name}"))
+}
+
+pub fn contents<'a>(compiled: &'a Compiled, name: &str) -> &'a str {
+    chunk(compiled, "file.managed", name).args["contents"].as_str().unwrap()
+}
+
+/// Compares with a golden file, or writes it.
+pub fn golden(name: &str, actual: &str) {
+    let path: PathBuf = here().join("tests/tree").join(name);
+    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), actual, "{}", path.display());
+}
+
+pub fn listing(compiled: &Compiled) -> String {
+    compiled
+        .low
+        .chunks
+        .iter()
+        .map(|chunk| {
+            let name = if chunk.name == chunk.id { String::new() } else { format!(" ({})", chunk.name) };
+            format!("{:<24} {:<28} {}{name}\n", chunk.sls, chunk.function(), chunk.id)
+        })
+        .collect()
+}

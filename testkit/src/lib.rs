@@ -1,0 +1,27 @@
+//! What tests of several crates share: real programs and servers on loopback, signed repositories, and a small site whose
+//! bundle is built as real ones are. No program that is shipped uses it.
+//!
+//! Everything here panics where something goes wrong, and so fails its test. The unit tests of `halite-bundle` cannot pass
+//! its types to this crate, which is linked with another build of it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "it runs in tests only")]
+#![allow(
+    clippy::new_without_default,
+    reason = "`new` starts programs and writes files; it is no default value"
+)]
+
+pub mod distribution;
+mod files;
+mod gnupg;
+mod nginx;
+pub mod process;
+pub mod registry;
+mod server;
+mod site;
+mod tls;
+
+pub use files::{content, files, hex, names, put, run};
+pub use gnupg::Signer;
+pub use nginx::Nginx;
+pub use server::{Answer, Seen, Server};
+pub use site::{Site, layout, layout_of, status};
+pub use tls::Authority;

@@ -1,0 +1,84 @@
+//! A real nginx.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::tls::Authority;
+
+/// An nginx on a port of 127.0.0.1; stopped through its own pid file when dropped.
+pub struct Nginx {
+    conf: PathBuf,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Nginx {
+    /// Starts one that keeps its files in `dir`. `servers` says what stands in the `http` block, for the port that it is
+    /// given.
+    pub fn start(dir: &Path, servers: impl FnOnce(u16) -> String) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        fs::create_dir_all(dir).unwrap();
+        let conf = dir.join("nginx.conf");
+        // One process, the test's own: whoever runs the test may read the files.
+        let text = format!(
+            "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
+             http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \
+             {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path \
+             {dir}/scgi;\n{servers}\n}}\n",
+            dir = dir.display(),
+            servers = servers(port),
+        );
+        fs::write(&conf, text).unwrap();
+        let server = Self { conf, port };
+        // It goes to the background when it listens.
+        server.nginx(&[]);
+        server
+    }
+
+    /// One that serves the files below `root`.
+    #[must_use]
+    pub fn directory(dir: &Path, root: &Path) -> Self {
+        let root = root.display();
+        Self::start(dir, |port| format!("server {{ listen 127.0.0.1:{port}; root {root}; }}"))
+    }
+
+    /// The same over TLS, as `localhost` with a certificate of that authority.
+    #[must_use]
+    pub fn tls(dir: &Path, root: &Path, authority: &Authority) -> Self {
+        fs::create_dir_all(dir).unwrap();
+        let (certificate, key) = authority.files(dir);
+        let (certificate, key, root) = (certificate.display(), key.display(), root.display());
+        Self::start(dir, |port| {
+            format!(
+                "server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key}; \
+                 root {root}; }}"
+            )
+        })
+    }
+
+    fn nginx(&self, args: &[&str]) {
+        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
+        let output = Command::new(nginx).arg("-c").arg(&self.conf).args(args).output();
+        let output = output.expect("this test needs nginx: install the Debian package nginx-light");
+        assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The statuses that it answered with, in order.
+    #[must_use]
+    pub fn answered(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
+        log.lines()
+            .map(|line| line.split('"').nth(2).unwrap().split_whitespace().next().unwrap().to_owned())
+            .collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.nginx(&["-s", "stop"]);
+    }
+}

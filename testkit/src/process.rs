@@ -1,0 +1,127 @@
+//! Programs at work in a directory, each with a home and temporary files of its own.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A program in a directory, which is its home; its temporary files are in `tmp` there.
+#[must_use]
+pub fn within(dir: &Path, program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    command.env("HOME", dir).env("TMPDIR", dir.join("tmp")).env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// Fills the file system `disk` up to so many bytes, and asks for the right complaint.
+const PRELUDE: &str = r#"
+fill() {
+    free=$(df --output=avail --block-size=1 disk | tail -n 1)
+    if [ "$free" -gt "$1" ]; then head -c $((free - $1)) /dev/zero > disk/filler; fi
+}
+full() {
+    if "$@" > said 2>&1; then cat said; echo "it found room"; exit 1; fi
+    cat said
+    grep -q 'No space left on device' said
+}
+stop() {
+    # Whatever comes between, it is not left standing.
+    trap "kill -KILL $1" EXIT
+    kill -STOP "$1" || return 1
+    # It finishes the write that it is in.
+    until grep -q '^State:.T' "/proc/$1/status"; do kill -0 "$1" || return 1; done
+}
+go_on() {
+    trap - EXIT
+    kill -CONT "$1"
+}
+"#;
+
+/// A script in a directory, as root of a mount namespace of its own: what it mounts goes with it. `$CTL` is that program;
+/// `fill BYTES` leaves so many free on the file system `disk`, `full COMMAND` asks that it finds no room, `stop PID` stops a
+/// process, if it has not ended, and `go_on PID` lets it go on.
+#[must_use]
+pub fn script(dir: &Path, ctl: &str, text: &str) -> Command {
+    let how: &[&str] =
+        if rustix::process::geteuid().is_root() { &["--mount"] } else { &["--mount", "--map-root-user"] };
+    let text = format!("{PRELUDE}{text}");
+    let mut command = within(dir, "unshare", &[how, &["sh", "-euxc", &text]].concat());
+    command.env("CTL", ctl);
+    command
+}
+
+fn ended(mut command: Command) -> (bool, String) {
+    said(command.output().unwrap())
+}
+
+/// Runs to the end, which has to be a good one; all that was said.
+pub fn done(command: Command) -> String {
+    let (good, said) = ended(command);
+    assert!(good, "{said}");
+    said
+}
+
+/// Runs to the end, which has to be a bad one; all that was said.
+pub fn refused(command: Command) -> String {
+    let (good, said) = ended(command);
+    assert!(!good, "it should have failed: {said}");
+    said
+}
+
+fn said(output: Output) -> (bool, String) {
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.success(), text.concat())
+}
+
+/// Starts it and does not wait; what it says is kept for [`end`].
+pub fn started(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for the end: whether it was a good one, and all that was said.
+pub fn end(child: Child) -> (bool, String) {
+    said(child.wait_with_output().unwrap())
+}
+
+/// Waits until something is there. Whether that came before the end of the process.
+pub fn met(child: &mut Child, path: &Path) -> bool {
+    until(child, || path.exists())
+}
+
+/// The same for whatever can be asked. It is asked again and again, since nobody announces what the process has written.
+pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if child.try_wait().unwrap().is_some() || start.elapsed() > Duration::from_secs(120) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    true
+}
+
+/// Starts a command and stops it as soon as something is so. One that was done before anybody looked is started again.
+pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Child {
+    for _ in 0..10 {
+        let mut child = started(command());
+        if until(&mut child, &condition) {
+            signal(&child, Signal::STOP);
+            if condition() {
+                return child;
+            }
+            signal(&child, Signal::CONT);
+        }
+        let (good, said) = end(child);
+        assert!(good, "{said}");
+    }
+    panic!("it was always done before anybody could look");
+}
+
+/// Sends a signal, which comes too late when it has ended.
+pub fn signal(child: &Child, signal: Signal) {
+    let _ = kill_process(Pid::from_child(child), signal);
+}
