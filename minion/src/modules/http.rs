@@ -9,6 +9,11 @@ use crate::host::Host;
 use crate::host::effect::Effect;
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
+/// Whether a CA is more than the mark of one that is to be made. A file that holds nothing but that ends with a newline.
+fn is_known(ca: Option<&str>) -> bool {
+    ca.map(str::trim) != Some(KNOWN_AFTER_APPLY)
+}
+
 /// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a server that the CA in the
 /// file `ca` vouches for, if one is given.
 pub(crate) async fn answers(
@@ -20,10 +25,14 @@ pub(crate) async fn answers(
     let ca = match ca {
         Some(path) => match host.read(path).await? {
             Some(pem) => Some(String::from_utf8_lossy(&pem).into_owned()),
-            None => return Ok(false),
+            None => return Ok(host.uncertain()),
         },
         None => None,
     };
+    // Before there is an authority there is no server with its certificate; one that starts then knows everything.
+    if !is_known(ca.as_deref()) {
+        return Ok(true);
+    }
     let answer = host.http_get(url, ca.as_deref()).await?;
     Ok(answer.is_some_and(|(code, _)| u64::from(code) == status.unwrap_or(200)))
 }
@@ -43,9 +52,7 @@ pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) ->
         },
         ca => ca,
     };
-    // A file that holds nothing but the mark ends with a newline.
-    let known = ca.as_deref().map(str::trim) != Some(KNOWN_AFTER_APPLY);
-    let answer = if known { host.http_get(url, ca.as_deref()).await? } else { None };
+    let answer = if is_known(ca.as_deref()) { host.http_get(url, ca.as_deref()).await? } else { None };
     let found = match &answer {
         Some((code, text)) if *code == status && body.as_ref().is_none_or(|part| text.contains(part)) => {
             return Ok(Plan::nothing(format!("{url} answers {status}")));
