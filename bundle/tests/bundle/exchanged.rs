@@ -136,8 +136,8 @@ fn a_delta_that_names_files_outside_is_not_taken() {
     delta::export(&old, (&new, &checked(&new)), &iso, &[], &mut |_| ()).unwrap();
     two.add("0.1.0.iso").unwrap();
     let good = Image::open(&iso).unwrap();
-    let mut manifest: Value = serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
-    for outside in ["../outside", "/outside"] {
+    for (forged, outside) in [("up.iso", "../outside"), ("root.iso", "/outside")] {
+        let mut manifest: Value = serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
         let files = manifest["files"].as_object_mut().unwrap();
         files.insert(outside.to_owned(), files["bin/ctl"].clone());
         let text = serde_json::to_vec(&manifest).unwrap();
@@ -156,10 +156,13 @@ fn a_delta_that_names_files_outside_is_not_taken() {
             (name.to_owned(), Source { from: Content::Bytes(bytes), mode: 0o644 })
         };
         let volume = Volume { id: "X".to_owned(), date: jiff::Timestamp::UNIX_EPOCH };
-        let forged = two.site.path("forged.iso");
-        write(&forged, &volume, &sources.into_iter().map(source).collect(), &mut |_| ()).unwrap();
-        let error = refused(&two, "forged.iso", &sha256);
-        assert!(error.contains(outside) && error.contains("outside of the bundle"), "{error}");
+        write(&two.site.path(forged), &volume, &sources.into_iter().map(source).collect(), &mut |_| ())
+            .unwrap();
+        let error = refused(&two, forged, &sha256);
+        assert!(
+            error.contains(&format!("names {outside:?}")) && error.contains("outside of the bundle"),
+            "{error}"
+        );
         assert!(!two.bundles.root().join("outside").exists());
     }
 }
