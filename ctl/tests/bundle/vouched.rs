@@ -2,10 +2,13 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    site::{Site, hex, put},
-    work::{ctl, done, refused, script, site},
+use halite_testkit::{
+    Site, hex,
+    process::{done, refused},
+    put,
 };
+
+use crate::work::{ctl, script, site};
 
 /// A site with a bundle as `X.iso`, and `out`: what another program took out of it.
 fn extracted() -> Site {
