@@ -173,7 +173,7 @@ fn missing(
     let mut wanted = BTreeMap::new();
     for (path, entry) in manifest.files.iter().filter(|(_, entry)| !found.contains_key(&entry.sha256)) {
         let digest = digest_of(Path::new(path), entry)?;
-        if cache.find(&digest, Some(entry.size)).is_none() {
+        if cache.sound(&digest, Some(entry.size))?.is_none() {
             wanted.insert(entry.sha256.clone(), (path.clone(), digest, Some(entry.size)));
         }
     }

@@ -241,6 +241,28 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
 }
 
 #[test]
+fn what_came_earlier_and_is_damaged_since_comes_again() {
+    let host = Host::new();
+    let (files, hash) = bundle("0.1.0", b"layer");
+    let (served, whole) = (files.clone(), Arc::new(AtomicUsize::new(0)));
+    let on = Arc::clone(&whole);
+    let server = Server::tls(&host.authority, move |seen| {
+        let lacks = seen.path.ends_with("/layer") && on.load(Ordering::SeqCst) == 0;
+        if lacks { Answer::new(404) } else { answer(&served, seen) }
+    });
+    let from = [server.url("").trim_end_matches('/').to_owned()];
+    host.copy("0.1.0", &hash, &from).unwrap_err();
+    let came = walk(&host.place(".0.1.0.copy"));
+    let program = came.iter().find(|path| path.ends_with(hex(&files["bin/ctl"]))).unwrap();
+    let mut bytes = fs::read(program).unwrap();
+    bytes[0] ^= 1;
+    fs::write(program, bytes).unwrap();
+    whole.store(1, Ordering::SeqCst);
+    host.copy("0.1.0", &hash, &from).unwrap();
+    same(&host.place("0.1.0"), &files);
+}
+
+#[test]
 fn whoever_serves_something_else_is_not_believed() {
     let (files, hash) = bundle("0.1.0", b"layer");
     for path in ["manifest.json", "bin/ctl", "images/blobs/sha256/layer"] {
