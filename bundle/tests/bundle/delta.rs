@@ -17,7 +17,7 @@ use halite_bundle::{
     site::Added,
     verify,
 };
-use halite_testkit::{Site, files, put};
+use halite_testkit::{Site, files, hex, put};
 
 use crate::several::{Two, checked, iso, two};
 

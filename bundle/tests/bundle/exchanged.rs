@@ -12,12 +12,10 @@ use halite_bundle::{
     seal::keys::{SecretKey, Trust},
     verify_same,
 };
+use halite_testkit::{Site, files, hex, put};
 use serde_json::Value;
 
-use crate::{
-    several::{Two, checked, two},
-    site::{Site, files, hex, put},
-};
+use crate::several::{Two, checked, two};
 
 /// Changes one byte of a file in an image, as a failing stick does, or somebody with the stick in his hand.
 fn change(iso: &Path, path: &str) {

@@ -283,7 +283,7 @@ fn what_cannot_be_laid_out_leaves_nothing_beside() {
     let mut manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
     manifest["files"]["states/0.sls/more"] = manifest["files"]["states/1.sls"].clone();
     let text = serde_json::to_vec(&manifest).unwrap();
-    let hash = sha256(&text);
+    let hash = hex(&text);
     files.insert("manifest.json".to_owned(), text);
     files.insert("states/0.sls/more".to_owned(), files["states/1.sls"].clone());
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));

@@ -250,7 +250,7 @@ fn record(document: &Path, before: &str, after: &str) -> anyhow::Result<()> {
     if now != before {
         bail!("{} was changed meanwhile, and nothing was recorded: run this again", document.display());
     }
-    files::write(document, after.as_bytes(), CLUSTER_MODE)
+    files::write(document, after.as_bytes(), CLUSTER_MODE).map(drop)
 }
 
 /// `ctl bundle remove`.

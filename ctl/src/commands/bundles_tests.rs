@@ -219,8 +219,8 @@ fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
     let id = PublicKey::load(&here.made.path("builder.pub")).unwrap().id();
     let stranger = generate(&here.made.path("given/stranger.key"), None, None).unwrap();
     fs::remove_file(here.made.path("given/stranger.key")).unwrap();
-    made::put(&here.made.path("given/builder.pub"), &fs::read(here.made.path("builder.pub")).unwrap());
-    made::put(&here.made.path("given/revoked"), format!("{} stolen\n", stranger.id()).as_bytes());
+    put(&here.made.path("given/builder.pub"), &fs::read(here.made.path("builder.pub")).unwrap());
+    put(&here.made.path("given/revoked"), format!("{} stolen\n", stranger.id()).as_bytes());
     let given = TrustArgs { trust: Some(here.made.path("given")), allow_unsigned: false };
     let iso = here.made.path("0.2.0.iso");
     assert_eq!(add(&here.site, &iso, &given, &mut Screen::new(Format::Json)).unwrap(), 0);
@@ -231,7 +231,7 @@ fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
 
     // The key is named again, by itself, after the site revoked it.
     here.remove("0.2.0").unwrap();
-    made::put(&trusted.join("revoked"), format!("{id} the builder left\n").as_bytes());
+    put(&trusted.join("revoked"), format!("{id} the builder left\n").as_bytes());
     let error = format!("{:#}", here.add("0.2.0.iso").unwrap_err());
     assert!(error.contains("is revoked: the builder left"), "{error}");
     assert_eq!(here.site.bundles.list().unwrap().len(), 1, "nothing was added");

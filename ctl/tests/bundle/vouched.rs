@@ -2,18 +2,18 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    site::{Site, hex, put},
-    work::{ctl, done, refused, script, site},
+use halite_testkit::{
+    Site, hex,
+    process::{done, refused},
+    put,
 };
+
+use crate::work::{build, ctl, script, site};
 
 /// A site with a bundle as `X.iso`, and `out`: what another program took out of it.
 fn extracted() -> Site {
     let site = site();
-    done(ctl(
-        &site,
-        &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],
-    ));
+    done(build(&site, "X.iso"));
     done(script(&site, "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out"));
     site
 }
