@@ -119,7 +119,7 @@ impl Site {
         halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
     }
 
-    /// Builds an image without completeness, as a file that nobody signed.
+    /// Builds a bundle into an image that nobody signs.
     ///
     /// # Errors
     /// Whatever the library refuses.

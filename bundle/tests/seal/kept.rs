@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use halite_bundle::seal::keys::{PublicKey, SecretKey, Trust};
+use halite_testkit::names;
 
 use crate::image::{Image, complaints, key};
 
@@ -12,13 +13,6 @@ fn given(dir: &Path, key: &SecretKey, name: &str) -> PublicKey {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, key.public().to_text()).unwrap();
     PublicKey::load(&path).unwrap()
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]
