@@ -5,6 +5,8 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::tls::Authority;
@@ -34,8 +36,13 @@ impl Nginx {
         );
         fs::write(&conf, text).unwrap();
         let server = Self { conf, port };
-        // It goes to the background when it listens.
+        // It goes to the background when it listens, and only then says there by which pid it is stopped.
         server.nginx(&[]);
+        let since = Instant::now();
+        while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
+            assert!(since.elapsed() < Duration::from_secs(30), "nginx wrote no pid");
+            thread::sleep(Duration::from_millis(5));
+        }
         server
     }
 
