@@ -93,6 +93,19 @@ pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
     declaration.nodes.values().find(|node| node.has(Role::Bootstrap))
 }
 
+/// Where the API server is: the virtual address, or that of the first host with the role.
+///
+/// # Errors
+/// The cluster has no first host yet.
+pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
+    let first =
+        bootstrap_node(declaration).and_then(|node| node.control_plane()).ok_or(ViewError::NoBootstrap)?;
+    Ok(declaration.cluster.api_server.vip.unwrap_or_else(|| {
+        let with_role = declaration.nodes.values().filter(|node| node.has(Role::ControlPlane));
+        with_role.filter_map(|node| node.control_plane()).next().unwrap_or(first)
+    }))
+}
+
 /// What the templates of one minion see as `pillar`. Secrets are placeholders.
 ///
 /// # Errors
@@ -115,10 +128,6 @@ pub fn view(
     let dns = network::dns_service(networks.services).ok_or(ViewError::Services)?;
     let allowed = allowed_secrets(declaration, minion);
     let api_server = &cluster.api_server;
-    let address = api_server.vip.unwrap_or_else(|| {
-        let with_role = declaration.nodes.values().filter(|node| node.has(Role::ControlPlane));
-        with_role.filter_map(|node| node.control_plane()).next().unwrap_or(first)
-    });
     let firewall = &cluster.firewall;
     let kubernetes = if bundle.satisfies(cluster.kubernetes_version()) {
         &bundle.kubernetes
@@ -137,7 +146,7 @@ pub fn view(
         },
         "apiServer": {
             "endpoint": cluster.endpoint(),
-            "address": address,
+            "address": api_address(declaration)?,
             "port": API_PORT,
             "vip": api_server.vip,
             "keepalived": api_server.keeps_vip(),

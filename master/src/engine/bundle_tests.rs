@@ -132,7 +132,8 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     std::fs::rename(&medium, &away).unwrap();
     for function in ["state.highstate", "state.apply"] {
         let refusal = refusal(&life, function);
-        assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
+        // As `Unavailable` ctl would try again for a minute before it says anything.
+        assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}");
         for wanted in
             ["bundle 0.2.0", "bundles/0.2.0", medium.to_str().unwrap(), "mount the medium", "ctl bundle add"]
         {
@@ -148,6 +149,10 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     assert_eq!(said["bundle"], Value::Null);
     assert!(said["problems"][0].as_str().unwrap().contains("mount the medium"), "{said}");
     assert_eq!(said["nodes"].as_array().unwrap().len(), 2, "all else is there");
+    assert_eq!(said["api"], json!({"answers": true}), "the API needs no bundle");
+    let known = v1::AddNodeRequest { name: "worker-1".into(), ..v1::AddNodeRequest::default() };
+    let refused = life.runtime.block_on(life.core.add_node("root", &known)).unwrap_err();
+    assert!(refused.message.contains("mount the medium"), "{refused}");
     let events = life.run("test.ping", "worker-1", json!({}), false);
     assert_eq!(events.last().unwrap().retcode, 0);
     life.kill();
@@ -156,7 +161,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
-    assert_eq!(refusal(&life, "state.highstate").kind, RefusalKind::Unavailable);
+    assert_eq!(refusal(&life, "state.highstate").kind, RefusalKind::Conflict);
     std::fs::rename(&away, &medium).unwrap();
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
     life.kill();

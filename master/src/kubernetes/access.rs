@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use halite_pillar::view::{API_PORT, api_address};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
 
@@ -42,20 +43,15 @@ impl Clusters {
         Self { app, current: Mutex::new(Some(current)) }
     }
 
-    /// The API of the declared cluster.
+    /// The API of the declared cluster, whatever bundle is there.
     ///
     /// # Errors
-    /// The declaration names no address, or the certificates cannot be made. Whether the API answers is another matter.
+    /// The declaration names no first host, or the certificates cannot be made. Whether the API answers is another matter.
     pub async fn api(&self, world: &World) -> Result<Arc<dyn Api>, Refusal> {
-        let pillar = world.pillar(crate::jobs::MASTER)?;
-        let text =
-            |pointer: &str| pillar.pointer(pointer).and_then(serde_json::Value::as_str).map(str::to_owned);
-        let missing =
-            |what: &str| Refusal::internal(format!("the view of the target `master` has no {what}"));
-        let address = text("/apiServer/address").ok_or_else(|| missing("apiServer.address"))?;
-        let server_name = text("/apiServer/endpoint").ok_or_else(|| missing("apiServer.endpoint"))?;
-        let port = pillar.pointer("/apiServer/port").and_then(serde_json::Value::as_u64).unwrap_or(6443);
-        let port = u16::try_from(port).map_err(|_| missing("usable apiServer.port"))?;
+        let declaration = world.declaration();
+        let address =
+            api_address(declaration).map_err(|error| Refusal::invalid(error.to_string()))?.to_string();
+        let (server_name, port) = (declaration.cluster.endpoint(), API_PORT);
         let ca = self.app.cas.certificate_pem("kubernetes").map_err(|e| Refusal::internal(e.to_string()))?;
         let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
         let now = self.app.clock.now();

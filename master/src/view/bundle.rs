@@ -8,7 +8,7 @@ use halite_bundle::site::{Bundles, Held};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 
-use crate::app::{Refusal, RefusalKind};
+use crate::app::Refusal;
 
 /// The bundle in use, read.
 pub struct InUse {
@@ -59,8 +59,9 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
             )
         }),
     };
-    // What runs goes on running; only what needs the bundle has to wait.
-    let manifest = manifest.map_err(|why| Refusal::new(RefusalKind::Unavailable, why))?;
+    // What runs goes on running; only what needs the bundle has to wait. Somebody has to do something about it, so nobody
+    // tries again by himself, as for a master that is away.
+    let manifest = manifest.map_err(Refusal::conflict)?;
     let path = place.display().to_string();
     // The text itself: its hash is what other hosts know the bundle by.
     let text = std::fs::read_to_string(place.join(halite_bundle::manifest::FILE));

@@ -43,6 +43,8 @@ impl Views {
         let _one_at_a_time = self.writing.lock().await;
         let node = document(request)?;
         let world = self.load()?;
+        // Without it nobody can be made a node, one that is declared already neither.
+        let bundle = world.bundle()?;
         if let Some(there) = world.declaration().nodes.get(&request.name) {
             let mut declared = there.value.clone();
             declared.resolved = None;
@@ -58,7 +60,7 @@ impl Views {
         let path = self.node_file(&request.name)?;
         let text = node.to_text();
         texts.nodes.push(Text { file: path.display().to_string(), text: text.clone() });
-        let context = Context { bundle: Some(world.bundle()?), ..Context::default() };
+        let context = Context { bundle: Some(bundle), ..Context::default() };
         load(&texts, &context).map_err(|problems| refused(&problems))?;
         write(&path, &text)
     }
