@@ -20,6 +20,17 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "keepalived",
         "acts only on a host that held the virtual address before; this one has no keepalived",
     ),
+    (
+        "cmd.run",
+        "systemctl reload nginx.service",
+        "asks nginx, and acts when that has not read what is there: the suite of the bundles takes one away",
+    ),
+    (
+        "service.dead",
+        "halite-registry",
+        "acts only on a host that ran the site's registry, which the suite of that switches off",
+    ),
+    ("service.dead", "halite-registry-backup.timer", "the same"),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
     ("kubernetes.owned", "addons-owned", "removes what was switched off, which the suite of the addons does"),
 ];
