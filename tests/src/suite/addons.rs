@@ -25,6 +25,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 const DOCUMENT: &str = "etc/halite/cluster.yaml";
 /// Every object of the cluster before addons, for the last test.
 const BEFORE: &str = "root/before-addons.txt";
+/// The two addons have at least so many objects.
+const OBJECTS: usize = 16;
 /// Images are pulled, and metrics-server waits for its second measurement.
 const READY: Duration = Duration::from_secs(180);
 /// For pods to end in their own time, and volumes with them.
@@ -53,13 +55,25 @@ pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
 }
 
 /// Every object of every kind, by kind, namespace and name.
-fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
+pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let kinds = cluster.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
     let kinds: Vec<&str> =
         kinds.lines().filter(|kind| !PASSING.contains(kind) && !kind.contains("metrics.k8s.io")).collect();
     let columns = "-o=custom-columns=kind:.kind,namespace:.metadata.namespace,name:.metadata.name";
     let text = cluster.kubectl(&["get", &kinds.join(","), "-A", "--no-headers", columns])?;
     Ok(text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+}
+
+/// Waits until the cluster has these objects, and no others.
+pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
+    wait::until("everything that was switched off to be gone, and nothing else", GONE, || {
+        let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
+        if now == *wanted {
+            Ok(())
+        } else {
+            Err(format!("{:#?}", now.symmetric_difference(wanted).collect::<Vec<_>>()))
+        }
+    })
 }
 
 /// A claim of the default class, and a pod that writes into it what it finds nowhere else.
@@ -126,14 +140,14 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts { passed: 3, failed: 0 })
 }
 
-/// Versions of all objects that bear our mark, by name.
-fn versions(cluster: &Cluster) -> Result<BTreeSet<String>> {
+/// Versions of all objects that bear our mark, by name; there are so many at least.
+fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
     let kinds = "deployments,services,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,\
                  storageclasses,namespaces,apiservices";
     let text = cluster.kubectl(&["get", kinds, "-A", "-l", "halite/set", "-o", "json"])?;
     let list: Value = serde_json::from_str(&text)?;
     let items = list["items"].as_array().context("no list of objects")?;
-    ensure!(items.len() > 15, "only {} objects bear the mark", items.len());
+    ensure!(items.len() >= least, "only {} objects bear the mark", items.len());
     // The status of a Deployment or an APIService is not ours; the generation counts what is.
     let version = |item: &Value| {
         let metadata = &item["metadata"];
@@ -173,15 +187,21 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
         mended.changed
     );
     settled(cluster, running)?;
-    let before = versions(cluster)?;
+    nothing_written(cluster, OBJECTS)?;
+    Ok(Counts { passed: 2, failed: 0 })
+}
+
+/// A highstate that changes nothing, and writes none of the objects that bear our mark.
+pub(super) fn nothing_written(cluster: &Cluster, least: usize) -> Result<()> {
+    let before = versions(cluster, least)?;
     quiet(cluster)?;
-    let after = versions(cluster)?;
+    let after = versions(cluster, least)?;
     ensure!(
         before == after,
         "a highstate wrote: {:#?}",
         before.symmetric_difference(&after).collect::<Vec<_>>()
     );
-    Ok(Counts { passed: 2, failed: 0 })
+    Ok(())
 }
 
 fn off(cluster: &Cluster) -> Result<Counts> {
@@ -208,14 +228,7 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     highstate(cluster, &[])?;
     let before = fs::read_to_string(cluster.bootstrap.root().join(BEFORE))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
-    wait::until("everything of the addons to be gone, and nothing else", GONE, || {
-        let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
-        if now == before {
-            Ok(())
-        } else {
-            Err(format!("{:#?}", now.symmetric_difference(&before).collect::<Vec<_>>()))
-        }
-    })?;
+    only(cluster, &before)?;
     quiet(cluster)?;
     Ok(Counts { passed: 2, failed: 0 })
 }

@@ -2,6 +2,7 @@
 
 mod addons;
 mod bundle;
+mod bundles;
 mod cluster;
 mod firewall;
 mod iso;
@@ -128,6 +129,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(repository::TESTS)
         .chain(site_registry::TESTS)
         .chain(versions::BESIDE)
+        .chain(bundles::TESTS)
         .chain(addons::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The lab's own secret key.
-pub(super) fn builder() -> Result<PathBuf> {
+pub(in crate::suite) fn builder() -> Result<PathBuf> {
     Ok(std::path::absolute(lab::cache())?.join("bundle/builder.key"))
 }
 

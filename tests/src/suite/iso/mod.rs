@@ -9,6 +9,7 @@ mod seal;
 mod views;
 
 pub(crate) use content::recipe as recipe_of;
+pub(super) use keys::builder;
 
 use std::{
     fs::{self, File},

@@ -30,7 +30,7 @@ use crate::cluster::{BOOTSTRAP, Cluster};
 
 pub(super) use self::answer::{CTL, highstate};
 pub(super) use self::round::quiet;
-pub(super) use self::settle::{answering, pods, settled};
+pub(super) use self::settle::{answering, pods, running, settled, still};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test { name: "repair: a second highstate changes and restarts nothing", run: second_highstate },

@@ -36,6 +36,16 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
+/// Fails when anything was started anew since then.
+pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
+    let after = running(cluster)?;
+    for (label, was) in before {
+        let is = after.get(label).map_or("", String::as_str);
+        ensure!(is == was, "something was restarted: {label}:\nwas {was}\nis {is}");
+    }
+    Ok(())
+}
+
 fn tasks(host: &Host) -> Result<Vec<String>> {
     let text = host.sh("ctr -n k8s.io tasks ls -q | sort")?;
     Ok(text.lines().map(str::to_owned).collect())

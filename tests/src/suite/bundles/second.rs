@@ -1,0 +1,107 @@
+//! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the lab's recipe with another
+//! version, one package less, and a chart.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::{
+    build::source_root,
+    cluster::Cluster,
+    demo,
+    lab::{self, command::run},
+    suite::{iso::builder, recipe_of},
+    upstream::{self, ISO},
+};
+
+/// Its version.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next");
+
+/// Where its medium is mounted on the bootstrap host.
+pub const MEDIUM: &str = "/media/next";
+
+/// What is on it.
+const STORE: &str = "/srv/next";
+
+/// The package that it lacks; no host has it.
+pub const WITHOUT: &str = "halite-ctl";
+
+/// Its chart, and the namespace of that.
+pub const CHART: &str = "hello";
+
+/// What the chart is rendered with.
+pub const REPLICAS: u64 = 2;
+/// What its pods answer.
+pub const GREETING: &str = "hello from the bundle's chart";
+
+/// Makes it, and puts its medium into the bootstrap host.
+pub fn carry(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    // What an earlier run left, where a cluster is used again.
+    take_away(cluster)?;
+    let work = tempfile::Builder::new().prefix("second-").tempdir_in(lab::cache())?;
+    let iso = build(work.path())?;
+    let out = format!("-o{}", host.file(STORE).display());
+    run("7z", &["x", "-bd", "-y", &out, &iso.to_string_lossy()])?;
+    insert(cluster)
+}
+
+/// Mounts the medium.
+pub fn insert(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.sh(&format!("mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"))?;
+    Ok(())
+}
+
+/// A file of the medium, as the machine sees it: what is mounted in a host only the host sees.
+pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
+    cluster.bootstrap.file(STORE).join(path)
+}
+
+/// Unmounts the medium, which nobody must hold.
+pub fn eject(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.run(&["umount", MEDIUM])?;
+    Ok(())
+}
+
+/// Removes the medium and all that is on it.
+pub fn take_away(cluster: &Cluster) -> Result<()> {
+    let unmounted = format!("if mountpoint -q {MEDIUM}; then umount {MEDIUM}; fi");
+    cluster.bootstrap.sh(&format!("{unmounted}; rm -rf {MEDIUM} {STORE}"))?;
+    Ok(())
+}
+
+/// Everything comes from what the first one left in the cache.
+fn build(work: &Path) -> Result<PathBuf> {
+    let mut told = |line: &str| println!("  {line}");
+    let bundle = demo::bundle(&mut told)?;
+    let first = recipe_of(&bundle)?;
+    let text = fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
+    let mut recipe: Value = serde_json::from_str(&text)?;
+    let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
+    recipe["version"] = json!(VERSION);
+    recipe["helm"] = json!(std::path::absolute(upstream::helm(&lab::cache(), &mut told)?)?);
+    recipe["charts"] = json!([{
+        "name": CHART,
+        "source": source_root().join("tests/charts/hello"),
+        "namespace": CHART,
+        "values": {"replicas": REPLICAS, "greeting": GREETING, "image": manifest["images"]["agnhost"]},
+    }]);
+    let made = recipe["packages"]["made"].as_array_mut().context("the lab's recipe makes no package")?;
+    made.retain(|package| package["package"] != WITHOUT);
+    let (file, iso) = (work.join("recipe.yaml"), work.join(ISO));
+    fs::write(&file, recipe.to_string())?;
+    fs::copy(first.with_extension("lock.yaml"), file.with_extension("lock.yaml"))?;
+    // Newer than the first one, and of a date that is the same each time: its parts are kept in the cache, too.
+    let built = manifest["built"].as_str().context("the bundle does not say when it was built")?;
+    let date =
+        format!("SOURCE_DATE_EPOCH={}", run("date", &["-d", &format!("{built} + 1 minute"), "+%s"])?.trim());
+    let [ctl, file, out, key] =
+        [&bundle.join("bin/ctl"), &file, &iso, &builder()?].map(|path| path.to_string_lossy().into_owned());
+    let build = ["bundle", "build", "--offline", "--recipe", &file, "--out", &out, "--key", &key];
+    run("env", &[[date.as_str(), &ctl].as_slice(), &build].concat())?;
+    Ok(iso)
+}
