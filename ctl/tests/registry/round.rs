@@ -213,10 +213,12 @@ fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     let large = image("app", "1", &[24 << 20], 1);
     world.push("app", &large);
     let blob = place(&largest(&large));
-    let child = world.stopped(&BACKUP, || {
+    let in_the_middle = || {
         let partial = if world.is_partial() { world.left() } else { Vec::new() };
         partial.iter().any(|name| world.kept(name, &blob).exists())
-    });
+    };
+    let anew = || fs::remove_dir_all(world.path("backups")).unwrap();
+    let child = world.stopped(&BACKUP, in_the_middle, anew);
     let late = image("app", "1", &[3000], 50);
     world.push("app", &late);
     signal(&child, Signal::CONT);

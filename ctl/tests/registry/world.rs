@@ -5,7 +5,6 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command},
-    time::{Duration, Instant},
 };
 
 use halite_testkit::{
@@ -163,17 +162,23 @@ impl World {
         names(&self.path("backups")).into_iter().filter(|name| name.starts_with('.')).collect()
     }
 
-    /// Starts a backup and stops it when something of it is there.
-    pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool) -> Child {
-        let mut child = process::started(self.command(args));
-        let start = Instant::now();
-        while !there() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended too early: {}", process::end(child).1);
-            assert!(start.elapsed() < Duration::from_secs(120), "it was never seen at work");
-            std::thread::yield_now();
+    /// Starts it and stops it when something of it is there. What was done before anybody looked is undone, and it starts again.
+    pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool, undo: impl Fn()) -> Child {
+        for _ in 0..20 {
+            let mut child = process::started(self.command(args));
+            if process::until(&mut child, &there) {
+                signal(&child, Signal::STOP);
+                if there() {
+                    return child;
+                }
+                signal(&child, Signal::CONT);
+            }
+            // It was done before anybody looked.
+            let (good, said) = process::end(child);
+            assert!(good, "{said}");
+            undo();
         }
-        signal(&child, Signal::STOP);
-        child
+        panic!("it was always done before anybody looked")
     }
 
     /// Whether a backup is being made.
