@@ -195,7 +195,7 @@ impl Checked {
 /// # Errors
 /// There is no such bundle, somebody else changes the bundles, or the cluster's documents cannot be read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
-    site.bundles.get(&args.version)?;
+    let program = site.bundles.get(&args.version)?.path.join("bin/ctl");
     // From the check to the record nobody takes it away.
     let _change = (!args.test).then(|| site.bundles.change()).transpose()?;
     let Checked { manifest, texts, resolved, problems } = Checked::new(site, args, screen)?;
@@ -215,7 +215,6 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
     }
     let document = json!({"version": args.version, "before": resolved.bundle, "changed": differs && !args.test,
         "other_halite": other_halite, "changes": diff});
-    let program = site.bundles.get(&args.version)?.path.join("bin/ctl");
     screen.answer(&document, |paint| {
         let shown = diff.as_ref().map_or_else(
             || "what changes cannot be told: the bundle that was in use is not there\n".to_owned(),

@@ -22,6 +22,7 @@ use std::{
 };
 
 use halite_bundle::Error;
+pub use halite_pillar::registry::DATA;
 
 use self::{
     digest::Digest,
@@ -35,9 +36,6 @@ pub use self::{
     restore::restore,
     verify::verify,
 };
-
-/// The registry's data directory on a site.
-pub const DATA: &str = "/var/lib/halite/registry";
 
 /// Where everything is, in the data directory and in a backup.
 const ROOT: &str = "docker/registry/v2";

@@ -80,7 +80,8 @@ fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Kills it at one moment after the other.
+/// Kills it at one moment after the other: by the clock, so that those come too for which there is no mark to wait for. What
+/// is asked afterwards holds for any moment.
 fn killed_everywhere(world: &World, args: &[&str], whole: Duration, mut after: impl FnMut()) {
     for kill in 0..KILLS {
         let child = started(world.command(args));

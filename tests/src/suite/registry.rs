@@ -30,7 +30,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 /// The site CA on every host.
-const CA: &str = "/etc/halite/pki/site-ca.crt";
+pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
 
 /// A slow server, so that there is a middle: nginx's own limit for each connection.
 const SLOW: &str = "/etc/nginx/conf.d/halite-lab-slow.conf";
@@ -56,7 +56,7 @@ fn url(host: &Host) -> String {
     format!("https://{}:4551/bundles/{}", host.control_plane_address(), version())
 }
 
-fn curl(from: &Host, options: &str, url: &str) -> Result<String> {
+pub(super) fn curl(from: &Host, options: &str, url: &str) -> Result<String> {
     from.sh(&format!("curl -sS --noproxy '*' --cacert {CA} {options} '{url}'"))
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Counts, Test,
     addons::declare,
+    registry::{CA, curl},
     repair::{highstate, quiet},
 };
 use crate::{
@@ -37,7 +38,6 @@ const NAME: &str = "registry.demo.internal:4552";
 const PASSWORD: &str = "not-a-word-of-any-dictionary";
 const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
-const CA: &str = "/etc/halite/pki/site-ca.crt";
 const READY: Duration = Duration::from_secs(60);
 
 /// An image that the bundle has, on the bootstrap host.
@@ -53,10 +53,8 @@ fn document(further: &str) -> String {
 
 /// A request to the registry: status and body.
 fn asked(from: &Host, options: &str, path: &str) -> Result<(String, String)> {
-    let line = format!(
-        "curl -sS --noproxy '*' --cacert {CA} -w '\\n%{{http_code}}' {options} 'https://{NAME}{path}'"
-    );
-    let answer = from.sh(&line)?;
+    let options = format!("-w '\\n%{{http_code}}' {options}");
+    let answer = curl(from, &options, &format!("https://{NAME}{path}"))?;
     let (body, code) = answer.trim_end().rsplit_once('\n').context("no status")?;
     Ok((code.to_owned(), body.to_owned()))
 }
