@@ -26,7 +26,7 @@ use environment::Pair;
 use files::Files;
 pub(crate) use guard::Purpose;
 use lines::LineMap;
-use trace::{GRAINS, OPTS, PILLAR, Recorder, Trace, World};
+use trace::{GRAINS, Memory, OPTS, PILLAR, Recorder, Trace, World};
 use values::{from_json, recorded};
 
 use crate::problem::Problem;
@@ -100,6 +100,7 @@ pub(crate) struct Renderer {
     sls: Pair,
     file: Pair,
     rendered: RefCell<HashMap<Key, Versions>>,
+    memory: RefCell<Memory>,
     /// Documents of files that are no templates.
     plain: RefCell<HashMap<String, Rc<Vec<Json>>>>,
 }
@@ -115,6 +116,7 @@ impl Renderer {
             recorder: Arc::default(),
             world: World::default(),
             rendered: RefCell::default(),
+            memory: RefCell::default(),
             plain: RefCell::default(),
         }
     }
@@ -122,6 +124,7 @@ impl Renderer {
     /// From now on it renders for this minion.
     pub(crate) fn about(&mut self, minion: &str, pillar: &Json, grains: &Json) {
         self.world = World::new(minion, pillar, grains);
+        self.memory.get_mut().forget();
         let [pillar, grains, opts] =
             [PILLAR, GRAINS, OPTS].map(|place| recorded(self.world.at(place), place, &self.recorder));
         let known = Arc::new(salt::Known { pillar, grains, opts });
@@ -156,10 +159,11 @@ impl Renderer {
     ) -> Result<Rc<Rendered>, Problem> {
         let told = serde_json::to_string(variables).unwrap_or_default();
         let key = (purpose, path.to_owned(), told);
-        if let Some(versions) = self.rendered.borrow().get(&key)
-            && let Some((_, same)) = versions.iter().find(|(trace, _)| trace.holds(&self.world))
-        {
-            return Ok(same.clone());
+        if let Some(versions) = self.rendered.borrow().get(&key) {
+            let mut memory = self.memory.borrow_mut();
+            if let Some((_, same)) = versions.iter().find(|(trace, _)| memory.holds(trace, &self.world)) {
+                return Ok(same.clone());
+            }
         }
         let (rendered, trace) = self.render_anew(purpose, path, variables)?;
         let rendered = Rc::new(rendered);
@@ -211,7 +215,8 @@ impl Renderer {
         let marked = pair.marked.get_template(path).and_then(|template| template.render(context)).ok();
         looks.join(self.recorder.take());
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
-        Ok((rendered, looks.found(&self.world)))
+        let trace = self.memory.borrow_mut().trace(looks, &self.world);
+        Ok((rendered, trace))
     }
 
     /// The innermost place of an error and its cause, in words.

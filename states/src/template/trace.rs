@@ -1,7 +1,7 @@
 //! What a template looked up of the data that it was given, and whether it would find the same again: then its text is the
 //! same, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value as Json, json};
@@ -31,7 +31,7 @@ impl World {
 }
 
 /// How something was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Look {
     /// It was looked up: whether it is there, and what it is unless it is a dictionary.
     Value,
@@ -89,28 +89,64 @@ impl Looks {
     pub(crate) fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
-
-    /// With what was found.
-    pub(crate) fn found(self, world: &World) -> Trace {
-        let found = |(pointer, look): (String, Look)| {
-            let found = world.0.pointer(&pointer).map(|value| seen(value, look));
-            (pointer, look, found)
-        };
-        Trace(self.0.into_iter().map(found).collect())
-    }
 }
 
-/// What was looked at, and what was found.
+/// What was looked at, and what was found: numbers that a [`Memory`] gives.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Vec<(String, Look, Option<Json>)>);
+pub(crate) struct Trace(Vec<(usize, usize)>);
 
-impl Trace {
-    /// Whether the same would be found in other data.
-    pub(crate) fn holds(&self, world: &World) -> bool {
-        self.0.iter().all(|(pointer, look, then)| match (then, world.0.pointer(pointer)) {
-            (Some(then), Some(now)) => is_seen(then, now, *look),
+/// Everything that was ever looked at, and everything that was ever found there. Both are numbered, so that a place is looked
+/// up once for each minion however many texts depend on it.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    looks: HashMap<(String, Look), usize>,
+    /// Of each look its place, and all that it ever showed.
+    shown: Vec<((String, Look), Vec<Option<Json>>)>,
+    /// Of each look what it shows in the present data, as far as somebody asked.
+    now: Vec<Option<usize>>,
+}
+
+impl Memory {
+    /// From now on there is other data.
+    pub(crate) fn forget(&mut self) {
+        self.now.fill(None);
+    }
+
+    /// The looks with what they show.
+    pub(crate) fn trace(&mut self, looks: Looks, world: &World) -> Trace {
+        let numbered = |look: (String, Look)| {
+            let number = *self.looks.entry(look.clone()).or_insert_with(|| {
+                self.shown.push((look, Vec::new()));
+                self.now.push(None);
+                self.now.len() - 1
+            });
+            (number, self.found(number, world))
+        };
+        Trace(looks.0.into_iter().map(numbered).collect())
+    }
+
+    /// Whether all looks show what they showed then.
+    pub(crate) fn holds(&mut self, trace: &Trace, world: &World) -> bool {
+        trace.0.iter().all(|(look, then)| self.found(*look, world) == *then)
+    }
+
+    /// What a look shows, by its number.
+    fn found(&mut self, look: usize, world: &World) -> usize {
+        if let Some(found) = self.now[look] {
+            return found;
+        }
+        let ((pointer, how), shown) = &mut self.shown[look];
+        let value = world.0.pointer(pointer);
+        let same = |then: &Option<Json>| match (then, value) {
+            (Some(then), Some(now)) => is_seen(then, now, *how),
             (then, now) => then.is_none() && now.is_none(),
-        })
+        };
+        let found = shown.iter().position(same).unwrap_or_else(|| {
+            shown.push(value.map(|value| seen(value, *how)));
+            shown.len() - 1
+        });
+        self.now[look] = Some(found);
+        found
     }
 }
 
@@ -174,7 +210,10 @@ mod tests {
         for (key, look) in looks {
             recorder.note(format!("{PILLAR}{key}"), *look);
         }
-        recorder.take().found(&world(one)).holds(&world(other))
+        let mut memory = Memory::default();
+        let trace = memory.trace(recorder.take(), &world(one));
+        memory.forget();
+        memory.holds(&trace, &world(other))
     }
 
     #[test]
