@@ -118,8 +118,13 @@ impl Manifest {
 
     /// The checksum file that belongs to it.
     pub(crate) fn checksum(bytes: &[u8]) -> String {
-        format!("{}  {FILE}\n", files::sha256(bytes))
+        checksum_of(&files::sha256(bytes))
     }
+}
+
+/// The checksum file of a manifest with that SHA-256, as `sha256sum` writes it.
+pub(crate) fn checksum_of(sha256: &str) -> String {
+    format!("{sha256}  {FILE}\n")
 }
 
 /// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files that it lists are

@@ -201,11 +201,14 @@ impl Bundles {
         Ok(Held { version: version.to_owned(), path, elsewhere, manifest })
     }
 
-    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded.
+    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded, and
+    /// what matches no manifest where the record cannot be read.
     #[must_use]
     pub fn recorded(&self, version: &str) -> Option<String> {
-        let text = fs::read_to_string(self.record(version)).ok()?;
-        // What was damaged matches no manifest.
+        let text = match fs::read_to_string(self.record(version)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            read => read.unwrap_or_default(),
+        };
         Some(text.split_whitespace().next().unwrap_or_default().to_owned())
     }
 
