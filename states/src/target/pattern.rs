@@ -5,6 +5,8 @@ use regex::{Regex, RegexBuilder};
 /// A pattern of `*`, `?`, `[abc]` and `[!abc]`, for a whole text, case-sensitive.
 #[derive(Debug, Clone)]
 pub(crate) enum Glob {
+    /// `*`.
+    Any,
     /// There is nothing in it that makes it a pattern.
     Text(String),
     Pattern(Regex),
@@ -14,8 +16,11 @@ impl Glob {
     /// # Errors
     /// A set like `[z-a]` that is none.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
-        if !Self::is_pattern(pattern) {
-            return Ok(Self::Text(pattern.to_owned()));
+        // Most are one of these, and a regular expression takes longer to make than to use.
+        match pattern {
+            "*" => return Ok(Self::Any),
+            text if !Self::is_pattern(text) => return Ok(Self::Text(text.to_owned())),
+            _ => {}
         }
         let mut regex = String::from("(?s)^");
         let chars: Vec<char> = pattern.chars().collect();
@@ -54,6 +59,7 @@ impl Glob {
     /// Whether the whole text matches.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         match self {
+            Self::Any => true,
             Self::Text(whole) => whole == text,
             Self::Pattern(regex) => regex.is_match(text),
         }
