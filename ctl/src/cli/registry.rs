@@ -12,7 +12,8 @@ pub enum Registry {
     /// Make a backup on the host that the registry runs on, while it serves.
     ///
     /// A backup is a directory in the registry's own layout; what an earlier one has already is not stored again. Damage that
-    /// is found is named, the rest is kept all the same, and the exit code is 1.
+    /// is found is named, the rest is kept all the same, and the exit code is 1. With --report, a directory that had a good
+    /// backup at the last run and has none now is refused: its disk may not be mounted.
     Backup(Backup),
     /// The backups in a directory, the oldest first, by what they say of themselves.
     List {
@@ -23,6 +24,8 @@ pub enum Registry {
     Verify {
         /// The backup; of a directory with backups the newest.
         backup: PathBuf,
+        #[command(flatten)]
+        report: Report,
     },
     /// Put a backup back: the registry has the repositories, tags and images of that time then, and no others.
     ///
@@ -44,6 +47,14 @@ pub struct Data {
     pub data: PathBuf,
 }
 
+/// What a timer asks for.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A file that is to say, for `ctl status`, when this ended and what was wrong.
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+}
+
 /// `ctl registry backup`.
 #[derive(Debug, Args)]
 pub struct Backup {
@@ -55,4 +66,6 @@ pub struct Backup {
     /// How many whole backups stay; older ones are removed, unless the registry is damaged or empty.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
+    #[command(flatten)]
+    pub report: Report,
 }

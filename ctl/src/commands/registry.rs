@@ -8,7 +8,7 @@ use super::bundle::megabytes;
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::output::{Paint, Screen, count, table};
-use crate::registry::{self, Backup, Backups, Damage, Mended};
+use crate::registry::{self, Backup, Backups, Damage, Mended, Reporter};
 
 /// `ctl registry`.
 ///
@@ -18,14 +18,20 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Registry::Backup(args) => backup(&args, screen),
         Registry::List { directory } => list(&directory, screen),
-        Registry::Verify { backup } => verify(&backup, screen),
+        Registry::Verify { backup, report } => verify(&backup, report.report.as_deref(), screen),
         Registry::Restore { backup, data } => restore(&backup, &data.data, screen),
     }
 }
 
 fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     let keep = usize::try_from(args.keep)?;
-    let done = registry::make(&args.data.data, &args.to, keep, &mut |text| screen.progress(text))?;
+    let reporter = args.report.report.as_deref().map(|path| Reporter::new(path, &args.to));
+    let made = reporter
+        .as_ref()
+        .map_or(Ok(()), Reporter::look)
+        .and_then(|()| registry::make(&args.data.data, &args.to, keep, &mut |text| screen.progress(text)));
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.made(&made));
+    let done = made?;
     let facts = &done.facts;
     let document = json!({"backup": done.name, "path": done.path, "repositories": facts.repositories,
         "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "bytes_new": facts.bytes_new,
@@ -35,11 +41,7 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     screen.answer(&document, |paint| {
         let mut text = damage(&facts.damaged, paint);
         for Mended { damage, from } in &facts.mended {
-            text.push_str(&format!(
-                "{} {}: taken from the backup {from}\n",
-                paint.bad("✗"),
-                line(damage)
-            ));
+            text.push_str(&format!("{} {damage}: taken from the backup {from}\n", paint.bad("✗")));
         }
         let mark = if whole { paint.good("✓") } else { paint.bad("✗") };
         text.push_str(&format!(
@@ -62,6 +64,7 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         }
         text
     })?;
+    reported?;
     Ok(if good { 0 } else { FAILED })
 }
 
@@ -113,9 +116,14 @@ fn overview(document: &Value, paint: &Paint) -> String {
     text
 }
 
-fn verify(path: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
-    let (_, backup) = Backups::find(path)?;
-    let found = registry::verify(&backup, &mut |text| screen.progress(text))?;
+fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let reporter = report.map(|report| Reporter::new(report, path));
+    let verified = Backups::find(path).and_then(|(_, backup)| {
+        let found = registry::verify(&backup, &mut |text| screen.progress(text))?;
+        Ok((backup, found))
+    });
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.verified(&verified));
+    let (backup, found) = verified?;
     let sound = found.damaged.is_empty();
     let document = json!({"backup": backup.name(), "path": backup.path, "blobs": found.blobs, "bytes": found.bytes,
         "damaged": found.damaged, "sound": sound});
@@ -131,6 +139,7 @@ fn verify(path: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
                 backup.name()
             )
     })?;
+    reported?;
     Ok(if sound { 0 } else { FAILED })
 }
 
@@ -182,14 +191,6 @@ fn contents(document: &Value) -> String {
     .join(", ")
 }
 
-fn line(damage: &Damage) -> String {
-    let by = match damage.repositories.as_slice() {
-        [] => String::new(),
-        all => format!(" (in {})", all.join(", ")),
-    };
-    format!("{}{by}: {}", damage.what, damage.why)
-}
-
 fn damage(all: &[Damage], paint: &Paint) -> String {
-    all.iter().map(|damage| format!("{} {}\n", paint.bad("✗"), line(damage))).collect()
+    all.iter().map(|damage| format!("{} {damage}\n", paint.bad("✗"))).collect()
 }

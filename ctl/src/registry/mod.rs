@@ -12,6 +12,7 @@ mod facts;
 mod folder;
 mod making;
 mod pass;
+mod report;
 mod restore;
 mod tree;
 mod verify;
@@ -33,6 +34,7 @@ pub use self::{
     backup::make,
     backups::{Backup, Backups},
     facts::{Damage, Mended},
+    report::Reporter,
     restore::restore,
     verify::verify,
 };

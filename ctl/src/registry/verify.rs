@@ -83,7 +83,7 @@ impl Opened {
 /// Compares every blob of a backup with its name.
 ///
 /// # Errors
-/// It is no backup, or cannot be read.
+/// It is no backup, or cannot be read, or is removed meanwhile.
 pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verified, Error> {
     let opened = Opened::new(backup)?;
     let mut damaged = Vec::new();
@@ -114,6 +114,10 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     let links = opened.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
     damaged.extend(links.cloned());
     damaged.extend(opened.damaged);
+    // A backup that is removed loses its name first.
+    if !damaged.is_empty() && Folder::open(&backup.path).is_err() {
+        return Err(Error::content(&backup.path, "it was removed while it was read: read another one"));
+    }
     Ok(Verified { blobs, bytes, damaged })
 }
 
