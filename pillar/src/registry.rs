@@ -65,11 +65,26 @@ pub struct RegistryBackup {
     /// How many are kept.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
+    /// The day of the week on which the newest is read as a whole, after that day's backup; or `daily`, or `never`.
+    #[schemars(schema_with = "formats::day_of_week")]
+    pub verify: String,
+}
+
+/// How often there is a backup, in milliseconds.
+pub const BACKUP_PERIOD: i64 = 24 * 60 * 60 * 1000;
+
+impl RegistryBackup {
+    /// Whether backups are read without anybody asking.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.verify != formats::NEVER
+    }
 }
 
 impl Default for RegistryBackup {
     fn default() -> Self {
-        Self { directory: "/var/backups/halite/registry".to_owned(), at: "02:30".to_owned(), keep: 7 }
+        let (directory, at) = ("/var/backups/halite/registry".to_owned(), "02:30".to_owned());
+        Self { directory, at, keep: 7, verify: "Sun".to_owned() }
     }
 }
 

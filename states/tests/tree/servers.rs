@@ -148,6 +148,13 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     );
     let timer = contents(&here, "/etc/systemd/system/halite-registry-backup.timer");
     assert!(timer.contains("OnCalendar=*-*-* 02:30:00"), "{timer}");
+    for work in ["registry-backup", "registry-verify"] {
+        let unit = contents(&here, &format!("/etc/systemd/system/halite-{work}.service"));
+        assert!(unit.contains(&format!("--report /var/lib/halite/reports/{work}.json\n")), "{unit}");
+        assert!(unit.contains(&format!("OnFailure=halite-failed@{work}.service\n")), "{unit}");
+    }
+    let noted = contents(&here, "/etc/systemd/system/halite-failed@.service");
+    assert!(noted.contains("touch /var/lib/halite/reports/%i.failed\n"), "{noted}");
     let rules = chunk(&here, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(rules.contains("port=\\\"4552\\\""), "{rules}");
     let packages = &chunk(&here, "pkg.installed", "host-packages").args["pkgs"];
@@ -177,4 +184,25 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
         }
         chunk(compiled, "service.dead", "halite-registry");
     }
+}
+
+#[test]
+fn backups_are_read_when_the_document_says_so() {
+    let (mut pillar, grains) = site_registry("bootstrap", "bootstrap-1");
+    for (day, wanted) in
+        [("Sun", "OnCalendar=Sun *-*-* 02:30:00\n"), ("daily", "OnCalendar=*-*-* 02:30:00\n")]
+    {
+        pillar["siteRegistry"]["backup"]["verify"] = json!(day);
+        let compiled = highstate(&pillar, &grains);
+        let timer = contents(&compiled, "/etc/systemd/system/halite-registry-verify.timer");
+        assert!(timer.starts_with("[Unit]\n") && timer.contains(wanted), "{timer}");
+        chunk(&compiled, "service.running", "halite-registry-verify.timer");
+    }
+    pillar["siteRegistry"]["backup"]["verify"] = json!("never");
+    let compiled = highstate(&pillar, &grains);
+    chunk(&compiled, "service.dead", "halite-registry-verify.timer");
+    for kind in ["timer", "service"] {
+        chunk(&compiled, "file.absent", &format!("/etc/systemd/system/halite-registry-verify.{kind}"));
+    }
+    chunk(&compiled, "service.running", "halite-registry-backup.timer");
 }

@@ -7,6 +7,9 @@ include:
   - halite.site_registry.gone
 {%- else %}
 {%- set certificate = '/etc/halite/registry/server.crt' %}
+{%- set is_verified = registry.backup.verify != 'never' %}
+{%- set scheduled = ['halite-registry-backup.service', 'halite-registry-backup.timer'] +
+                    (['halite-registry-verify.service', 'halite-registry-verify.timer'] if is_verified else []) %}
 include:
   - host.repository
   - host.packages
@@ -81,7 +84,7 @@ halite-registry-user:
     - mode: '0640'
     - require:
         - file: /etc/halite/registry
-{%- for unit in ['halite-registry.service', 'halite-registry-backup.service', 'halite-registry-backup.timer'] %}
+{%- for unit in ['halite-registry.service', 'halite-failed@.service'] + scheduled %}
 
 /etc/systemd/system/{{ unit }}:
   file.managed:
@@ -114,19 +117,56 @@ site-registry-answers:
     - require:
         - service: halite-registry
 
-# The timer starts it, and systemd would start what it read before.
+# What `ctl status` knows of backups, by way of the minion.
+/var/lib/halite/reports:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - require:
+        - file: /var/lib/halite
+
+/var/lib/halite/reports/registry-backup.since:
+  file.managed:
+    - contents: There should be backups since this file was made.
+    - user: root
+    - group: root
+    - mode: '0600'
+    - require:
+        - file: /var/lib/halite/reports
+
+# Timers start these, and systemd would start what it read before.
 site-registry-backup-read:
   cmd.run:
     - name: systemctl daemon-reload
     - onchanges:
-        - file: /etc/systemd/system/halite-registry-backup.service
+        - file: /etc/systemd/system/halite-failed@.service
+{%- for unit in scheduled if unit.endswith('.service') %}
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- for unit in scheduled if unit.endswith('.timer') %}
 
-halite-registry-backup.timer:
+{{ unit }}:
   service.running:
     - enable: True
     - require:
         - file: /usr/local/bin/ctl
+        - file: /var/lib/halite/reports/registry-backup.since
         - cmd: site-registry-backup-read
     - watch:
-        - file: /etc/systemd/system/halite-registry-backup.timer
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- if not is_verified %}
+
+halite-registry-verify.timer:
+  service.dead:
+    - enable: False
+{%-   for unit in ['halite-registry-verify.timer', 'halite-registry-verify.service'] %}
+
+/etc/systemd/system/{{ unit }}:
+  file.absent:
+    - require:
+        - service: halite-registry-verify.timer
+{%-   endfor %}
+{%- endif %}
 {%- endif %}
