@@ -29,11 +29,16 @@ pub enum Registry {
     },
     /// Put a backup back: the registry has the repositories, tags and images of that time then, and no others.
     ///
-    /// It may serve meanwhile. Everything is checked before anything is changed; a damaged backup is refused. Blobs that
-    /// nothing names any more stay on the disk until `registry garbage-collect` removes them.
+    /// It may serve meanwhile. Everything is checked before anything is changed; a backup that is damaged, in what the registry
+    /// does not have itself, is refused. Blobs that nothing names any more stay on the disk until `registry garbage-collect`
+    /// removes them.
     Restore {
         /// The backup; of a directory with backups the newest.
         backup: PathBuf,
+        /// Restore a damaged backup without the images that need what is damaged in it. Each tag and manifest that is not
+        /// restored is named, and the exit code is 1.
+        #[arg(long)]
+        without_damaged: bool,
         #[command(flatten)]
         data: Data,
     },

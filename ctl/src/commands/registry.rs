@@ -19,7 +19,9 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
         Registry::Backup(args) => backup(&args, screen),
         Registry::List { directory } => list(&directory, screen),
         Registry::Verify { backup, report } => verify(&backup, report.report.as_deref(), screen),
-        Registry::Restore { backup, data } => restore(&backup, &data.data, screen),
+        Registry::Restore { backup, without_damaged, data } => {
+            restore(&backup, &data.data, without_damaged, screen)
+        }
     }
 }
 
@@ -58,8 +60,9 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
                 "The registry is damaged and the backup is whole: `ctl registry restore` mends the registry. Nothing old was \
                  removed.\n"
             } else {
-                "The registry is damaged and so is this backup, which has all the rest. Push again what is missing, or delete \
-                 what names it. Nothing old was removed.\n"
+                "The registry is damaged and so is this backup, which has all the rest. Remove what is left of a damaged blob \
+                 (`find DATA -path '*/HEX/data' -delete`), which the registry would take for whole, and push it again; or \
+                 delete what names it. Nothing old was removed.\n"
             });
         }
         text
@@ -143,9 +146,10 @@ fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Re
     Ok(if sound { 0 } else { FAILED })
 }
 
-fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+fn restore(path: &Path, data: &Path, without_damaged: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let (backups, backup) = Backups::find(path)?;
-    let outcome = registry::restore(&backups, &backup, data, &mut |text| screen.progress(text))?;
+    let outcome =
+        registry::restore(&backups, &backup, data, without_damaged, &mut |text| screen.progress(text))?;
     let restored = match outcome {
         Ok(restored) => restored,
         Err(damaged) => {
@@ -153,7 +157,8 @@ fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> 
             screen.answer(&document, |paint| {
                 damage(&damaged, paint)
                     + &format!(
-                        "The backup {} is damaged. Nothing was changed: name an older one (`ctl registry list {}`).\n",
+                        "The backup {} is damaged. Nothing was changed: name an older one (`ctl registry list {}`), or restore \
+                         the images that are whole (--without-damaged).\n",
                         backup.name(),
                         backups.dir().display()
                     )
@@ -164,18 +169,30 @@ fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> 
     let facts = &restored.facts;
     let document = json!({"backup": backup.name(), "changed": true, "repositories": facts.repositories,
         "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "copied": restored.copied,
-        "bytes_new": restored.bytes_new, "mended": restored.mended});
+        "bytes_new": restored.bytes_new, "mended": restored.mended, "damaged": restored.damaged, "lost": restored.lost});
+    let whole = restored.damaged.is_empty();
     screen.answer(&document, |paint| {
-        let (mark, contents) = (paint.good("✓"), contents(&document));
+        let contents = contents(&document);
         let copied = format!("{}, {}", count(restored.copied, "blob"), megabytes(restored.bytes_new));
         let mended: String =
             restored.mended.iter().map(|digest| format!("{digest} was damaged, and is mended\n")).collect();
+        if whole {
+            let mark = paint.good("✓");
+            return format!(
+                "{mended}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
+                backup.name()
+            );
+        }
+        let lost: String =
+            restored.lost.iter().map(|image| format!("{} {image}: not restored\n", paint.bad("✗"))).collect();
+        let damaged = damage(&restored.damaged, paint);
         format!(
-            "{mended}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
+            "{mended}{damaged}{lost}The registry is as in the backup {}, without what is named here, which an older one may \
+             have or has to be pushed again; {copied} copied\n",
             backup.name()
         )
     })?;
-    Ok(0)
+    Ok(if whole { 0 } else { FAILED })
 }
 
 /// `3 repositories, 5 tags, 40 blobs, 12.3 MB`.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_bundle::Error;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
 /// What there is under a name.
 pub enum Found<T> {
@@ -174,6 +174,15 @@ impl Folder {
     pub fn hand_over(&self, name: &str, to: &Self, new: &str) -> Result<(), Error> {
         renameat(self.file.as_fd(), name, to.file.as_fd(), new)
             .map_err(|error| Error::file("replace", to.path.join(new))(error.into()))
+    }
+
+    /// Removes a file of it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        unlinkat(&self.file, name, AtFlags::empty())
+            .map_err(|error| Error::file("remove", self.path.join(name))(error.into()))
     }
 }
 

@@ -10,6 +10,7 @@ mod backups;
 mod digest;
 mod facts;
 mod folder;
+mod images;
 mod making;
 mod pass;
 mod report;
