@@ -12,8 +12,9 @@ pub enum Registry {
     /// Make a backup on the host that the registry runs on, while it serves.
     ///
     /// A backup is a directory in the registry's own layout; what an earlier one has already is not stored again. Damage that
-    /// is found is named, the rest is kept all the same, and the exit code is 1. With --report, a directory that had a good
-    /// backup at the last run and has none now is refused: its disk may not be mounted.
+    /// is found is named, the rest is kept all the same, and the exit code is 1. An empty registry is refused where an earlier
+    /// backup is not empty, and with --report also a directory that had a good backup at the last run and has none now: their
+    /// disks may not be mounted.
     Backup(Backup),
     /// The backups in a directory, the oldest first, by what they say of themselves.
     List {
@@ -68,7 +69,7 @@ pub struct Backup {
     /// The directory of the backups, best on another disk.
     #[arg(long)]
     pub to: PathBuf,
-    /// How many whole backups stay; older ones are removed, unless the registry is damaged or empty.
+    /// How many whole backups with images stay; older ones are removed, unless the registry is damaged.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     #[command(flatten)]

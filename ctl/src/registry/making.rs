@@ -53,7 +53,7 @@ impl<'a> Making<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// It is none, or the system refuses.
+    /// It is none, it has lost everything that earlier backups have, or the system refuses.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
         backups::private(to)?;
         let strange =
@@ -68,6 +68,7 @@ impl<'a> Making<'a> {
             Found::Gone => Tree::default(),
             Found::Strange(why) => return strange(&data.path().join(ROOT).join(REPOSITORIES), why),
         };
+        look_for_loss(data.path(), &tree, &earlier)?;
         let (damaged, mended) = (Vec::new(), Vec::new());
         let (root, blobs, bytes, bytes_new) = (to.join(ROOT), 0, 0, 0);
         Ok(Self { v2, root, to, earlier, tree, blobs, bytes, bytes_new, damaged, mended })
@@ -280,4 +281,20 @@ impl<'a> Making<'a> {
         }
         Ok(())
     }
+}
+
+/// A disk that is not mounted, or a new one, looks like a registry that nothing was ever pushed to. A backup of it would be the
+/// newest, and `ctl registry restore` would take it for what is to be put back.
+fn look_for_loss(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Error> {
+    if !tree.links.is_empty() || !tree.strange.is_empty() {
+        return Ok(());
+    }
+    let Some(last) = earlier.iter().rev().find(|backup| backup.has_images()) else { return Ok(()) };
+    let message = format!(
+        "the registry is empty, and the backup {} is not: is its disk not mounted? No backup was made. If the images were \
+         lost, `ctl registry restore` brings them back; if they were removed on purpose, name another directory with --to, \
+         or remove the backups in this one",
+        last.name()
+    );
+    Err(Error::content(data, message))
 }

@@ -120,23 +120,35 @@ fn a_second_backup_holds_only_what_is_new() {
 }
 
 #[test]
-fn an_empty_registry_has_a_backup_that_removes_none() {
+fn an_empty_registry_has_a_backup_until_anything_is_pushed() {
     let world = World::new();
-    let made = world.backup();
+    let keep = [&BACKUP[..], &["--keep", "2"]].concat();
+    let made = world.done(&keep);
     assert_eq!((made.number("repositories"), made.number("blobs")), (0, 0));
     world.done(&["verify", "backups"]);
     let web = plain_image("app/web", "1", 50, 1);
     world.push("app/web", &web);
-    let full = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    // As a disk looks that is not mounted.
-    fs::remove_dir_all(world.path("storage/docker")).unwrap();
-    let empty = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(empty.answer["pruned"], serde_json::json!([]));
-    assert!(empty.name() > full.name());
-    world.done(&["restore", &format!("backups/{}", full.name()), "--data", "storage"]);
-    world.serves("app/web", &web);
     world.done(&RESTORE);
     assert!(!world.has("app/web", "1"));
+    world.push("app/web", &web);
+    let first = world.done(&keep).name();
+    // As a disk looks that is not mounted, or is new.
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    for _ in 0..3 {
+        let said = world.refused(&keep);
+        let wanted = format!("storage: the registry is empty, and the backup {first} is not");
+        assert!(said.text.contains(&wanted), "{}", said.text);
+    }
+    assert_eq!(world.left(), [""; 0]);
+    // What is pushed to the wrong disk takes the place of no backup.
+    world.push("late", &plain_image("late", "1", 50, 2));
+    let late = world.done(&keep);
+    assert_eq!(late.answer["pruned"], serde_json::json!([made.name()]));
+    assert_eq!(names(&world.path("backups")), [first.clone(), late.name()]);
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    world.refused(&keep);
+    world.done(&["restore", &format!("backups/{first}"), "--data", "storage"]);
+    world.serves("app/web", &web);
 }
 
 #[test]
