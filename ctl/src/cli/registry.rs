@@ -31,8 +31,8 @@ pub enum Registry {
     /// Put a backup back: the registry has the repositories, tags and images of that time then, and no others.
     ///
     /// It may serve meanwhile. Everything is checked before anything is changed; a backup that is damaged, in what the registry
-    /// does not have itself, is refused. Blobs that nothing names any more stay on the disk until `registry garbage-collect`
-    /// removes them.
+    /// does not have itself, or that never had all links, is refused. Blobs that nothing names any more stay on the disk until
+    /// `registry garbage-collect` removes them.
     Restore {
         /// The backup; of a directory with backups the newest.
         backup: PathBuf,

@@ -44,7 +44,7 @@ pub struct Restored {
     pub bytes_new: u64,
     /// Blobs of the registry that were damaged and are as they were.
     pub mended: Vec<String>,
-    /// What is damaged in the backup, and was left out.
+    /// What is damaged in the backup, or is not in it since the registry's own was damaged, and was left out.
     pub damaged: Vec<Damage>,
     /// What cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
     pub lost: Vec<String>,
@@ -139,7 +139,8 @@ impl Restoring {
             let message = format!("{what}; nothing was changed: make room there");
             return Err(Error::content(self.v2.path(), message));
         }
-        let damaged = self.stage(&missing, progress)?;
+        let mut damaged = self.stage(&missing, progress)?;
+        damaged.extend(self.opened.lacking());
         let mut lost = Vec::new();
         if !damaged.is_empty() {
             if !without_damaged {

@@ -74,6 +74,12 @@ impl Opened {
         Ok(Self { facts, v2, tree, damaged })
     }
 
+    /// What it has no link of, since the registry's own was damaged. Blobs that it lacks are told by its links.
+    pub fn lacking(&self) -> Vec<Damage> {
+        let links = self.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
+        links.cloned().collect()
+    }
+
     /// What is damaged about a blob of it.
     pub fn damage(&self, digest: &Digest, why: String) -> Damage {
         Damage { what: digest.to_string(), why, repositories: self.tree.repositories_of(digest) }
@@ -111,8 +117,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
             Err(why) => damaged.push(opened.damage(digest, why)),
         }
     }
-    let links = opened.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
-    damaged.extend(links.cloned());
+    damaged.extend(opened.lacking());
     damaged.extend(opened.damaged);
     // A backup that is removed loses its name first.
     if !damaged.is_empty() && Folder::open(&backup.path).is_err() {

@@ -259,6 +259,40 @@ fn links_of_the_file_system_are_not_followed() {
     }
 }
 
+#[test]
+fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
+    let world = World::new();
+    let (one, two) = (plain_image("app", "1", 5000, 1), plain_image("app", "2", 6000, 2));
+    world.push("app", &one);
+    world.push("app", &two);
+    let whole = world.backup().name();
+    let link = "repositories/app/_manifests/tags/2/current/link";
+    fs::write(world.live(link), "sha256:").unwrap();
+    let made = world.refused(&BACKUP);
+    assert_eq!(made.named("damaged"), [link], "{}", made.text);
+    let before = all_of(&world.path("storage"));
+    let said = world.refused(&RESTORE);
+    assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(false)));
+    assert!(before == all_of(&world.path("storage")));
+    let without = [&RESTORE[..], &["--without-damaged"]].concat();
+    // Also when the registry is lost meanwhile.
+    for lost in [false, true] {
+        if lost {
+            fs::remove_dir_all(world.path("storage/docker")).unwrap();
+        }
+        let said = world.refused(&without);
+        assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(true)));
+        world.serves("app", &one);
+        assert!(!world.has("app", "2"));
+    }
+    let said = world.command(&without).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(!said.status.success() && text.contains(&format!("✗ {link} (in app): names no blob")), "{text}");
+    assert!(text.contains("without what is named here") && !text.contains('✓'), "{text}");
+    world.done(&["restore", &format!("backups/{whole}"), "--data", "storage"]);
+    world.serves("app", &two);
+}
+
 /// The history of a tag names manifests that were deleted and collected since: that is no damage.
 #[test]
 fn a_deleted_manifest_is_no_damage() {
