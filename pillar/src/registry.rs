@@ -28,6 +28,8 @@ pub const HTPASSWD: &str = "siteRegistry.htpasswd";
 /// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run containers.
 pub const PULL: &str = "siteRegistry.pull";
 
+/// Characters that a password needs at least.
+pub const SHORTEST_PASSWORD: usize = 8;
 /// Bytes of a password that bcrypt looks at.
 pub const LONGEST_PASSWORD: usize = 72;
 /// The registry compares at every request, which takes a hundredth of a second with this.
