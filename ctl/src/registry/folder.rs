@@ -1,7 +1,7 @@
 //! Directories that belong to somebody else: what is in them is reached name by name, and no link is followed.
 
 use std::{
-    fs::{File, Permissions},
+    fs::{File, Permissions, TryLockError},
     io::{self, ErrorKind},
     os::{
         fd::AsFd as _,
@@ -58,6 +58,19 @@ impl Folder {
     /// Itself, to be asked or locked.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Locks it until it is closed: for oneself alone, or together with others that are not alone. Whether that was possible
+    /// at once.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn lock(&self, alone: bool) -> Result<bool, Error> {
+        match if alone { self.file.try_lock() } else { self.file.try_lock_shared() } {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(Error::file("lock", &self.path)(error)),
+        }
     }
 
     /// A directory some names below.

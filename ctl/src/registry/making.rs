@@ -53,7 +53,7 @@ impl<'a> Making<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// It is none, it has lost everything that earlier backups have, or the system refuses.
+    /// It is none, somebody restores it, it has lost everything that earlier backups have, or the system refuses.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
         backups::private(to)?;
         let strange =
@@ -63,6 +63,13 @@ impl<'a> Making<'a> {
             Found::Gone => None,
             Found::Strange(why) => return strange(&data.path().join(ROOT), why),
         };
+        // Its links must not be exchanged between the reading of them and the copying of what they name.
+        if let Some(v2) = &v2
+            && !v2.lock(false)?
+        {
+            let message = "another ctl restores this registry: wait until that has ended";
+            return Err(Error::content(data.path(), message));
+        }
         let tree = match v2.as_ref().map_or(Found::Gone, |v2| v2.enter(REPOSITORIES)) {
             Found::Here(repositories) => Tree::read(&repositories, true),
             Found::Gone => Tree::default(),

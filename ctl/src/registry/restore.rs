@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs::TryLockError,
     io::{self, Read as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
@@ -91,13 +90,9 @@ pub fn restore(
     };
     let owner = Owner::of(&data, mode)?;
     let v2 = data.make(ROOT, &owner)?;
-    match v2.file().try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let message = "another ctl restores this registry: wait until that has ended";
-            return Err(Error::content(data.path(), message));
-        }
-        Err(TryLockError::Error(error)) => return Err(Error::file("lock", v2.path())(error)),
+    if !v2.lock(true)? {
+        let message = "another ctl restores this registry or backs it up: wait until that has ended";
+        return Err(Error::content(data.path(), message));
     }
     let mut restoring = Restoring { opened, v2, owner };
     restoring.clear()?;

@@ -194,12 +194,37 @@ fn a_second_one_is_refused_and_harms_nothing() {
     assert!(copied.unwrap().success());
     let _ = fs::remove_file(world.path("copy/.backup.lock"));
     let said = world.refused(&["restore", "copy", "--data", "storage"]);
-    assert!(said.text.contains("storage: another ctl restores this registry"), "{}", said.text);
+    assert!(said.text.contains("storage: another ctl restores this registry or backs it up"), "{}", said.text);
+    // Half of what is put back would be a whole backup.
+    let said = world.refused(&["backup", "--data", "storage", "--to", "copy"]);
+    assert!(said.text.contains("storage: another ctl restores this registry: wait"), "{}", said.text);
     assert!(staged.exists());
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
     assert!(good, "{text}");
     world.serves("app", &all);
+}
+
+#[test]
+fn nothing_is_put_back_under_the_hands_of_a_backup() {
+    let (world, all) = large();
+    let older = world.backup().name();
+    world.push("late", &image("late", "1", &[8 << 20], 40));
+    fs::rename(world.path("backups"), world.path("older")).unwrap();
+    let copying = || world.is_partial() && world.left().iter().any(|name| world.kept(name, "blobs").exists());
+    let child = world.stopped(&BACKUP, copying, || fs::remove_dir_all(world.path("backups")).unwrap());
+    let said = world.refused(&["restore", "older", "--data", "storage"]);
+    assert!(said.text.contains("storage: another ctl restores this registry or backs it up"), "{}", said.text);
+    // Two that only read are in nobody's way.
+    world.done(&["backup", "--data", "storage", "--to", "older"]);
+    signal(&child, Signal::CONT);
+    let (good, text) = end(child);
+    assert!(good, "{text}");
+    world.done(&["verify", "backups"]);
+    assert_eq!(world.done(&["list", "backups"]).answer[0]["repositories"], 2);
+    world.done(&["restore", &format!("older/{older}"), "--data", "storage"]);
+    world.serves("app", &all);
+    assert!(!world.has("late", "1"));
 }
 
 #[test]
