@@ -192,16 +192,38 @@ fn secret(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn killed(cluster: &Cluster) -> Result<Counts> {
-    let login = format!("-u ci:{PASSWORD}");
+    let (host, login) = (&cluster.bootstrap, format!("-u ci:{PASSWORD}"));
+    let digest = host.sh(
+        "cd /root && head -c 200000 /dev/urandom > blob && head -c 80000 blob > half && tail -c 120000 blob > rest && \
+         sha256sum < blob | cut -d' ' -f1",
+    )?;
+    let digest = digest.trim();
+    // Each answer says where the upload goes on.
+    let step = |options: &str, path: &str| -> Result<String> {
+        let (code, _) = asked(host, &format!("{login} -D /root/upload.txt {options}"), path)?;
+        ensure!(code == "202", "{options}: {code}");
+        let place = host.sh("tr -d '\\r' < /root/upload.txt | sed -n 's/^location: //Ip'")?;
+        Ok(place.trim().to_owned())
+    };
+    let octets = "-H 'Content-Type: application/octet-stream'";
+    let begun = step("-X POST", "/v2/team/cut/blobs/uploads/")?;
+    let half = format!("-X PATCH {octets} -H 'Content-Range: 0-79999' --data-binary @/root/half");
+    let place = step(&half, &begun)?;
     // Half a blob is there, and then its server dies.
-    let start = format!("{login} -X POST -D /root/upload.txt");
-    let (code, _) = asked(&cluster.bootstrap, &start, "/v2/team/cut/blobs/uploads/")?;
-    ensure!(code == "202", "{code}");
     cluster.worker.sh("systemctl kill --signal=KILL halite-registry.service")?;
-    wait::until("the registry to be back", READY, || match asked(&cluster.bootstrap, &login, "/v2/") {
+    wait::until("the registry to be back", READY, || match asked(host, &login, "/v2/") {
         Ok((code, _)) if code == "200" => Ok(()),
         other => Err(format!("{other:?}")),
     })?;
+    let rest = format!("{login} -X PUT {octets} -H 'Content-Range: 80000-199999' --data-binary @/root/rest");
+    let (code, body) = asked(host, &rest, &format!("{place}&digest=sha256:{digest}"))?;
+    ensure!(code == "201", "{code} {body}");
+    let got = host.sh(&format!(
+        "curl -sS --noproxy '*' --cacert {CA} {login} https://{NAME}/v2/team/cut/blobs/sha256:{digest} | cmp - /root/blob"
+    ));
+    host.sh("cd /root && rm blob half rest upload.txt")?;
+    got.context("another blob came back")?;
+    // And a new one.
     let image = format!("{NAME}/team/cut:1");
     push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
     let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;

@@ -84,6 +84,15 @@ halite-registry-user:
     - mode: '0640'
     - require:
         - file: /etc/halite/registry
+
+# What it signs the state of an upload with. It makes one at each start if it is told none, and all pushes under way break.
+# Made on this host, which alone needs it.
+site-registry-uploads:
+  cmd.run:
+    - name: cd /etc/halite/registry && umask 077 && key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n') && test -n "$key" && printf 'REGISTRY_HTTP_SECRET=%s\n' "$key" > uploads.new && sync uploads.new && mv uploads.new uploads.env
+    - creates: /etc/halite/registry/uploads.env
+    - require:
+        - file: /etc/halite/registry
 {%- for unit in ['halite-registry.service', 'halite-failed@.service'] + scheduled %}
 
 /etc/systemd/system/{{ unit }}:
@@ -102,6 +111,7 @@ halite-registry:
         - pkg: host-packages
         - file: {{ registry.data }}
         - file: /etc/halite/registry/htpasswd
+        - cmd: site-registry-uploads
     - watch:
         - file: /etc/systemd/system/halite-registry.service
         - file: /etc/halite/registry/config.yml
