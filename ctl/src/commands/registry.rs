@@ -37,9 +37,10 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     let facts = &done.facts;
     let document = json!({"backup": done.name, "path": done.path, "repositories": facts.repositories,
         "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "bytes_new": facts.bytes_new,
-        "damaged": facts.damaged, "mended": facts.mended, "pruned": done.pruned});
+        "damaged": facts.damaged, "mended": facts.mended, "pruned": done.pruned,
+        "problem": done.kept.as_ref().map(ToString::to_string)});
     let whole = facts.damaged.is_empty();
-    let good = whole && facts.mended.is_empty();
+    let sound = whole && facts.mended.is_empty();
     screen.answer(&document, |paint| {
         let mut text = damage(&facts.damaged, paint);
         for Mended { damage, from } in &facts.mended {
@@ -55,7 +56,11 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         if !done.pruned.is_empty() {
             text.push_str(&format!("removed: {}\n", done.pruned.join(", ")));
         }
-        if !good {
+        if let Some(error) = &done.kept {
+            let bad = paint.bad("✗");
+            text.push_str(&format!("{bad} the backup is made, but older ones could not be removed: {error}\n"));
+        }
+        if !sound {
             text.push_str(if whole {
                 "The registry is damaged and the backup is whole: `ctl registry restore` mends the registry. Nothing old was \
                  removed.\n"
@@ -68,7 +73,7 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         text
     })?;
     reported?;
-    Ok(if good { 0 } else { FAILED })
+    Ok(if sound && done.kept.is_none() { 0 } else { FAILED })
 }
 
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {

@@ -62,8 +62,10 @@ impl Reporter {
     pub fn made(&self, made: &Result<Done, Error>) -> Result<(), Error> {
         let failure = match made {
             Err(error) => Some(error.to_string()),
-            Ok(Done { facts, name, .. }) => match (facts.damaged.as_slice(), facts.mended.as_slice()) {
-                ([], []) => None,
+            Ok(Done { facts, name, kept, .. }) => match (facts.damaged.as_slice(), facts.mended.as_slice()) {
+                ([], []) => kept.as_ref().map(|error| {
+                    format!("the backup {name} is made, but older ones could not be removed: {error}")
+                }),
                 ([], [first, more @ ..]) => Some(several(
                     "the registry is damaged and the backup is whole; `ctl registry restore` mends the registry",
                     &first.damage,

@@ -275,6 +275,31 @@ fn a_backup_without_room_leaves_what_was_there() {
 }
 
 #[test]
+fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
+    let world = World::new();
+    world.push("app", &image("app", "1", &[3000], 1));
+    let older: Vec<String> = (0..3).map(|_| world.backup().name()).collect();
+    // What is mounted can be given no other name.
+    done(world.script(&format!(
+        r##"{REFUSED}
+            mount --bind "backups/{second}" "backups/{second}"
+            refuse "$CTL" registry backup --data storage --to backups --keep 1
+            grep '^✓ backup .*/backups/' said
+            grep 'older ones could not be removed: cannot remove .*/backups/{second}: ' said
+            refuse "$CTL" registry backup --data storage --to backups --keep 1 -o json --report report.json
+            grep '"problem": *"cannot remove .*/backups/{second}: ' said
+            grep '"failure": "the backup .* is made, but older ones could not be removed: ' report.json
+        "##,
+        second = older[1]
+    )));
+    let left = names(&world.path("backups"));
+    assert_eq!((left.len(), &left[..2]), (4, &older[1..]), "{left:?}");
+    let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(last.answer["pruned"], serde_json::json!(left));
+    assert_eq!((names(&world.path("backups")), &last.answer["problem"]), (vec![last.name()], &serde_json::Value::Null));
+}
+
+#[test]
 fn a_restore_without_room_changes_nothing() {
     let (world, _) = large();
     let blob = place(&largest(&image("app", "1", &[12 << 20], 1)));
