@@ -1,7 +1,6 @@
 //! A registry of the site's own, which images can be pushed to. Bundles are served by others, and never written to.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 use base64::{Engine as _, alphabet};
@@ -152,18 +151,15 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
 }
 
 /// What templates see of it.
-pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool, first: Ipv4Addr) -> Value {
+pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> Value {
     let cluster = &declaration.cluster.value;
     let registry = &cluster.site_registry;
     let host = host(declaration);
-    // Before the first host's own address is chosen, the one that stands for it.
-    let address =
-        host.and_then(|node| node.control_plane().or_else(|| node.has(Role::Bootstrap).then_some(first)));
     let secret = |path: &str| allowed(path).then(|| secret::placeholder(path));
     json!({
         "enabled": registry.enabled,
         "node": host.map(|node| &node.metadata.name),
-        "address": address,
+        "address": host.and_then(|node| node.control_plane()),
         "name": name(cluster),
         "port": PORT,
         "data": DATA,
