@@ -34,7 +34,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: told,
     },
     Test { name: "site registry: without a user for all hosts, pods bring their own", run: own_login },
-    Test { name: "site registry: switched off, images and backups stay, and nothing else", run: off },
+    Test { name: "site registry: switched off, it is gone, and images and backups stay", run: off },
 ];
 
 /// What images of it are called.
