@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
-    thread,
 };
 
 use halite_bundle::{
@@ -215,26 +214,17 @@ impl<'a> Making<'a> {
 
     /// Copies a blob of the registry; its size, or what is wrong with it.
     fn copy(&self, digest: &Digest, place: &Path) -> Result<Result<u64, String>, Error> {
-        for attempt in 1.. {
-            let mut from = match self.live(digest) {
-                Found::Here(file) => file,
-                Found::Gone => return Ok(Err("it is missing".to_owned())),
-                Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
-            };
-            let mut to = files::create(place, 0o600)?;
-            match digest.copy(&mut from, &mut to).map_err(Error::file("write", place))? {
-                Ok(size) => return Ok(Ok(size)),
-                Err(why) => {
-                    files::remove_any(place)?;
-                    if attempt >= pass::AGAIN.0 || !pass::is_fresh(&from) {
-                        return Ok(Err(why));
-                    }
-                    // Two who push the same manifest at once: one links what the other is writing yet.
-                    thread::sleep(pass::AGAIN.1);
-                }
-            }
+        let mut from = match self.live(digest) {
+            Found::Here(file) => file,
+            Found::Gone => return Ok(Err("it is missing".to_owned())),
+            Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
+        };
+        let mut to = files::create(place, 0o600)?;
+        let copied = digest.copy(&mut from, &mut to).map_err(Error::file("write", place))?;
+        if copied.is_err() {
+            files::remove_any(place)?;
         }
-        Ok(Err("it is missing".to_owned()))
+        Ok(copied)
     }
 
     /// Whether links name a blob yet that is not there: some may have gone since they were read. The history of a tag may
@@ -244,7 +234,7 @@ impl<'a> Making<'a> {
         for (path, link) in self.tree.links.iter().filter(|(_, link)| link.digest == *digest) {
             let below = format!("{REPOSITORIES}/{}", path.trim_end_matches("/link"));
             match self.v2.as_ref().map_or(Found::Gone, |v2| v2.below(&below)) {
-                Found::Here(folder) if !matches!(pass::read(&folder, true), Found::Gone) => {
+                Found::Here(folder) if !matches!(pass::read(&folder), Found::Gone) => {
                     needed |= link.kind != Kind::History;
                 }
                 _ => gone.push(path.clone()),

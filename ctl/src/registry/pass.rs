@@ -1,11 +1,6 @@
 //! Reading the links of one repository, while the registry may be writing there.
 
-use std::{
-    fs::File,
-    io::Read as _,
-    thread,
-    time::{Duration, SystemTime},
-};
+use std::io::Read as _;
 
 use super::{
     digest::Digest,
@@ -20,17 +15,11 @@ const LONGEST: u64 = 256;
 /// push, whose every file the registry waits for.
 const PASSES: usize = 100;
 
-/// So soon after it was written, a file may be in the middle of that: the registry writes links and manifests in place.
-const FRESH: Duration = Duration::from_secs(5);
-
-/// How often such a file is looked at again, and the pause before.
-pub const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
-
 /// The links of one repository. Manifests come after what they name and tags after manifests; a directory that is listed
 /// while something is added to it may show the later and not the earlier. So it is read until nothing changes; where that does
 /// not come about, the repository is said to be strange.
 pub fn steady(folder: &Folder, name: &str, live: bool) -> Tree {
-    let read = || Pass::read(folder, name, live);
+    let read = || Pass::read(folder, name);
     if live { settled(name, read) } else { read() }
 }
 
@@ -54,13 +43,12 @@ fn settled(name: &str, mut read: impl FnMut() -> Tree) -> Tree {
 struct Pass<'a> {
     tree: Tree,
     repository: &'a str,
-    live: bool,
 }
 
 impl Pass<'_> {
     /// Reads in the opposite of the order in which the registry writes.
-    fn read(folder: &Folder, repository: &str, live: bool) -> Tree {
-        let mut pass = Pass { tree: Tree::default(), repository, live };
+    fn read(folder: &Folder, repository: &str) -> Tree {
+        let mut pass = Pass { tree: Tree::default(), repository };
         let manifests = pass.part(folder, repository, "_manifests");
         if let Some((manifests, path)) = &manifests {
             if let Some((tags, path)) = pass.part(manifests, path, "tags") {
@@ -136,7 +124,7 @@ impl Pass<'_> {
     /// Whether there is one.
     fn link(&mut self, folder: &Folder, path: &str, kind: Kind) -> bool {
         let path = join(path, "link");
-        match read(folder, self.live) {
+        match read(folder) {
             Found::Here(digest) => {
                 let repository = self.repository.to_owned();
                 self.tree.links.insert(path, Link { repository, kind, digest });
@@ -151,33 +139,20 @@ impl Pass<'_> {
     }
 }
 
-/// What the link in a directory names.
-pub fn read(folder: &Folder, live: bool) -> Found<Digest> {
-    let attempts = if live { AGAIN.0 } else { 1 };
-    for attempt in 1.. {
-        let file = match folder.plain("link") {
-            Found::Here(file) => file,
-            Found::Gone => return Found::Gone,
-            Found::Strange(why) => return Found::Strange(why),
-        };
-        let mut text = String::new();
-        let named = match (&file).take(LONGEST).read_to_string(&mut text) {
-            Ok(_) => text.parse::<Digest>(),
-            Err(error) => Err(format!("it cannot be read: {error}")),
-        };
-        match named {
-            Ok(digest) => return Found::Here(digest),
-            Err(_) if attempt < attempts && is_fresh(&file) => thread::sleep(AGAIN.1),
-            Err(why) => return Found::Strange(format!("names no blob: {why}")),
-        }
-    }
-    Found::Gone
-}
-
-/// Whether a file was written a moment ago.
-pub fn is_fresh(file: &File) -> bool {
-    let written = file.metadata().and_then(|facts| facts.modified());
-    written.is_ok_and(|at| SystemTime::now().duration_since(at).unwrap_or_default() < FRESH)
+/// What the link in a directory names. The registry moves links to their places when they are on the disk, so there is never
+/// half of one.
+pub fn read(folder: &Folder) -> Found<Digest> {
+    let file = match folder.plain("link") {
+        Found::Here(file) => file,
+        Found::Gone => return Found::Gone,
+        Found::Strange(why) => return Found::Strange(why),
+    };
+    let mut text = String::new();
+    let named = match file.take(LONGEST).read_to_string(&mut text) {
+        Ok(_) => text.parse(),
+        Err(error) => Err(format!("it cannot be read: {error}")),
+    };
+    named.map_or_else(|why| Found::Strange(format!("names no blob: {why}")), Found::Here)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read as _,
     os::unix::fs::{MetadataExt as _, chown},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
@@ -178,6 +179,22 @@ fn a_place_that_makes_no_sense_is_refused() {
     let said = world.refused(&["restore", "tmp", "--data", "storage"]);
     assert!(said.text.contains("there is no backup of a registry here"), "{}", said.text);
     assert!(before == all_of(&world.path("storage")));
+}
+
+/// What backups rely on: there is never half of a link to be read.
+#[test]
+fn the_registry_moves_links_to_their_places() {
+    let world = World::new();
+    let (first, second) = (plain_image("app", "1", 50, 1), plain_image("app", "1", 60, 2));
+    world.push("app", &first);
+    let link = world.live("repositories/app/_manifests/tags/1/current/link");
+    let mut opened = fs::File::open(&link).unwrap();
+    let before = fs::read_to_string(&link).unwrap();
+    world.push("app", &second);
+    assert_ne!(fs::read_to_string(&link).unwrap(), before);
+    let mut still = String::new();
+    opened.read_to_string(&mut still).unwrap();
+    assert_eq!(still, before, "the file itself was written to");
 }
 
 /// Whatever a backup catches of pushes is whole.
