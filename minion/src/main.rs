@@ -54,8 +54,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Grains => {
             log(tracing::Level::WARN);
-            let id = existing(Path::new(DEFAULT_PATH)).map(|c| c.id).unwrap_or_default();
-            println!("{}", serde_json::to_string_pretty(&grains::collect(&id).await)?);
+            let config = existing(Path::new(DEFAULT_PATH)).unwrap_or_default();
+            let grains = grains::collect(&config.id, &config.reports).await;
+            println!("{}", serde_json::to_string_pretty(&grains)?);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -44,6 +44,7 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "user-name" => check_words(text, "a user's name", "._-", "use letters, digits, `.`, `-` and `_`"),
         "absolute-path" => check_path(text),
         "time-of-day" => check_time(text),
+        "day-of-week" => check_day(text),
         _ => Ok(()),
     }
 }
@@ -233,6 +234,18 @@ fn check_time(text: &str) -> Result<(), Misfit> {
     }
 }
 
+/// In place of a day: not at all.
+pub(crate) const NEVER: &str = "never";
+
+/// As systemd writes days.
+fn check_day(text: &str) -> Result<(), Misfit> {
+    if ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER].contains(&text) {
+        Ok(())
+    } else {
+        Err(misfit("is not a day of the week", "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`"))
+    }
+}
+
 macro_rules! texts {
     ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
         pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {
@@ -338,6 +351,10 @@ pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "time-of-day"})
 }
 
+pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "day-of-week"})
+}
+
 fn role_names() -> Vec<&'static str> {
     Role::ALL.iter().map(|role| role.as_str()).collect()
 }
@@ -380,7 +397,7 @@ mod tests {
 
     #[test]
     fn good_and_bad_texts() {
-        let table: [(&str, &[&str], &[&str]); 12] = [
+        let table: [(&str, &[&str], &[&str]); 13] = [
             (
                 "ipv4-network",
                 &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
@@ -399,6 +416,11 @@ mod tests {
             ("user-name", &["ci", "a.b-c_D1"], &["", "a b", "a:b", "-a", "é"]),
             ("absolute-path", &["/srv/b-1/x_y.z"], &["", "/", "//a", "a", "/a/../b", "/a b", "/%i", "/a\nb"]),
             ("time-of-day", &["00:00", "23:59"], &["", "24:00", "1:00", "00:60", "+1:00", "02:30:00"]),
+            (
+                "day-of-week",
+                &["Mon", "Sun", "daily", "never"],
+                &["", "sun", "Sunday", "Mon,Tue", "weekly", "*"],
+            ),
             ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),
             ("sysctl-key", &["net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/x"], &["", "a b", "a=1", "../x"]),
         ];

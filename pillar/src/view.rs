@@ -183,7 +183,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
-        "siteRegistry": registry::view(declaration, |path| allowed.contains(path), first),
+        "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "host": cluster.host,
         "firewall": {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::backups;
 use crate::app::{App, Refusal};
 use crate::clock::rfc3339;
 use crate::jobs::{Jobs, bundle_of};
@@ -45,6 +46,9 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let facts: BTreeMap<String, Facts> =
         app.store.all_facts().await?.into_iter().map(|facts| (facts.minion.clone(), facts)).collect();
     let connected: BTreeSet<String> = app.hub.connected().into_iter().collect();
+    let registry = world.as_ref().map(|world| backups::look(world.declaration(), &facts, app.clock.now()));
+    let (registry, troubles) = registry.unwrap_or_default();
+    problems.extend(troubles);
     let highstates = Highstates::read(app).await?;
     let mut names: BTreeSet<&String> = keys.keys().collect();
     if let Some(world) = &world {
@@ -81,6 +85,7 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "site": bundle.on_site(),
         })),
         "api": api,
+        "registry": registry,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
         "master_highstate": highstates.last.get(crate::jobs::MASTER),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),

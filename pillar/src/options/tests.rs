@@ -26,6 +26,7 @@ const FREE: &[&str] = &[
     "siteRegistry.backup.directory",
     "siteRegistry.backup.at",
     "siteRegistry.backup.keep",
+    "siteRegistry.backup.verify",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",

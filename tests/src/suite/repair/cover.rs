@@ -31,6 +31,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "acts only on a host that ran the site's registry, which the suite of that switches off",
     ),
     ("service.dead", "halite-registry-backup.timer", "the same"),
+    ("service.dead", "halite-registry-verify.timer", "the same"),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
     ("kubernetes.owned", "addons-owned", "removes what was switched off, which the suite of the addons does"),
 ];
