@@ -96,6 +96,17 @@ fn the_view_has_the_agreed_shape() {
         ("/siteRegistry/name", json!("registry.prod.internal")),
         ("/siteRegistry/node", Value::Null),
         ("/cni", json!({"plugin": "flannel", "mtu": null})),
+        ("/containerd", json!({"restrictOomScoreAdj": false, "config": {}, "registries": {}})),
+        ("/trust", json!({"certificates": {}})),
+        (
+            "/proxy",
+            json!({"http": null, "https": null, "noProxy": [
+                "localhost", "127.0.0.0/8", "10.0.0.0/24", "10.1.0.0/24", "10.2.0.0/24", "10.233.0.0/16", "10.96.0.0/12",
+                "api.prod.internal", ".svc", ".cluster.local",
+            ]}),
+        ),
+        ("/time", json!({"servers": []})),
+        ("/host/manageTime", json!(false)),
         ("/host/manageSwap", json!(true)),
         ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),
         ("/firewall/sources/management", json!(["10.0.0.0/24", "10.1.0.0/24"])),
