@@ -106,9 +106,20 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     worker.journal.lock().unwrap().failing.insert("from-0.3.0".to_owned());
     assert_eq!(applied(&life, &worker)[0].0, "from-0.3.0");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1), "that one failed");
+    let of = |name: &str| {
+        let nodes = status()["nodes"].as_array().unwrap().clone();
+        nodes.into_iter().find(|node| node["name"] == name).unwrap()["bundles"].clone()
+    };
+    assert_eq!(of("worker-1"), json!(["0.2.0", "0.3.0"]), "half of one, half of the other");
+    assert_eq!(of("bootstrap-1"), json!(["0.2.0"]), "its job waits for it");
+    // However many jobs there were since, and whether its own is still kept.
+    let gone = life.runtime.block_on(life.store.prune_jobs(i64::MAX, 1, 999)).unwrap();
+    assert!(gone > 0, "the jobs of before are there");
+    assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
     worker.journal.lock().unwrap().failing.clear();
     applied(&life, &worker);
     assert_eq!(worker_of(status()), (json!("0.3.0"), 0));
+    assert_eq!(of("worker-1"), json!(["0.3.0"]));
     life.kill();
 }
 
