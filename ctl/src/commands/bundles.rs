@@ -147,7 +147,7 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
         let manifest = manifest::load(&in_use.path).map_err(|error| error.to_string());
         let version = in_use.version.clone().or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
         let version = version.unwrap_or_else(|| "-".to_owned());
-        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, manifest });
+        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, recorded: None, manifest });
     }
     let each = |held: &Held| {
         let manifest = held.manifest.as_ref().ok();
@@ -214,13 +214,12 @@ impl Checked {
         let trouble = held.trouble().unwrap_or_default();
         let manifest = held.manifest.map_err(|_| anyhow::anyhow!(trouble))?;
         let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
-        let recorded = site.bundles.recorded(&args.version).filter(|_| held.elsewhere.is_some());
-        let damage = match &recorded {
+        let damage = match &held.recorded {
             Some(sha256) => halite_bundle::verify_same(&held.path, sha256, &mut told)?,
             None => halite_bundle::verify(&held.path, &mut told)?,
         };
         let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
-        if let Some(real) = held.elsewhere.as_ref().filter(|_| recorded.is_none()) {
+        if let Some(real) = held.elsewhere.as_ref().filter(|_| held.recorded.is_none()) {
             problems.push(format!(
                 "it is a link to {}, and it is not recorded what was vouched for there: add it again (`ctl bundle add {0}`)",
                 real.display()

@@ -179,6 +179,45 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
 }
 
 #[test]
+fn what_is_compiled_is_what_the_manifest_says() {
+    let site = Site::new(&[]);
+    put(&site, "media", "0.2.0");
+    std::fs::create_dir(site.path().join("bundles")).unwrap();
+    std::os::unix::fs::symlink(site.path().join("media"), site.path().join("bundles/0.2.0")).unwrap();
+    record(&site, "0.2.0");
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+
+    // Whoever owns the directory changes a state, and nothing else.
+    let states = site.path().join("media/states/host.sls");
+    let (was, changed) = (tree("from-0.2.0").remove(1).1, tree("from-9.9.9").remove(1).1);
+    std::fs::write(&states, &changed).unwrap();
+    std::fs::write(site.path().join("media/states/more.sls"), "more:\n  test.nop: []\n").unwrap();
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0", "it has what it had checked");
+    life.kill();
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let refused = refusal(&life, "state.highstate");
+    assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+    for wanted in ["bundle 0.2.0", "states/host.sls", "was changed", "ctl bundle add"] {
+        assert!(refused.message.contains(wanted), "{wanted}: {refused}");
+    }
+    std::fs::remove_file(&states).unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(&states).status().unwrap();
+    assert!(mkfifo.success());
+    assert!(refusal(&life, "state.apply").message.contains("states/host.sls"), "a pipe is no file");
+    std::fs::remove_file(&states).unwrap();
+    std::fs::write(&states, &was).unwrap();
+    let states = applied(&life, &worker);
+    assert_eq!(states[0].0, "from-0.2.0", "when it is as it was, no restart is needed");
+    assert!(states.iter().all(|(id, _)| id != "more"));
+    life.kill();
+}
+
+#[test]
 fn what_can_be_no_bundle_is_told() {
     let site = Site::new(&[]);
     let life = site.live();
