@@ -273,7 +273,7 @@ impl Change<'_> {
         }
         // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
         let aside = files::sibling(&held.path, "removed");
-        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
+        fs::rename(&held.path, &aside).map_err(files::moved("remove", &held.path))?;
         files::sync_parent(&held.path)?;
         files::remove_dir(&aside)?;
         Ok(held)
