@@ -94,10 +94,7 @@ pub fn host(declaration: &Declaration) -> Option<&Document<Node>> {
 pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> Vec<String> {
     let registry = &declaration.cluster.site_registry;
     let runs_it = host(declaration).is_some_and(|host| host.metadata.name == minion);
-    let runs_containers = [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra];
-    let pulls = registry.enabled
-        && registry.pull_as.is_some()
-        && runs_containers.into_iter().any(|role| node.has(role));
+    let pulls = registry.enabled && registry.pull_as.is_some() && node.runs_containers();
     let paths = [(runs_it, HTPASSWD), (pulls, PULL)];
     paths.into_iter().filter(|(may, _)| *may).map(|(_, path)| path.to_owned()).collect()
 }
