@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-pub use crate::cli::DEFAULT_PATH;
+pub use halite_cli::minion::DEFAULT_PATH;
 
 /// Where the minion keeps identity, journal and file cache.
 pub const STATE_DIR: &str = "/var/lib/halite/minion";
