@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-pub use crate::cli::DEFAULT_PATH;
+pub use halite_cli::minion::DEFAULT_PATH;
 use halite_proto::reports::DIRECTORY;
 
 /// Where the minion keeps identity, journal and file cache.

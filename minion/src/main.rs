@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use halite_minion::cli::{Arguments, Command, DEFAULT_PATH, Output};
+use halite_cli::minion::{Arguments, Command, DEFAULT_PATH, Output};
 use halite_minion::config::Config;
 use halite_minion::identity::{Identity, IdentityError, directories};
 use halite_minion::jobs::Jobs;

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::cluster::Cluster;
 use crate::formats;
 use crate::load::{Declaration, Document};
-use crate::node::{Node, Role};
+use crate::node::Node;
 use crate::secret;
 use crate::view::bootstrap_node;
 
@@ -110,10 +110,7 @@ pub fn host(declaration: &Declaration) -> Option<&Document<Node>> {
 pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> Vec<String> {
     let registry = &declaration.cluster.site_registry;
     let runs_it = host(declaration).is_some_and(|host| host.metadata.name == minion);
-    let runs_containers = [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra];
-    let pulls = registry.enabled
-        && registry.pull_as.is_some()
-        && runs_containers.into_iter().any(|role| node.has(role));
+    let pulls = registry.enabled && registry.pull_as.is_some() && node.runs_containers();
     let paths = [(runs_it, HTPASSWD), (pulls, PULL)];
     paths.into_iter().filter(|(may, _)| *may).map(|(_, path)| path.to_owned()).collect()
 }

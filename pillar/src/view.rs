@@ -219,12 +219,13 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
         });
     };
     json!({
         "name": minion,
         "roles": node.roles,
+        "runs": {"containers": node.runs_containers()},
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "labels": node.labels,
@@ -241,6 +242,7 @@ fn everybody(declaration: &Declaration) -> Value {
     let each = |(name, node): (&String, &Document<Node>)| {
         let value = json!({
             "roles": node.roles,
+            "runs": {"containers": node.runs_containers()},
             "controlPlane": node.control_plane(),
             "workloadPlane": workload_plane(node),
             "labels": node.labels,

@@ -83,6 +83,7 @@ fn the_view_has_the_agreed_shape() {
         ),
         ("/master", json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}})),
         ("/node/roles", json!(["bootstrap", "registry", "etcd", "control-plane"])),
+        ("/node/runs", json!({"containers": true})),
         ("/node/controlPlane", json!("10.0.0.11")),
         ("/node/taints", json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])),
         ("/pki/kubernetes", json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")})),

@@ -15,6 +15,7 @@ fn two_servers(target: &str) -> (Value, Value) {
     pillar["bundles"].as_array_mut().unwrap().push(further);
     let mut second = pillar["nodes"]["worker-1"].clone();
     second["roles"] = json!(["registry"]);
+    second["runs"] = json!({"containers": false});
     second["controlPlane"] = json!("10.10.0.13");
     pillar["nodes"]["registry-2"] = second.clone();
     if target == "registry-2" {
