@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use halite_proto::v1;
+use halite_states::low::RunReturn;
 use serde_json::Value;
 
+use super::daemon::{Daemon, MASTER, MINION};
 use super::declare::Declared;
 use super::{Ground, local};
 use crate::cli::Global;
@@ -35,11 +37,12 @@ pub async fn install(
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     screen.progress("installing the master");
-    apply(ground, declared, "halite.master").await?;
+    // Until it runs the one before it answers, which need not understand the states of this bundle.
+    bring(ground, declared, &MASTER).await?;
     let mut operator = comes_up(global).await?;
     // The minion waits for its identity; started afterwards, it would be restarted in the middle of its first job.
     screen.progress("starting this host's minion");
-    apply(ground, declared, "halite.minion").await?;
+    bring(ground, declared, &MINION).await?;
     screen.progress("enrolling this host");
     if !is_enrolled(&mut operator, &ground.name).await? {
         let request = v1::CreateTokenRequest {
@@ -59,10 +62,31 @@ pub async fn install(
     Ok(())
 }
 
-async fn apply(ground: &Ground, declared: &Declared, sls: &str) -> anyhow::Result<()> {
+/// Installs a daemon, and waits until it runs what is installed.
+async fn bring(ground: &Ground, declared: &Declared, daemon: &Daemon) -> anyhow::Result<()> {
+    let done = apply(ground, declared, daemon.sls).await?;
+    // A run that was cut off before it asked left the old program running, and all files as they should be.
+    let asked = done.states.iter().any(|state| state.id == daemon.asks && !state.changes.is_empty());
+    if !asked && daemon.is_outdated().await {
+        apply(ground, declared, daemon.restart).await?;
+    }
+    let since = Instant::now();
+    while daemon.is_outdated().await {
+        if since.elapsed() > COMES_UP {
+            bail!(
+                "{0} still runs the program that it had before: systemctl restart {0}, then run the same command again",
+                daemon.unit
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+async fn apply(ground: &Ground, declared: &Declared, sls: &str) -> anyhow::Result<RunReturn> {
     let done = local(ground, declared, &[sls], false).await?;
     if done.succeeded() {
-        return Ok(());
+        return Ok(done);
     }
     let failed = failed_states(&ground.name, &done).join("\n  ");
     bail!("{sls} failed:\n  {failed}\nMend the cause, then run the same command again.")

@@ -6,6 +6,7 @@
 //! the same command goes on where it was cut off, and on a finished host it repairs.
 
 mod authority;
+mod daemon;
 mod declare;
 mod install;
 mod medium;
@@ -303,6 +304,21 @@ mod tests {
             assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
         }
         assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::secret::PREFIX));
+    }
+
+    #[test]
+    fn the_tree_brings_both_daemons_and_restarts_each() {
+        for daemon in [daemon::MASTER, daemon::MINION] {
+            let chunks = compile(&[daemon.sls]).low.chunks;
+            let asks = chunks.iter().find(|chunk| chunk.id == daemon.asks).unwrap();
+            assert!(asks.name.ends_with(&format!("systemctl restart {}", daemon.unit)), "{}", asks.name);
+            assert!(
+                chunks.iter().any(|chunk| chunk.function() == "file.managed" && chunk.name == daemon.program)
+            );
+            let restart = compile(&[daemon.restart]).low.chunks;
+            let lines: Vec<&str> = restart.iter().map(|chunk| chunk.name.as_str()).collect();
+            assert_eq!(lines, [format!("systemctl daemon-reload && systemctl restart {}", daemon.unit)]);
+        }
     }
 
     #[test]

@@ -116,14 +116,14 @@ fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
 }
 
 /// Starts a command in a host; what it shows is not looked at.
-fn spawn(host: &Host, line: &[String]) -> Result<Child> {
+pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
     let mut command = host.command(line)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().context("cannot start nsenter")
 }
 
 /// Waits for the end of the command, whatever it comes to.
-fn ended(command: &mut Child) -> Result<ExitStatus> {
+pub(super) fn ended(command: &mut Child) -> Result<ExitStatus> {
     wait::until("the command to end after the kill", COMMAND, || match command.try_wait() {
         Ok(Some(status)) => Ok(status),
         Ok(None) => Err("it still runs".to_owned()),

@@ -14,6 +14,7 @@ use crate::{
         repair::{CTL, highstate, pods, quiet, settled},
         versions::refused,
     },
+    upstream::chart,
 };
 
 /// The namespace, the Deployment, the Service and the ConfigMap.
@@ -23,25 +24,25 @@ const OBJECTS: usize = 4;
 const READY: Duration = Duration::from_secs(120);
 
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
-    cluster.kubectl(&[&["-n", second::CHART], args].concat())
+    cluster.kubectl(&[&["-n", chart::NAME], args].concat())
 }
 
 pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
     let before = addons::objects(cluster)?;
     let running = pods(cluster)?;
-    addons::declare(cluster, "charts", &format!("[{}]", second::CHART))?;
+    addons::declare(cluster, "charts", &format!("[{}]", chart::NAME))?;
     highstate(cluster, &[])?;
     answers(cluster)?;
     from_the_bundle(cluster)?;
-    let why = format!("has no chart `{}`", second::CHART);
+    let why = format!("has no chart `{}`", chart::NAME);
     refused(&cluster.bootstrap, &[CTL, "bundle", "use", FIRST, "--allow-downgrade"], &[&why])?;
 
-    let running = running + usize::try_from(second::REPLICAS)?;
+    let running = running + usize::try_from(chart::REPLICAS)?;
     settled(cluster, running)?;
     quiet(cluster)?;
     damage(cluster)?;
     let mended = highstate(cluster, &[])?.changed;
-    let tag = format!("[chart-{}]", second::CHART);
+    let tag = format!("[chart-{}]", chart::NAME);
     ensure!(mended.len() == 1 && mended.iter().all(|mended| mended.ends_with(&tag)), "{mended:#?}");
     answers(cluster)?;
     settled(cluster, running)?;
@@ -57,31 +58,31 @@ pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
 /// Something is deleted, and something has another value.
 fn damage(cluster: &Cluster) -> Result<()> {
     for object in ["deployment", "service"] {
-        kubectl(cluster, &["delete", object, second::CHART])?;
+        kubectl(cluster, &["delete", object, chart::NAME])?;
     }
     let other = r#"{"data": {"SERVE_PORT_8080": "somebody else's"}}"#;
-    kubectl(cluster, &["patch", "configmap", second::CHART, "--type=merge", "-p", other])?;
+    kubectl(cluster, &["patch", "configmap", chart::NAME, "--type=merge", "-p", other])?;
     Ok(())
 }
 
 /// As many pods as the values say are ready, and every host gets the value from them through the Service.
-fn answers(cluster: &Cluster) -> Result<()> {
+pub(in crate::suite) fn answers(cluster: &Cluster) -> Result<()> {
     let limit = format!("--timeout={}s", READY.as_secs());
-    let deployment = format!("deployment/{}", second::CHART);
+    let deployment = format!("deployment/{}", chart::NAME);
     kubectl(cluster, &["wait", "--for=condition=Available", &deployment, &limit])?;
     wait::until("all pods of the chart to be ready", READY, || {
         let ready = kubectl(cluster, &["get", &deployment, "-o", "jsonpath={.status.readyReplicas}"]);
         match ready {
-            Ok(ready) if ready == second::REPLICAS.to_string() => Ok(()),
+            Ok(ready) if ready == chart::REPLICAS.to_string() => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })?;
-    let address = kubectl(cluster, &["get", "service", second::CHART, "-o", "jsonpath={.spec.clusterIP}"])?;
+    let address = kubectl(cluster, &["get", "service", chart::NAME, "-o", "jsonpath={.spec.clusterIP}"])?;
     for host in hosts(cluster) {
         wait::until("the Service to answer", READY, || {
             let get = format!("curl -sS --noproxy '*' --max-time 2 http://{address}/");
             match host.sh(&get).map_err(|error| format!("{error:#}"))?.trim() {
-                second::GREETING => Ok(()),
+                chart::GREETING => Ok(()),
                 other => Err(format!("{} gets {other:?}", host.spec.name)),
             }
         })?;
@@ -112,6 +113,6 @@ fn from_the_bundle(cluster: &Cluster) -> Result<()> {
         |event: &Value| event["message"].as_str().is_some_and(|text| text.contains("Successfully pulled"));
     ensure!(pulled["items"].as_array().into_iter().flatten().any(asked), "nothing was pulled: {pulled}");
     let installed = ctl(cluster, &["bundle", "show", second::VERSION])?;
-    ensure!(installed["charts"][second::CHART] == "1.0.0", "ctl bundle show: {}", installed["charts"]);
+    ensure!(installed["charts"][chart::NAME] == "1.0.0", "ctl bundle show: {}", installed["charts"]);
     cluster.nothing_tried_to_leave()
 }

@@ -1,8 +1,10 @@
 //! Two bundles of one Kubernetes on a running site: changing from one to the other and back restarts nothing that is the same
-//! in both, what only one of them has comes and goes with it, and a bundle that is away for a while is no harm.
+//! in both, what only one of them has comes and goes with it, a bundle that is away for a while is no harm, and one that
+//! brings another Halite restarts nothing else.
 
-mod chart;
+pub(super) mod chart;
 mod gone;
+mod newer;
 mod second;
 
 use std::{collections::BTreeSet, fs};
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     cluster::{BOOTSTRAP, Cluster, WORKER},
     lab::host::Host,
-    upstream::versions::NEWEST,
+    upstream::{self, versions::NEWEST},
 };
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -34,6 +36,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "bundles: what is started without the bundle needs no help when it is back",
         run: gone::started,
     },
+    Test {
+        name: "bundles: one with another Halite comes into use, cut off in its middle",
+        run: newer::there,
+    },
+    Test { name: "bundles: back to the first Halite, all is as it was", run: newer::back },
 ];
 
 /// The version of the bundle that the cluster was made from.
@@ -41,7 +48,7 @@ const FIRST: &str = env!("CARGO_PKG_VERSION");
 
 const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 
-/// Where the first test writes what the fourth compares.
+/// Where a test that leaves the first bundle writes what the one that comes back to it compares.
 const BEFORE: &str = "/root/before-bundles";
 
 /// What may differ on hosts when nothing does but where everything comes from.
@@ -96,7 +103,7 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
 }
 
 /// What `ctl status` complains about.
-fn problems(cluster: &Cluster) -> Result<Vec<String>> {
+pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
     let status = ctl(cluster, &["status"])?;
     let problems = status["problems"].as_array().context("a status without problems")?;
     Ok(problems.iter().filter_map(Value::as_str).map(str::to_owned).collect())
@@ -169,12 +176,8 @@ fn pulled(cluster: &Cluster) -> Result<()> {
 fn there(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     second::carry(cluster)?;
+    remember(cluster)?;
     let before = document(cluster)?;
-    fs::create_dir_all(host.file(BEFORE))?;
-    fs::write(host.file(BEFORE).join("cluster.yaml"), &before)?;
-    for of in hosts(cluster) {
-        fs::write(host.file(BEFORE).join(&of.spec.name), configuration(of)?)?;
-    }
     host.run(&[CTL, "bundle", "add", second::MEDIUM])?;
     listed(cluster, FIRST, true, 2)?;
     listed(cluster, second::VERSION, false, 0)?;
@@ -184,7 +187,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     let changes = tried["changes"].to_string();
     ensure!(
         tried["changed"] == false
-            && [second::CHART, second::WITHOUT].iter().all(|part| changes.contains(part)),
+            && [upstream::chart::NAME, second::WITHOUT].iter().all(|part| changes.contains(part)),
         "ctl bundle use --test: {tried}"
     );
     ensure!(document(cluster)? == before, "ctl bundle use --test wrote into the cluster document");
@@ -219,7 +222,24 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     only_served(cluster)?;
     quiet(cluster)?;
     listed(cluster, FIRST, true, 2)?;
-    let before = host.file(BEFORE);
+    as_remembered(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Writes down what is configured on every host.
+fn remember(cluster: &Cluster) -> Result<()> {
+    let directory = cluster.bootstrap.file(BEFORE);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("cluster.yaml"), document(cluster)?)?;
+    for host in hosts(cluster) {
+        fs::write(directory.join(&host.spec.name), configuration(host)?)?;
+    }
+    Ok(())
+}
+
+/// Every file below /etc is as it was written down.
+fn as_remembered(cluster: &Cluster) -> Result<()> {
+    let before = cluster.bootstrap.file(BEFORE);
     let was = |name: &str| fs::read_to_string(before.join(name));
     ensure!(document(cluster)? == was("cluster.yaml")?, "the cluster document is {}", document(cluster)?);
     for of in hosts(cluster) {
@@ -229,5 +249,5 @@ fn back(cluster: &Cluster) -> Result<Counts> {
         ensure!(differ.is_empty(), "not as it was on {}: {differ:#?}", of.spec.name);
     }
     fs::remove_dir_all(before)?;
-    Ok(Counts::ONE)
+    Ok(())
 }

@@ -10,12 +10,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::{
-    build::source_root,
     cluster::Cluster,
     demo,
     lab::{self, command::run},
     suite::{iso::builder, recipe_of},
-    upstream::{self, ISO},
+    upstream::{self, ISO, chart},
 };
 
 /// Its version.
@@ -29,14 +28,6 @@ const STORE: &str = "/srv/next";
 
 /// The package that it lacks; no host has it.
 pub const WITHOUT: &str = "halite-ctl";
-
-/// Its chart, and the namespace of that.
-pub const CHART: &str = "hello";
-
-/// What the chart is rendered with.
-pub const REPLICAS: u64 = 2;
-/// What its pods answer.
-pub const GREETING: &str = "hello from the bundle's chart";
 
 /// Makes it, and puts its medium into the bootstrap host.
 pub fn carry(cluster: &Cluster) -> Result<()> {
@@ -74,31 +65,39 @@ pub fn take_away(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Everything comes from what the first one left in the cache.
 fn build(work: &Path) -> Result<PathBuf> {
-    let mut told = |line: &str| println!("  {line}");
-    let bundle = demo::bundle(&mut told)?;
+    variant(work, VERSION, 1, |recipe, first| {
+        recipe["helm"] = json!(std::path::absolute(upstream::helm(&lab::cache(), &mut |_| ())?)?);
+        let image = first["images"]["agnhost"].as_str().context("the bundle has no agnhost")?;
+        recipe["charts"] = json!([chart::entry(image)]);
+        let made = recipe["packages"]["made"].as_array_mut().context("the lab's recipe makes no package")?;
+        made.retain(|package| package["package"] != WITHOUT);
+        Ok(())
+    })
+}
+
+/// Makes a signed ISO from the lab's recipe in which something is different: `change` gets the recipe, and the manifest of the
+/// bundle that was made from it. Everything comes from what that one left in the cache. It is so many minutes newer: each
+/// time of the same date, so that its parts are kept in the cache, too.
+pub fn variant(
+    work: &Path,
+    version: &str,
+    minutes: u32,
+    change: impl FnOnce(&mut Value, &Value) -> Result<()>,
+) -> Result<PathBuf> {
+    let bundle = demo::bundle(&mut |line| println!("  {line}"))?;
     let first = recipe_of(&bundle)?;
     let text = fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
     let mut recipe: Value = serde_json::from_str(&text)?;
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
-    recipe["version"] = json!(VERSION);
-    recipe["helm"] = json!(std::path::absolute(upstream::helm(&lab::cache(), &mut told)?)?);
-    recipe["charts"] = json!([{
-        "name": CHART,
-        "source": source_root().join("tests/charts/hello"),
-        "namespace": CHART,
-        "values": {"replicas": REPLICAS, "greeting": GREETING, "image": manifest["images"]["agnhost"]},
-    }]);
-    let made = recipe["packages"]["made"].as_array_mut().context("the lab's recipe makes no package")?;
-    made.retain(|package| package["package"] != WITHOUT);
+    recipe["version"] = json!(version);
+    change(&mut recipe, &manifest)?;
     let (file, iso) = (work.join("recipe.yaml"), work.join(ISO));
     fs::write(&file, recipe.to_string())?;
     fs::copy(first.with_extension("lock.yaml"), file.with_extension("lock.yaml"))?;
-    // Newer than the first one, and of a date that is the same each time: its parts are kept in the cache, too.
     let built = manifest["built"].as_str().context("the bundle does not say when it was built")?;
-    let date =
-        format!("SOURCE_DATE_EPOCH={}", run("date", &["-d", &format!("{built} + 1 minute"), "+%s"])?.trim());
+    let date = run("date", &["-d", &format!("{built} + {minutes} minutes"), "+%s"])?;
+    let date = format!("SOURCE_DATE_EPOCH={}", date.trim());
     let [ctl, file, out, key] =
         [&bundle.join("bin/ctl"), &file, &iso, &builder()?].map(|path| path.to_string_lossy().into_owned());
     let build = ["bundle", "build", "--offline", "--recipe", &file, "--out", &out, "--key", &key];

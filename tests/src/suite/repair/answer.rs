@@ -64,7 +64,12 @@ impl Answer {
 
 /// `ctl highstate -o json` with further arguments; fails when a state fails.
 pub fn highstate(cluster: &Cluster, args: &[&str]) -> Result<Answer> {
-    let mut all = vec![CTL, "highstate", "-o", "json"];
+    highstate_by(cluster, CTL, args)
+}
+
+/// The same by a `ctl` of one's choice.
+pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<Answer> {
+    let mut all = vec![ctl, "highstate", "-o", "json"];
     all.extend(args);
     let output = cluster.bootstrap.output(&all)?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -28,9 +28,11 @@ use self::round::Round;
 use super::{Counts, Test};
 use crate::cluster::{BOOTSTRAP, Cluster};
 
-pub(super) use self::answer::{CTL, highstate};
+pub(super) use self::answer::{CTL, highstate, highstate_by};
 pub(super) use self::round::quiet;
-pub(super) use self::settle::{answering, pods, running, settled, still};
+pub(super) use self::settle::{
+    answering, daemons, daemons_restarted, pods, running, settled, still, workload,
+};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test { name: "repair: a second highstate changes and restarts nothing", run: second_highstate },

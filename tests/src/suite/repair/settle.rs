@@ -17,22 +17,33 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// All pods but those that have done their job (kubeadm's health check leaves one), which go by themselves after a while.
 const PODS: [&str; 4] = ["get", "pods", "-A", "--field-selector=status.phase!=Succeeded"];
 
-/// Units that Halite manages, on either host.
-const UNITS: &str = "kubelet containerd firewalld nginx keepalived halite-master halite-minion";
+/// Units that Halite manages, on either host, and its own.
+const UNITS: [(&str, &str); 2] =
+    [("units", "kubelet containerd firewalld nginx keepalived"), (OWN, "halite-master halite-minion")];
+
+/// What Halite's own units are called in [`running`].
+const OWN: &str = "daemons";
 
 /// Invocation ids of units, ids of containers and restart counts of pods: they change when something restarts.
 pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for host in [&cluster.bootstrap, &cluster.worker] {
         let name = &host.spec.name;
-        all.insert(
-            format!("units on {name}"),
-            host.sh(&format!("systemctl show -p Id,InvocationID {UNITS}"))?,
-        );
+        for (label, units) in UNITS {
+            let shown = host.sh(&format!("systemctl show -p Id,InvocationID {units}"))?;
+            all.insert(format!("{label} on {name}"), shown);
+        }
         all.insert(format!("containers on {name}"), tasks(host)?.join("\n"));
     }
     let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
     all.insert("restarts of pods".to_owned(), cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?);
+    Ok(all)
+}
+
+/// The same without Halite's own daemons, for when these are replaced.
+pub fn workload(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let mut all = running(cluster)?;
+    all.retain(|label, _| !label.starts_with(OWN));
     Ok(all)
 }
 

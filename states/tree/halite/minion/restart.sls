@@ -1,0 +1,4 @@
+# As for the master.
+halite-minion-restart-now:
+  cmd.run:
+    - name: systemctl daemon-reload && systemctl restart halite-minion.service
