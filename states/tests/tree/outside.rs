@@ -288,6 +288,7 @@ fn chrony_asks_the_declared_servers_and_nobody_else() {
         for path in ["/etc/chrony/halite.conf", &drop_in] {
             chunk(&off, "file.absent", path);
         }
+        assert_eq!(chunk(&off, "service.dead", unit).args["enable"], false);
         let packages = &chunk(&off, "pkg.installed", "host-packages").args["pkgs"];
         assert!(!packages.to_string().contains("chrony"), "{packages}");
     }

@@ -1,5 +1,5 @@
 {#- The clock: chrony asks the servers that are declared, and nobody else. The distribution's own configuration, which names
-    servers of the internet, stays as it is: chrony is told to read another, and reads it again when it no longer is. -#}
+    servers of the internet, stays as it is: chrony is told to read another. -#}
 {%- from 'map.jinja' import is_red_hat with context %}
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 {%- set configuration = '/etc/chrony/halite.conf' %}
@@ -42,18 +42,19 @@ include:
         - file: {{ drop_in }}
 {%- else %}
 
-{%- for path in [drop_in, configuration] %}
+# Switched off. With the distribution's configuration it would ask the internet: whoever keeps the time then starts it.
+{{ unit }}:
+  service.dead:
+    - enable: False
+    - onlyif: test -e {{ drop_in }}
 
-{{ path }}:
-  file.absent: []
-{%- endfor %}
+{{ configuration }}:
+  file.absent:
+    - require:
+        - service: {{ unit }}
 
-chrony-as-the-distribution-has-it:
-  cmd.run:
-    - name: systemctl daemon-reload && systemctl try-restart {{ unit }}.service
-    - onlyif: systemctl --quiet is-active {{ unit }}.service
-    - onchanges:
-        - file: {{ drop_in }}
+{{ drop_in }}:
+  file.absent:
     - require:
         - file: {{ configuration }}
 {%- endif %}

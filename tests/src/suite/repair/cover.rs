@@ -20,6 +20,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "keepalived",
         "acts only on a host that held the virtual address before; this one has no keepalived",
     ),
+    ("service.dead", "chrony", "acts only on a host whose clock Halite kept before"),
     (
         "cmd.run",
         "systemctl reload nginx.service",
