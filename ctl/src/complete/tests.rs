@@ -38,6 +38,7 @@ spec: {containers: [{name: demo, image: 'registry.example/demo:1'}]}
 
 /// Packages of the repository, each with what it depends on.
 const PACKAGES: &[(&str, &str)] = &[
+    ("chrony", "libc6"),
     ("conntrack", "libc6"),
     ("containerd", "runc"),
     ("curl", "libcurl4 (>= 1)"),
@@ -191,7 +192,7 @@ fn whatever_is_taken_away_is_missed() {
 
 /// A component that is not there hides nothing else that is missing.
 /// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
-const RPMS: &str = "conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
+const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
                     kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
 #[test]
