@@ -10,6 +10,7 @@ mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod outside;
 mod packages;
 mod registry;
 mod repair;
@@ -128,6 +129,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(registry::TESTS)
         .chain(repository::TESTS)
         .chain(site_registry::TESTS)
+        .chain(outside::TESTS)
         .chain(versions::BESIDE)
         .chain(bundles::TESTS)
         .chain(addons::TESTS)

@@ -69,12 +69,18 @@ fn push(host: &Host, image: &str, login: &str) -> Result<String> {
 }
 
 /// Takes an image from a host, so that it has to be pulled.
-fn forget(host: &Host, image: &str) -> Result<()> {
+pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     host.sh(&format!("ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true")).map(drop)
 }
 
 /// Runs a pod on a node to its end and returns what it said.
-fn run_pod(cluster: &Cluster, name: &str, node: &str, image: &str, login: Option<&str>) -> Result<String> {
+pub(super) fn run_pod(
+    cluster: &Cluster,
+    name: &str,
+    node: &str,
+    image: &str,
+    login: Option<&str>,
+) -> Result<String> {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{
