@@ -95,13 +95,20 @@ impl Looks {
 #[derive(Debug, Default)]
 pub(crate) struct Trace(Vec<(usize, usize)>);
 
+/// A look, and all that it ever showed.
+#[derive(Debug)]
+struct Shown {
+    pointer: String,
+    look: Look,
+    values: Vec<Option<Json>>,
+}
+
 /// Everything that was ever looked at, and everything that was ever found there. Both are numbered, so that a place is looked
 /// up once for each minion however many texts depend on it.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     looks: HashMap<(String, Look), usize>,
-    /// Of each look its place, and all that it ever showed.
-    shown: Vec<((String, Look), Vec<Option<Json>>)>,
+    shown: Vec<Shown>,
     /// Of each look what it shows in the present data, as far as somebody asked.
     now: Vec<Option<usize>>,
 }
@@ -116,7 +123,8 @@ impl Memory {
     pub(crate) fn trace(&mut self, looks: Looks, world: &World) -> Trace {
         let numbered = |look: (String, Look)| {
             let number = *self.looks.entry(look.clone()).or_insert_with(|| {
-                self.shown.push((look, Vec::new()));
+                let (pointer, look) = look;
+                self.shown.push(Shown { pointer, look, values: Vec::new() });
                 self.now.push(None);
                 self.now.len() - 1
             });
@@ -135,15 +143,15 @@ impl Memory {
         if let Some(found) = self.now[look] {
             return found;
         }
-        let ((pointer, how), shown) = &mut self.shown[look];
+        let Shown { pointer, look: how, values } = &mut self.shown[look];
         let value = world.0.pointer(pointer);
         let same = |then: &Option<Json>| match (then, value) {
             (Some(then), Some(now)) => is_seen(then, now, *how),
             (then, now) => then.is_none() && now.is_none(),
         };
-        let found = shown.iter().position(same).unwrap_or_else(|| {
-            shown.push(value.map(|value| seen(value, *how)));
-            shown.len() - 1
+        let found = values.iter().position(same).unwrap_or_else(|| {
+            values.push(value.map(|value| seen(value, *how)));
+            values.len() - 1
         });
         self.now[look] = Some(found);
         found
