@@ -190,6 +190,22 @@ pub fn sync_parent(path: &Path) -> Result<(), Error> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
 }
 
+/// For `map_err`, where a directory is moved: the system calls one busy that is a mount point.
+pub fn moved(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |cause| match cause.kind() {
+        ErrorKind::ResourceBusy => {
+            let what = format!(
+                "cannot {action} it: a file system is mounted there; unmount it first (`umount {}`; a line in /etc/fstab would \
+                 bring it back)",
+                path.display()
+            );
+            Error::content(path, what)
+        }
+        _ => Error::file(action, path)(cause),
+    }
+}
+
 /// Puts what is beside a place there, and removes what was there.
 pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(place).is_err() {
@@ -200,13 +216,13 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
         // Not every file system can do it in one step; whoever is cut off between these two does it again.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             let aside = sibling(place, "replaced");
-            fs::rename(place, &aside).map_err(Error::file("replace", place))?;
+            fs::rename(place, &aside).map_err(moved("replace", place))?;
             fs::rename(new, place).map_err(Error::file("replace", place))?;
             sync_parent(place)?;
             remove_any(&aside)
         }
         done => {
-            done.map_err(|error| Error::file("replace", place)(error.into()))?;
+            done.map_err(|error| moved("replace", place)(error.into()))?;
             sync_parent(place)?;
             remove_any(new)
         }

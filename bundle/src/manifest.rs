@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -108,6 +109,30 @@ impl Manifest {
         self.files.get(path).map(|entry| entry.sha256.as_str())
     }
 
+    /// The content of a file of the bundle in a directory, which is what this manifest says. For small files: all of it is in
+    /// memory.
+    ///
+    /// # Errors
+    /// When the manifest does not list it, it cannot be read, or is another one.
+    pub fn read(&self, dir: &Path, path: &str) -> Result<Vec<u8>, Error> {
+        let place = dir.join(path);
+        let Some(entry) = self.files.get(path) else {
+            return Err(Error::content(place, "it is not in the manifest"));
+        };
+        // Who may change a directory may put a pipe there that never ends, or never begins.
+        let plain = fs::metadata(&place).map_err(Error::file("read", &place))?.is_file();
+        let mut content = Vec::new();
+        if plain {
+            let file = fs::File::open(&place).map_err(Error::file("read", &place))?;
+            let most = entry.size.saturating_add(1);
+            file.take(most).read_to_end(&mut content).map_err(Error::file("read", &place))?;
+        }
+        if plain && files::sha256(&content) == entry.sha256 {
+            return Ok(content);
+        }
+        Err(Error::content(place, "it is not what the manifest says: it was changed"))
+    }
+
     /// The manifest as it stands in the bundle.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes =
@@ -118,8 +143,13 @@ impl Manifest {
 
     /// The checksum file that belongs to it.
     pub(crate) fn checksum(bytes: &[u8]) -> String {
-        format!("{}  {FILE}\n", files::sha256(bytes))
+        checksum_of(&files::sha256(bytes))
     }
+}
+
+/// The checksum file of a manifest with that SHA-256, as `sha256sum` writes it.
+pub(crate) fn checksum_of(sha256: &str) -> String {
+    format!("{sha256}  {FILE}\n")
 }
 
 /// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files that it lists are
@@ -141,17 +171,28 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
 /// # Errors
 /// Likewise, and when it is another one.
 pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
+    Ok(load_text(dir, Some(sha256))?.0)
+}
+
+/// The manifest with its text, as [`load()`] or, with a SHA-256, as [`load_same()`]: who needs both reads the file once, or
+/// they may be of two bundles.
+///
+/// # Errors
+/// Likewise.
+pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String), Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
     let found = files::sha256(&bytes);
-    if found != sha256 {
+    if let Some(sha256) = sha256.filter(|sha256| *sha256 != found) {
         let message =
             format!("its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged");
         return Err(Error::content(path, message));
     }
     let recorded = dir.join(CHECKSUM);
     let recorded = fs::read(&recorded).map_err(Error::file("read", &recorded))?;
-    parse(path, &bytes, &recorded)
+    let manifest = parse(path.clone(), &bytes, &recorded)?;
+    let text = String::from_utf8(bytes).map_err(|error| Error::content(path, error.to_string()))?;
+    Ok((manifest, text))
 }
 
 /// The manifest of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta

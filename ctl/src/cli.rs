@@ -465,9 +465,12 @@ mod tests {
             "ctl registry backup --to /srv/registry-backup",
             "ctl registry backup --data /srv/registry --to /mnt/backup --keep 30 -o json",
             "ctl registry list /srv/registry-backup",
+            "ctl registry backup --to /srv/registry-backup --report /var/lib/halite/reports/registry-backup.json",
             "ctl registry verify /srv/registry-backup",
+            "ctl registry verify /srv/registry-backup --report /var/lib/halite/reports/registry-verify.json",
             "ctl registry verify /srv/registry-backup/20261121T231310Z",
             "ctl registry restore /srv/registry-backup",
+            "ctl registry restore /srv/registry-backup --without-damaged",
             "ctl registry restore /srv/registry-backup/20261121T231310Z --data /srv/registry",
             "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
         ] {

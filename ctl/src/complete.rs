@@ -13,7 +13,7 @@ use halite_bundle::recipe::{BINARIES, COMPONENTS};
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options::{self, Set, Target};
 use halite_pillar::view::{self, MASTER, Pki};
-use halite_states::compile::{self, Compiled, Input};
+use halite_states::compile::{Compiled, Compiler, Input};
 use halite_states::low::Chunk;
 use halite_states::problem::Problem;
 use halite_states::tree::{CHARTS, DirTree, Tree, sha256};
@@ -98,12 +98,13 @@ fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Need
     let work = || {
         let mut needs = Needs::default();
         let mut applied = BTreeSet::new();
+        let mut compiler = Compiler::new(tree);
         while let Some(set) = sets.get(next.fetch_add(1, Ordering::Relaxed)) {
             let site = Site { tree, facts, set };
-            site.hosts(&mut needs)?;
+            site.hosts(&mut compiler, &mut needs)?;
             // They differ by the hosts that there are.
             if set.targets.len() > FEW {
-                site.orchestrations(&mut applied, &mut needs)?;
+                site.orchestrations(&mut compiler, &mut applied, &mut needs)?;
             }
         }
         anyhow::Ok(needs)
@@ -144,8 +145,9 @@ pub fn without_each(
         {
             let mut without = Needs::default();
             let site = Site { tree: &tree, facts: &facts, set };
-            site.hosts(&mut without)?;
-            site.orchestrations(&mut BTreeSet::new(), &mut without)?;
+            let mut compiler = Compiler::new(&tree);
+            site.hosts(&mut compiler, &mut without)?;
+            site.orchestrations(&mut compiler, &mut BTreeSet::new(), &mut without)?;
             tree.files.insert(path.to_owned(), content);
             said.extend(without.problems().map(str::to_owned));
         }
@@ -194,17 +196,17 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn hosts(&self, needs: &mut Needs) -> anyhow::Result<()> {
+    fn hosts(&self, compiler: &mut Compiler, needs: &mut Needs) -> anyhow::Result<()> {
         for target in &self.set.targets {
             let pillar = self.view(&target.minion)?;
             for system in systems(self.facts) {
                 let grains = grains(target, &pillar, system);
                 if system == DEBIAN {
-                    needs.add(&self.render(target, &pillar, &grains, None));
+                    needs.add(&self.render(compiler, target, &pillar, &grains, None));
                 } else {
                     let what = format!("{} of {}", target.what, system.1);
                     let target = Target { minion: target.minion.clone(), what };
-                    let rendering = self.render(&target, &pillar, &grains, None);
+                    let rendering = self.render(compiler, &target, &pillar, &grains, None);
                     needs.add(&Rendering { rpm: true, ..rendering });
                 }
             }
@@ -214,13 +216,19 @@ impl Site<'_> {
 
     /// The orchestrations themselves, and once each list of SLS files that they apply: what is in those the highstate
     /// has as well.
-    fn orchestrations(&self, applied: &mut BTreeSet<Vec<String>>, needs: &mut Needs) -> anyhow::Result<()> {
+    fn orchestrations(
+        &self,
+        compiler: &mut Compiler,
+        applied: &mut BTreeSet<Vec<String>>,
+        needs: &mut Needs,
+    ) -> anyhow::Result<()> {
         let mut pillar = self.view(MASTER)?;
         let name = self.set.declaration.nodes.keys().next_back().context("a set without hosts")?;
         pillar["node"] = json!(name);
         for sls in ORCHESTRATIONS {
             let target = Target { minion: MASTER.to_owned(), what: format!("the orchestration {sls}") };
-            let rendering = self.render(&target, &pillar, &json!({"id": MASTER}), Some(&[sls.to_owned()]));
+            let rendering =
+                self.render(compiler, &target, &pillar, &json!({"id": MASTER}), Some(&[sls.to_owned()]));
             let steps = rendering.states.iter().filter(|state| state.function == "halite.state");
             for step in steps {
                 let to = step.args.get("tgt").and_then(Value::as_str).filter(|to| *to == MASTER);
@@ -234,7 +242,7 @@ impl Site<'_> {
                 let grains = grains(host, &pillar, DEBIAN);
                 let what = format!("{}, by {}:{}", host.what, step.file, step.line);
                 let host = Target { minion: host.minion.clone(), what };
-                needs.add(&self.render(&host, &pillar, &grains, Some(&named)));
+                needs.add(&self.render(compiler, &host, &pillar, &grains, Some(&named)));
             }
             needs.add(&rendering);
         }
@@ -246,7 +254,14 @@ impl Site<'_> {
     }
 
     /// Compiles the highstate, or the named SLS files.
-    fn render(&self, target: &Target, pillar: &Value, grains: &Value, sls: Option<&[String]>) -> Rendering {
+    fn render(
+        &self,
+        compiler: &mut Compiler,
+        target: &Target,
+        pillar: &Value,
+        grains: &Value,
+        sls: Option<&[String]>,
+    ) -> Rendering {
         let options = format!("{}, {}", target.what, self.set.name);
         // Whether a file of the bundle is there is looked at later, with everything else that is missing.
         let named: RefCell<BTreeMap<String, String>> = RefCell::default();
@@ -257,8 +272,8 @@ impl Site<'_> {
         };
         let input = Input { tree: self.tree, minion: &target.minion, pillar, grains, bundle: &bundle };
         let compiled = match sls {
-            None => compile::highstate(&input),
-            Some(names) => compile::sls(&input, names),
+            None => compiler.highstate(&input),
+            Some(names) => compiler.sls(&input, names),
         };
         let mut rendering =
             Rendering { options, files: vec!["states/top.sls".to_owned()], ..Rendering::default() };

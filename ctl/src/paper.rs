@@ -1,7 +1,7 @@
 //! What a package has beside its programs: manual pages and completions, made from the command lines themselves.
 //!
-//! `ctl` knows the command lines of the other programs, too, so that the minion, which stands on every host, does not
-//! carry what writes pages.
+//! Those of the other programs are written here, too, so that the minion, which stands on every host, does not carry what
+//! writes pages.
 
 use std::fs;
 use std::path::Path;
@@ -10,16 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use halite_cli::{master, minion};
 
 use crate::cli::Cli;
-
-// By path: depending on the daemons would link both into `ctl`, for the sake of their command lines.
-#[path = "../../master/src/cli.rs"]
-#[allow(dead_code, reason = "nobody reads here what it parses")]
-mod master;
-#[path = "../../minion/src/cli.rs"]
-#[allow(dead_code, reason = "nobody reads here what it parses")]
-mod minion;
 
 /// Pages that no command line says, by package and name.
 const PAGES: &[(&str, &str, &str)] = &[
@@ -112,6 +105,7 @@ mod tests {
         assert!(text.contains("ctl bundle build") && text.contains("recipe"), "{text}");
         let page = fs::read_to_string(out.join("halite-minion/man/man8/halite-minion.8")).unwrap();
         assert!(page.contains("halite\\-minion.yaml(5)") || page.contains("halite-minion.yaml(5)"), "{page}");
+        assert!(page.contains("The agent on every managed host"), "{page}");
         assert!(write(&out).unwrap_err().to_string().contains("is there already"));
     }
 

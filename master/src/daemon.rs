@@ -165,6 +165,7 @@ mod tests {
                 jid: jid.clone(),
                 function: "test.ping".into(),
                 args_json: "{}".into(),
+                bundle: None,
                 test: false,
                 operator: "root".into(),
                 target: "a".into(),

@@ -1,5 +1,6 @@
 //! The engine as the services see it: compiler, job engine, orchestration and documents behind one trait.
 
+mod backups;
 #[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 pub mod app;
 pub mod ca;
-pub mod cli;
 pub mod clock;
 pub mod compile;
 pub mod config;

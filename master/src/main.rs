@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use halite_master::cli::{Cli, Command};
+use halite_cli::master::{Cli, Command};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
 use halite_master::{daemon, init, jobs};

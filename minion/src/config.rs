@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-pub use crate::cli::DEFAULT_PATH;
+pub use halite_cli::minion::DEFAULT_PATH;
+use halite_proto::reports::DIRECTORY;
 
 /// Where the minion keeps identity, journal and file cache.
 pub const STATE_DIR: &str = "/var/lib/halite/minion";
@@ -19,6 +20,8 @@ pub struct Config {
     pub masters: Vec<String>,
     /// Identity, journal, file cache.
     pub state_dir: PathBuf,
+    /// Where scheduled work on this host leaves its reports.
+    pub reports: PathBuf,
     /// Least level of log lines.
     pub log: tracing::Level,
 }
@@ -29,6 +32,7 @@ impl Default for Config {
             id: String::new(),
             masters: Vec::new(),
             state_dir: STATE_DIR.into(),
+            reports: DIRECTORY.into(),
             log: tracing::Level::INFO,
         }
     }

@@ -103,7 +103,7 @@ pub async fn enrol(
     identity::directories(config)?;
     let key = identity::key(config)?;
     let csr_pem = key.request(&id).map_err(IdentityError::from)?;
-    let grains_json = grains::collect(&id).await.to_string();
+    let grains_json = grains::collect(&id, &config.reports).await.to_string();
     let mut told = false;
     loop {
         let pinned =

@@ -88,7 +88,7 @@ impl Jobs {
 
     /// Grains as they are now, remembered for [`Jobs::refresh_grains`].
     pub async fn grains(&self) -> Value {
-        let grains = grains::collect(&self.id).await;
+        let grains = grains::collect(&self.id, &self.config.reports).await;
         self.grains.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&grains);
         grains
     }
@@ -101,6 +101,17 @@ impl Jobs {
             self.send(Body::Grains(Grains { grains_json: new.to_string() }));
         }
         new
+    }
+
+    /// Tells the master when scheduled work has left another report than it knows.
+    pub async fn look(&self) {
+        let known = {
+            let grains = self.grains.lock().unwrap_or_else(PoisonError::into_inner);
+            grains::is_reported(&grains, &self.config.reports)
+        };
+        if !known {
+            self.refresh_grains().await;
+        }
     }
 
     /// Hands in every answer that the master may not have.
@@ -354,7 +365,8 @@ mod tests {
 
     fn minion() -> Box {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config { state_dir: dir.path().to_owned(), ..Config::default() };
+        let reports = dir.path().join("reports");
+        let config = Config { state_dir: dir.path().to_owned(), reports, ..Config::default() };
         crate::identity::directories(&config).unwrap();
         let (outbox, inbox) = mpsc::unbounded_channel();
         let jobs = Jobs::open(&config, "me", outbox, watch::channel(None).1).unwrap();
@@ -423,6 +435,26 @@ mod tests {
             }
         }
         assert_eq!(seen, ["started", "progress", "returned"]);
+    }
+
+    #[tokio::test]
+    async fn a_new_report_of_scheduled_work_is_told_once() {
+        let (dir, jobs, mut inbox) = minion();
+        jobs.grains().await;
+        jobs.look().await;
+        assert!(inbox.try_recv().is_err(), "there is none yet");
+        let reports = dir.path().join("reports");
+        std::fs::create_dir(&reports).unwrap();
+        for failure in [None, Some("no room")] {
+            std::fs::write(reports.join("a.json"), json!({"failure": failure}).to_string()).unwrap();
+            jobs.look().await;
+            let Ok(Body::Grains(told)) = inbox.try_recv() else { panic!("not told") };
+            let grains: Value = serde_json::from_str(&told.grains_json).unwrap();
+            assert_eq!(grains["reports"]["a.json"]["failure"], json!(failure));
+            assert_eq!(grains["id"], "me");
+            jobs.look().await;
+            assert!(inbox.try_recv().is_err(), "told twice");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! The agent on every managed host: host effects behind one trait, state modules, journal, and the link to the master.
 
 pub mod blobs;
-pub mod cli;
 pub mod config;
 pub mod enrol;
 pub mod exclusive;

@@ -25,6 +25,8 @@ const GOOD: Duration = Duration::from_secs(30);
 const HELLO: Duration = Duration::from_secs(15);
 /// Time between two looks at the age of our certificate.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
+/// Time between two looks at what scheduled work has left for `ctl status`.
+const LOOK: Duration = Duration::from_secs(30);
 /// Messages that may wait for the network; more of them wait inside.
 const QUEUE: usize = 64;
 /// Largest message: a low state holds file contents.
@@ -146,7 +148,8 @@ impl Session<'_> {
         tracing::info!(master, version = hello.version, cluster = identity.cluster, "linked");
         self.channel.send_replace(Some(channel.clone()));
         self.jobs.hand_in();
-        let mut look = tokio::time::interval(RENEWAL);
+        let mut renewal = tokio::time::interval(RENEWAL);
+        let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 message = stream.message() => match message? {
@@ -154,7 +157,12 @@ impl Session<'_> {
                     None => return Ok(()),
                 },
                 Some(body) = self.inbox.recv() => say(body).await?,
-                _ = look.tick() => renew(self.config, &channel).await,
+                _ = renewal.tick() => renew(self.config, &channel).await,
+                _ = look.tick() => {
+                    // Messages do not wait for the tools that grains come from.
+                    let jobs = Arc::clone(self.jobs);
+                    tokio::spawn(async move { jobs.look().await });
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use halite_minion::cli::{Arguments, Command, DEFAULT_PATH, Output};
+use halite_cli::minion::{Arguments, Command, DEFAULT_PATH, Output};
 use halite_minion::config::Config;
 use halite_minion::identity::{Identity, IdentityError, directories};
 use halite_minion::jobs::Jobs;
@@ -54,8 +54,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Grains => {
             log(tracing::Level::WARN);
-            let id = existing(Path::new(DEFAULT_PATH)).map(|c| c.id).unwrap_or_default();
-            println!("{}", serde_json::to_string_pretty(&grains::collect(&id).await)?);
+            let config = existing(Path::new(DEFAULT_PATH)).unwrap_or_default();
+            let grains = grains::collect(&config.id, &config.reports).await;
+            println!("{}", serde_json::to_string_pretty(&grains)?);
         }
     }
     Ok(ExitCode::SUCCESS)

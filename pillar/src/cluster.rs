@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::formats;
+use crate::mirrors::ForeignRegistry;
+use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::secret::SecretText;
+use crate::trust::Trust;
 
 /// The version of both documents that this build reads.
 pub const API_VERSION: &str = "halite/v1";
@@ -69,9 +72,18 @@ pub struct Cluster {
     /// A registry of the site's own, which images can be pushed to.
     #[serde(default)]
     pub site_registry: SiteRegistry,
+    /// Certificates that every host trusts, besides those of its distribution.
+    #[serde(default)]
+    pub trust: Trust,
+    /// The proxy through which containerd reaches registries outside of the site.
+    #[serde(default)]
+    pub proxy: Proxy,
     /// What is done to the hosts themselves.
     #[serde(default)]
     pub host: Host,
+    /// Where hosts get the time from; see `host.manageTime`.
+    #[serde(default)]
+    pub time: Time,
     /// Who may reach what.
     #[serde(default)]
     pub firewall: Firewall,
@@ -235,6 +247,10 @@ pub struct Containerd {
     pub restrict_oom_score_adj: bool,
     /// Laid over containerd's configuration (its TOML as a mapping).
     pub config: Map<String, Value>,
+    /// Registries outside of the site, by the host in the names of images (`docker.io`, `registry.corp:5000`). What the
+    /// bundle has comes from the bundle all the same.
+    #[schemars(schema_with = "formats::registries")]
+    pub registries: BTreeMap<String, ForeignRegistry>,
 }
 
 /// The master's own settings.
@@ -307,6 +323,8 @@ pub struct Host {
     pub manage_swap: bool,
     /// Whether firewalld is installed and given the roles' rules.
     pub manage_firewall: bool,
+    /// Whether chrony is installed and keeps the clock by `time.servers`.
+    pub manage_time: bool,
     /// Further packages of the bundle that every host gets.
     #[schemars(schema_with = "formats::packages")]
     pub packages: Vec<String>,
@@ -319,9 +337,19 @@ impl Default for Host {
             kernel_modules: vec!["overlay".to_owned(), "br_netfilter".to_owned(), "nf_conntrack".to_owned()],
             manage_swap: true,
             manage_firewall: true,
+            manage_time: false,
             packages: Vec::new(),
         }
     }
+}
+
+/// Where hosts get the time from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Time {
+    /// Names or addresses of NTP servers (RFC 5905). Nobody else is asked.
+    #[schemars(schema_with = "formats::time_servers")]
+    pub servers: Vec<String>,
 }
 
 /// Who may reach what. Ports follow from roles; only sources are declared.

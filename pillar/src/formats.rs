@@ -42,8 +42,18 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "package-name" => check_words(text, "a package name", "+._-", "for example chrony"),
         "secret-name" => check_words(text, "a name for a secret", "_-", "use letters, digits, `-` and `_`"),
         "user-name" => check_words(text, "a user's name", "._-", "use letters, digits, `.`, `-` and `_`"),
+        "certificates-name" => check_words(
+            text,
+            "a name for certificates",
+            "_-",
+            "it becomes a file's: letters, digits, `-` and `_`",
+        ),
+        "registry-host" => check_registry(text),
+        "no-proxy" => check_no_proxy(text),
+        "time-server" => check_time_server(text),
         "absolute-path" => check_path(text),
         "time-of-day" => check_time(text),
+        "day-of-week" => check_day(text),
         _ => Ok(()),
     }
 }
@@ -220,6 +230,51 @@ fn check_path(text: &str) -> Result<(), Misfit> {
     }
 }
 
+/// What stands before a port, if there is one; `None` when what stands behind the colon is none.
+fn host_of(text: &str) -> Option<&str> {
+    let Some((host, port)) = text.split_once(':') else { return Some(text) };
+    let number = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    number.then_some(host)
+}
+
+/// The host of an image's name, as containerd looks for its directory.
+fn check_registry(text: &str) -> Result<(), Misfit> {
+    const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
+    if text == "_default" {
+        return Err(misfit("is what Halite itself writes, for all registries", EXAMPLE));
+    }
+    match host_of(text) {
+        Some(host) if check_subdomain(host).is_ok() => Ok(()),
+        _ => Err(misfit("is not the host of a registry", EXAMPLE)),
+    }
+}
+
+/// What Go's `httpproxy` reads in `NO_PROXY`: a name with or without what is below it, an address, a network.
+fn check_no_proxy(text: &str) -> Result<(), Misfit> {
+    let network = text.parse::<ipnet::IpNet>().is_ok();
+    let address = text.parse::<std::net::IpAddr>().is_ok();
+    let bare = |host: &str| {
+        let bare = host.strip_prefix("*.").or_else(|| host.strip_prefix('.')).unwrap_or(host);
+        check_subdomain(bare).is_ok()
+    };
+    if network || address || host_of(text).is_some_and(bare) {
+        Ok(())
+    } else {
+        Err(misfit(
+            "is nothing that a proxy can be left out for",
+            "one name, address or network each: registry.corp, .corp, 10.7.0.1, 10.7.0.0/16",
+        ))
+    }
+}
+
+fn check_time_server(text: &str) -> Result<(), Misfit> {
+    if text.parse::<std::net::IpAddr>().is_ok() || check_subdomain(text).is_ok() {
+        Ok(())
+    } else {
+        Err(misfit("is neither an address nor a DNS name", "for example 192.0.2.10 or ntp.example.com"))
+    }
+}
+
 fn check_time(text: &str) -> Result<(), Misfit> {
     let part = |text: &str, end: u8| {
         text.len() == 2
@@ -230,6 +285,18 @@ fn check_time(text: &str) -> Result<(), Misfit> {
         Ok(())
     } else {
         Err(misfit("is not a time of the day", "hours and minutes, for example \"02:30\""))
+    }
+}
+
+/// In place of a day: not at all.
+pub(crate) const NEVER: &str = "never";
+
+/// As systemd writes days.
+fn check_day(text: &str) -> Result<(), Misfit> {
+    if ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER].contains(&text) {
+        Ok(())
+    } else {
+        Err(misfit("is not a day of the week", "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`"))
     }
 }
 
@@ -313,6 +380,27 @@ pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "dns-subdomain"}})
 }
 
+pub(crate) fn certificates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "certificates-name"},
+        "additionalProperties": {"type": "string"},
+    })
+}
+
+pub(crate) fn registries(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<crate::mirrors::ForeignRegistry>();
+    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
+}
+
+pub(crate) fn no_proxy(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "no-proxy"}})
+}
+
+pub(crate) fn time_servers(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "time-server"}})
+}
+
 pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
     let one = generator.subschema_for::<crate::cluster::OwnSecret>();
     json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
@@ -336,6 +424,10 @@ pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "time-of-day"})
+}
+
+pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "day-of-week"})
 }
 
 fn role_names() -> Vec<&'static str> {
@@ -375,40 +467,4 @@ pub(crate) fn kind_node(_: &mut SchemaGenerator) -> Schema {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn good_and_bad_texts() {
-        let table: [(&str, &[&str], &[&str]); 12] = [
-            (
-                "ipv4-network",
-                &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
-                &["10.0.0.1/8", "10.0.0.0", "10.0.0.0/33", "fd00::/64", ""],
-            ),
-            (
-                "ipv4-address",
-                &["10.0.0.1"],
-                &["10.0.0.0/8", "10.0.0", "127.0.0.1", "0.0.0.0", "::1", "224.0.0.1"],
-            ),
-            ("dns-subdomain", &["a", "worker-1", "a.b-c.d"], &["A", "-a", "a-", "a..b", "", "a_b", "é"]),
-            ("certificate-name", &["*.a.b", "::1", "10.0.0.1", "a"], &["a:6443", "https://a", "a*", ""]),
-            ("kubernetes-version", &["1.36", "v1.36.3"], &["1", "latest", "1.36.x", "1.2.3.4", ""]),
-            ("flag-name", &["audit-log-maxage", "v"], &["--v", "v=1", "Audit", ""]),
-            ("label-key", &["a", "example.com/a_b"], &["/a", "a/", "A B", "a/b/c d"]),
-            ("user-name", &["ci", "a.b-c_D1"], &["", "a b", "a:b", "-a", "é"]),
-            ("absolute-path", &["/srv/b-1/x_y.z"], &["", "/", "//a", "a", "/a/../b", "/a b", "/%i", "/a\nb"]),
-            ("time-of-day", &["00:00", "23:59"], &["", "24:00", "1:00", "00:60", "+1:00", "02:30:00"]),
-            ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),
-            ("sysctl-key", &["net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/x"], &["", "a b", "a=1", "../x"]),
-        ];
-        for (format, good, bad) in table {
-            for text in good {
-                assert_eq!(check(format, text), Ok(()), "{format}: {text}");
-            }
-            for text in bad {
-                assert!(check(format, text).is_err(), "{format}: {text}");
-            }
-        }
-    }
-}
+mod tests;

@@ -152,6 +152,12 @@ impl Node {
         self.roles.contains(&role)
     }
 
+    /// Whether containers run on the host: it is a node of Kubernetes.
+    #[must_use]
+    pub fn runs_containers(&self) -> bool {
+        [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra].into_iter().any(|role| self.has(role))
+    }
+
     /// The control-plane address: the recorded one, else the declared one.
     #[must_use]
     pub fn control_plane(&self) -> Option<Ipv4Addr> {

@@ -72,8 +72,9 @@ type Picked<'a> = Vec<(usize, &'a Way)>;
 const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 
-/// A registry needs somebody who may use it.
+/// A registry needs somebody who may use it, and a clock somebody to ask.
 const REGISTRY_PATH: &str = "siteRegistry.enabled";
+const TIME_PATH: &str = "host.manageTime";
 
 /// The choices, and the paths of all fields that are none.
 static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
@@ -92,6 +93,10 @@ static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
         way.settings.push(("siteRegistry.users".to_owned(), json!({"somebody": "password"})));
         way.settings.push(("siteRegistry.pullAs".to_owned(), json!("somebody")));
         way.settings.push(("secrets.password.value".to_owned(), json!("of somebody")));
+    }
+    let time = choices.iter_mut().filter(|choice| choice.path == TIME_PATH);
+    for way in time.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
+        way.settings.push(("time.servers".to_owned(), json!(["ntp.example.com"])));
     }
     (choices, free)
 });

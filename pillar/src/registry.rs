@@ -1,7 +1,6 @@
 //! A registry of the site's own, which images can be pushed to. Bundles are served by others, and never written to.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 use base64::{Engine as _, alphabet};
@@ -13,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::cluster::Cluster;
 use crate::formats;
 use crate::load::{Declaration, Document};
-use crate::node::{Node, Role};
+use crate::node::Node;
 use crate::secret;
 use crate::view::bootstrap_node;
 
@@ -28,6 +27,8 @@ pub const HTPASSWD: &str = "siteRegistry.htpasswd";
 /// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run containers.
 pub const PULL: &str = "siteRegistry.pull";
 
+/// Characters that a password needs at least.
+pub const SHORTEST_PASSWORD: usize = 8;
 /// Bytes of a password that bcrypt looks at.
 pub const LONGEST_PASSWORD: usize = 72;
 /// The registry compares at every request, which takes a hundredth of a second with this.
@@ -65,11 +66,26 @@ pub struct RegistryBackup {
     /// How many are kept.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
+    /// The day of the week on which the newest is read as a whole, after that day's backup; or `daily`, or `never`.
+    #[schemars(schema_with = "formats::day_of_week")]
+    pub verify: String,
+}
+
+/// How often there is a backup, in milliseconds.
+pub const BACKUP_PERIOD: i64 = 24 * 60 * 60 * 1000;
+
+impl RegistryBackup {
+    /// Whether backups are read without anybody asking.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.verify != formats::NEVER
+    }
 }
 
 impl Default for RegistryBackup {
     fn default() -> Self {
-        Self { directory: "/var/backups/halite/registry".to_owned(), at: "02:30".to_owned(), keep: 7 }
+        let (directory, at) = ("/var/backups/halite/registry".to_owned(), "02:30".to_owned());
+        Self { directory, at, keep: 7, verify: "Sun".to_owned() }
     }
 }
 
@@ -94,10 +110,7 @@ pub fn host(declaration: &Declaration) -> Option<&Document<Node>> {
 pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> Vec<String> {
     let registry = &declaration.cluster.site_registry;
     let runs_it = host(declaration).is_some_and(|host| host.metadata.name == minion);
-    let runs_containers = [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra];
-    let pulls = registry.enabled
-        && registry.pull_as.is_some()
-        && runs_containers.into_iter().any(|role| node.has(role));
+    let pulls = registry.enabled && registry.pull_as.is_some() && node.runs_containers();
     let paths = [(runs_it, HTPASSWD), (pulls, PULL)];
     paths.into_iter().filter(|(may, _)| *may).map(|(_, path)| path.to_owned()).collect()
 }
@@ -135,18 +148,15 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
 }
 
 /// What templates see of it.
-pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool, first: Ipv4Addr) -> Value {
+pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> Value {
     let cluster = &declaration.cluster.value;
     let registry = &cluster.site_registry;
     let host = host(declaration);
-    // Before the first host's own address is chosen, the one that stands for it.
-    let address =
-        host.and_then(|node| node.control_plane().or_else(|| node.has(Role::Bootstrap).then_some(first)));
     let secret = |path: &str| allowed(path).then(|| secret::placeholder(path));
     json!({
         "enabled": registry.enabled,
         "node": host.map(|node| &node.metadata.name),
-        "address": address,
+        "address": host.and_then(|node| node.control_plane()),
         "name": name(cluster),
         "port": PORT,
         "data": DATA,

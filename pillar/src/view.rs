@@ -7,10 +7,13 @@ use serde_json::{Map, Value, json};
 
 use crate::bundle::BundleFacts;
 use crate::load::{Declaration, Document};
+use crate::mirrors;
 use crate::network;
 use crate::node::{Node, Role};
+use crate::proxy;
 use crate::registry;
 use crate::secret;
+use crate::trust;
 
 /// The id that stands for the master as a target of states.
 pub const MASTER: &str = "master";
@@ -179,13 +182,17 @@ pub fn view(
         "containerd": {
             "restrictOomScoreAdj": cluster.containerd.restrict_oom_score_adj,
             "config": cluster.containerd.config,
+            "registries": mirrors::view(&cluster.containerd.registries),
         },
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
-        "siteRegistry": registry::view(declaration, |path| allowed.contains(path), first),
+        "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
+        "trust": trust::view(&cluster.trust),
+        "proxy": proxy::view(cluster),
         "host": cluster.host,
+        "time": cluster.time,
         "firewall": {
             "sources": {
                 "management": firewall.sources.management.as_ref().unwrap_or(&networks.control_plane.cidrs),
@@ -212,12 +219,13 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
         });
     };
     json!({
         "name": minion,
         "roles": node.roles,
+        "runs": {"containers": node.runs_containers()},
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "labels": node.labels,
@@ -234,6 +242,7 @@ fn everybody(declaration: &Declaration) -> Value {
     let each = |(name, node): (&String, &Document<Node>)| {
         let value = json!({
             "roles": node.roles,
+            "runs": {"containers": node.runs_containers()},
             "controlPlane": node.control_plane(),
             "workloadPlane": workload_plane(node),
             "labels": node.labels,

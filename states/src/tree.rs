@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -42,10 +43,12 @@ pub fn is_plain_path(path: &str) -> bool {
         && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix (`custom`).
+/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix (`custom`). Below them all may be a
+/// tree in memory.
 #[derive(Debug, Clone, Default)]
 pub struct DirTree {
     roots: Vec<(String, PathBuf)>,
+    below: Arc<MemoryTree>,
 }
 
 impl DirTree {
@@ -73,6 +76,13 @@ impl DirTree {
     #[must_use]
     pub fn bundle(self, directory: &Path) -> Self {
         self.mount(CHARTS, directory.join(CHARTS)).root(directory.join("states"))
+    }
+
+    /// Adds what was read already, of a bundle for example: all directories win over it.
+    #[must_use]
+    pub fn over(mut self, tree: MemoryTree) -> Self {
+        self.below = Arc::new(tree);
+        self
     }
 
     /// The file on disk that a path of the tree stands for. Links that lead out of their root are not followed.
@@ -116,7 +126,10 @@ impl DirTree {
 
 impl Tree for DirTree {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        std::fs::read(self.locate(path)?).ok()
+        match self.locate(path) {
+            Some(real) => std::fs::read(real).ok(),
+            None => self.below.read(path),
+        }
     }
 
     fn list(&self) -> Vec<String> {
@@ -124,6 +137,7 @@ impl Tree for DirTree {
         for (prefix, directory) in &self.roots {
             walk(directory, prefix, 0, &mut found);
         }
+        found.extend(self.below.list());
         found.sort();
         found.dedup();
         found
@@ -131,7 +145,10 @@ impl Tree for DirTree {
 
     fn mode(&self, path: &str) -> Option<u32> {
         use std::os::unix::fs::PermissionsExt;
-        Some(self.locate(path)?.metadata().ok()?.permissions().mode() & 0o7777)
+        match self.locate(path) {
+            Some(real) => Some(real.metadata().ok()?.permissions().mode() & 0o7777),
+            None => self.below.mode(path),
+        }
     }
 }
 
@@ -152,10 +169,11 @@ fn walk(directory: &Path, prefix: &str, depth: usize, found: &mut Vec<String>) {
     }
 }
 
-/// A tree in memory, for tests and for `ctl local` on standard input.
+/// A tree in memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryTree {
     files: BTreeMap<String, Vec<u8>>,
+    modes: BTreeMap<String, u32>,
 }
 
 impl MemoryTree {
@@ -168,8 +186,17 @@ impl MemoryTree {
     /// Adds or replaces a file.
     #[must_use]
     pub fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
-        self.files.insert(path.to_owned(), content.into());
+        self.insert(path, content.into(), None);
         self
+    }
+
+    /// Adds or replaces a file with its permission bits, if they are known.
+    pub fn insert(&mut self, path: &str, content: Vec<u8>, mode: Option<u32>) {
+        self.files.insert(path.to_owned(), content);
+        match mode {
+            Some(mode) => self.modes.insert(path.to_owned(), mode),
+            None => self.modes.remove(path),
+        };
     }
 }
 
@@ -180,6 +207,10 @@ impl Tree for MemoryTree {
 
     fn list(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
+    }
+
+    fn mode(&self, path: &str) -> Option<u32> {
+        self.modes.get(path).copied()
     }
 }
 
@@ -211,6 +242,17 @@ mod tests {
         let on_disk = own.join("c.sls").canonicalize().unwrap();
         assert_eq!(of("custom/c.sls"), on_disk.display().to_string(), "its owner knows it by this name");
         assert_eq!(of("a.sls"), "a.sls");
+
+        let mut read = MemoryTree::new().with("a.sls", "three").with("custom/c.sls", "four");
+        read.insert("d.sls", b"d".to_vec(), Some(0o755));
+        let tree = DirTree::new().mount("custom", &own).root(&two).over(read);
+        assert_eq!(tree.read("a.sls").unwrap(), b"two");
+        assert_eq!(tree.read("custom/c.sls").unwrap(), b"c");
+        assert_eq!(
+            (tree.read("d.sls").unwrap().as_slice(), tree.mode("d.sls")),
+            (b"d".as_slice(), Some(0o755))
+        );
+        assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "d.sls", "sub/b.sls"]);
         std::fs::remove_dir_all(base).unwrap();
     }
 }

@@ -1,7 +1,6 @@
 {#- Roles to states. Within a host the order here is the order of application; `custom` comes last.
 
     `master` is no host: its states are Kubernetes objects, applied by the master itself. -#}
-{%- set kubernetes_node = 'I@node:roles:etcd or I@node:roles:control-plane or I@node:roles:worker or I@node:roles:infra' %}
 base:
   'I@node:roles:*':
     - match: compound
@@ -20,7 +19,7 @@ base:
     - match: compound
     - halite.bundle_server.gone
 
-  '{{ kubernetes_node }}':
+  'I@node:runs:containers:True':
     - match: compound
     - base.containerd
     - images

@@ -35,7 +35,7 @@ impl Registry {
         let program = program.unwrap_or_else(|| {
             panic!(
                 "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
-                    github.com/distribution/distribution/v3/cmd/registry@v3.0.0"
+                    github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
             )
         });
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

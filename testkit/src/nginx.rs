@@ -4,7 +4,7 @@ use std::{
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
     thread,
     time::{Duration, Instant},
 };
@@ -68,10 +68,14 @@ impl Nginx {
     }
 
     fn nginx(&self, args: &[&str]) {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        let output = Command::new(nginx).arg("-c").arg(&self.conf).args(args).output();
+        let output = self.command(args);
         let output = output.expect("this test needs nginx: install the Debian package nginx-light");
         assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn command(&self, args: &[&str]) -> std::io::Result<Output> {
+        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
+        Command::new(nginx).arg("-c").arg(&self.conf).args(args).output()
     }
 
     /// The statuses that it answered with, in order.
@@ -86,6 +90,11 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        self.nginx(&["-s", "stop"]);
+        // A second panic would hide the first.
+        if thread::panicking() {
+            let _ = self.command(&["-s", "stop"]);
+        } else {
+            self.nginx(&["-s", "stop"]);
+        }
     }
 }

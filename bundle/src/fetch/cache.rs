@@ -1,8 +1,8 @@
 //! The cache: contents by digest in a directory.
 //!
-//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a hand, is dropped when it is
-//! read. `partial/HEX.part` is the beginning of the content with that
-//! digest, `HEX.part.json` says from where. Whoever writes a partial file holds a lock on it, which the kernel takes
+//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a hand, is not used and is
+//! replaced when it is fetched anew. `partial/HEX.part` is the beginning of the content with that digest, `HEX.part.json` says
+//! from where. Whoever writes a partial file holds a lock on it, which the kernel takes
 //! back when its process dies; a second process or thread that wants the same waits, and finds it done.
 
 mod partial;
@@ -94,11 +94,11 @@ impl Cache {
         }
     }
 
-    /// A content, if it is there with that size and is what its name says: all of it is read. What is damaged is removed,
-    /// so that it can be fetched anew.
+    /// A content, if it is there with that size and is what its name says: all of it is read. What is damaged counts as
+    /// not there, and stays until whoever fetches it anew, and holds the lock for that, puts the whole one in its place.
     ///
     /// # Errors
-    /// When it cannot be read, or is damaged and cannot be removed.
+    /// When it cannot be read.
     pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
         let Some(entry) = self.find(digest, size) else { return Ok(None) };
         let mut file = File::open(&entry.path).map_err(Error::file("read", &entry.path))?;
@@ -106,8 +106,7 @@ impl Cache {
         if read.map_err(Error::file("read", &entry.path))?.0 == digest.hex() {
             return Ok(Some(entry));
         }
-        tracing::warn!("{} is damaged, and was removed", entry.path.display());
-        fs::remove_file(&entry.path).map_err(Error::file("remove", &entry.path))?;
+        tracing::warn!("{} is damaged, and is not used", entry.path.display());
         Ok(None)
     }
 

@@ -41,8 +41,8 @@ impl Bundles {
     /// file is compared once more as it comes out, and nothing is put in place that is not what was checked.
     ///
     /// # Errors
-    /// When it is not what was checked any more, another bundle of the same version is there, a delta's old bundle is not, there is no room, somebody else
-    /// changes the bundles, or the system refuses. Then everything is as it was.
+    /// When it is not what was checked any more, another bundle of the same version is there, a delta's old bundle is not,
+    /// there is no room, somebody else changes the bundles, or the system refuses. Then everything is as it was.
     pub fn add_image(
         &self,
         iso: &Path,
@@ -121,7 +121,7 @@ impl Bundles {
         }
         // Before the link is there: nobody uses it without.
         let record = self.record(&manifest.version);
-        files::replace(&record, 0o644, format!("{sha256}  {}\n", manifest::FILE).as_bytes())?;
+        files::replace(&record, 0o644, manifest::checksum_of(sha256).as_bytes())?;
         // A link that leads to the same is as good as another.
         if same {
             return Ok(Added::There);
@@ -133,21 +133,31 @@ impl Bundles {
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. What a link leads to may be away, and what is damaged no
-    /// longer says what it was: then nobody knows, and it may be replaced.
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away or damaged: then the
+    /// record of the link says which one it was. Of a damaged directory of one's own nobody knows, and it may be replaced.
     ///
     /// # Errors
     /// Another bundle of that version is there; or the text can be no version.
     pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version)?;
-        match fs::read(place.join(manifest::CHECKSUM)) {
-            Ok(there) if there != checksum && manifest::load(&place).is_ok() => Err(Error::content(
-                place,
-                "another bundle of the same version is there: give the new one a version of its own in its recipe, or \
-                 remove that one first (`ctl bundle remove`)",
-            )),
-            _ => Ok(()),
+        let there = match fs::read(place.join(manifest::CHECKSUM)) {
+            Ok(there) if manifest::load(&place).is_ok() => Some(there),
+            _ if place.is_symlink() => {
+                self.recorded(version).map(|sha256| manifest::checksum_of(&sha256).into_bytes())
+            }
+            _ => None,
+        };
+        if there.is_none_or(|there| there == checksum) {
+            return Ok(());
         }
+        let away = fs::read_link(&place).ok().filter(|to| !to.exists());
+        let away = away.map(|to| format!(" (a link to {}, where nothing is now)", to.display()));
+        let message = format!(
+            "another bundle of the same version is there{}: give the new one a version of its own in its recipe, or \
+             remove that one first (`ctl bundle remove`)",
+            away.unwrap_or_default()
+        );
+        Err(Error::content(place, message))
     }
 }
 

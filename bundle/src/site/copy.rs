@@ -98,7 +98,7 @@ impl Bundles {
 
         progress("looking for files that are here already");
         let mut found = self.here(&place, &manifest)?;
-        let reused = found.values().map(|(_, size)| size).sum();
+        let reused = found.values().map(|here| here.size).sum();
         let missing = missing(&manifest, &found, &servers.cache)?;
         Room::at(self.root())?.holds(need(self.root(), &manifest, &missing, &found), self.root())?;
         let fetched = missing.iter().filter_map(|(_, _, size)| *size).sum();
@@ -106,13 +106,14 @@ impl Bundles {
         for entry in manifest.files.values() {
             let digest = digest_of(&place, entry)?;
             if let Some(kept) = servers.cache.find(&digest, Some(entry.size)) {
-                found.insert(entry.sha256.clone(), (kept.path, entry.size));
+                let here = Here { path: kept.path, size: entry.size, whose: Whose::Fetched };
+                found.insert(entry.sha256.clone(), here);
             }
         }
 
         let beside = files::sibling(&place, "whole");
         // What was copied and not linked is not on the disk yet.
-        let whole = lay_out(&beside, &manifest, &bytes, &found).and_then(|()| files::settle(&beside));
+        let whole = lay_out(&beside, &manifest, &bytes, found).and_then(|()| files::settle(&beside));
         if whole.is_err() {
             // Best effort: the first error is the one that matters.
             let _ = files::remove_any(&beside);
@@ -126,32 +127,91 @@ impl Bundles {
     }
 
     /// Files of a bundle that are on this host, by their SHA-256, each read to be sure.
-    fn here(&self, place: &Path, manifest: &Manifest) -> Result<BTreeMap<String, (PathBuf, u64)>, Error> {
-        let mut candidates: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+    fn here(&self, place: &Path, manifest: &Manifest) -> Result<BTreeMap<String, Here>, Error> {
+        // Our own come first.
+        let mut candidates: BTreeMap<String, BTreeSet<(bool, PathBuf)>> = BTreeMap::new();
         for (path, entry) in &manifest.files {
-            candidates.entry(entry.sha256.clone()).or_default().insert(place.join(path));
+            let candidate = (place.is_symlink(), place.join(path));
+            candidates.entry(entry.sha256.clone()).or_default().insert(candidate);
         }
         for held in self.list()?.iter().filter(|held| held.elsewhere.is_none()) {
             for (path, entry) in held.manifest.iter().flat_map(|manifest| &manifest.files) {
                 if let Some(paths) = candidates.get_mut(&entry.sha256) {
-                    paths.insert(held.path.join(path));
+                    paths.insert((false, held.path.join(path)));
                 }
             }
         }
         let sizes: BTreeMap<&str, u64> =
             manifest.files.values().map(|entry| (entry.sha256.as_str(), entry.size)).collect();
-        let same = |sha256: &str, path: &PathBuf| {
-            let wanted = sizes.get(sha256).copied()?;
+        let same = |sha256: &str, foreign: bool, path: &PathBuf| {
+            let size = sizes.get(sha256).copied()?;
             let status = fs::symlink_metadata(path).ok()?;
-            let plain = status.is_file() && status.len() == wanted;
-            (plain && files::digest(path).ok()?.0 == sha256).then(|| (path.clone(), wanted))
+            let plain = status.is_file() && status.len() == size;
+            let own = Whose::Own { mode: status.permissions().mode() & 0o7777 };
+            let whose = if foreign { Whose::Foreign } else { own };
+            (plain && files::digest(path).ok()?.0 == sha256).then(|| Here { path: path.clone(), size, whose })
         };
         let each = candidates.iter().filter_map(|(sha256, paths)| {
-            let found = paths.iter().find_map(|path| same(sha256, path))?;
+            let found = paths.iter().find_map(|(foreign, path)| same(sha256, *foreign, path))?;
             Some((sha256.clone(), found))
         });
         Ok(each.collect())
     }
+}
+
+/// A content of the new bundle that is on this host.
+struct Here {
+    path: PathBuf,
+    /// Bytes.
+    size: u64,
+    whose: Whose,
+}
+
+/// Whose a file is. A further name of it is the same file: with its mode, and with whatever its owner writes into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// It came for this bundle, and is of no other.
+    Fetched,
+    /// Of another bundle that is a directory of the site's own.
+    Own { mode: u32 },
+    /// Of a directory that is linked.
+    Foreign,
+}
+
+impl Here {
+    /// Whether a file with that mode can be a further name of it.
+    fn links(&self, mode: u32) -> bool {
+        match self.whose {
+            Whose::Fetched => true,
+            Whose::Own { mode: own } => own == mode,
+            Whose::Foreign => false,
+        }
+    }
+
+    /// Puts it at a place: as a further name of what is here where that may be, so that each content is on the disk once.
+    fn put(&mut self, to: &Path, mode: u32, entry: &Entry) -> Result<(), Error> {
+        if let Some(above) = to.parent() {
+            files::make_dir(above)?;
+        }
+        if self.links(mode) && fs::hard_link(&self.path, to).is_ok() {
+            if self.whose == Whose::Fetched {
+                let mode = fs::Permissions::from_mode(mode);
+                fs::set_permissions(to, mode).map_err(Error::file("write", to))?;
+            }
+            self.whose = Whose::Own { mode };
+            return Ok(());
+        }
+        let (found, _) = files::copy(&self.path, to, mode)?;
+        if found == entry.sha256 {
+            return Ok(());
+        }
+        Err(Error::content(&self.path, "it was changed while it was copied: run this again"))
+    }
+}
+
+/// The mode of a file of a bundle.
+fn mode_of(path: &str) -> u32 {
+    if path == "install" || path.starts_with("bin/") { 0o755 } else { 0o644 }
 }
 
 fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
@@ -165,11 +225,7 @@ type Wanted = (String, Digest, Option<u64>);
 
 /// Each content once that is neither here nor kept from an earlier time; the largest first, so that all threads end at the
 /// same time.
-fn missing(
-    manifest: &Manifest,
-    found: &BTreeMap<String, (PathBuf, u64)>,
-    cache: &Cache,
-) -> Result<Vec<Wanted>, Error> {
+fn missing(manifest: &Manifest, found: &BTreeMap<String, Here>, cache: &Cache) -> Result<Vec<Wanted>, Error> {
     let mut wanted = BTreeMap::new();
     for (path, entry) in manifest.files.iter().filter(|(_, entry)| !found.contains_key(&entry.sha256)) {
         let digest = digest_of(Path::new(path), entry)?;
@@ -182,21 +238,17 @@ fn missing(
     Ok(wanted)
 }
 
-/// What a bundle below `root` takes besides what is there: what has to come, and what is here on another file system, which
-/// cannot be linked.
-fn need(
-    root: &Path,
-    manifest: &Manifest,
-    missing: &[Wanted],
-    found: &BTreeMap<String, (PathBuf, u64)>,
-) -> Need {
+/// What a bundle below `root` takes besides what is there: what has to come, and what is here and cannot be linked: on another
+/// file system, somebody else's, or with another mode.
+fn need(root: &Path, manifest: &Manifest, missing: &[Wanted], found: &BTreeMap<String, Here>) -> Need {
     let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
     let here = device(root);
     let mut need = Need::default();
     missing.iter().for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
     // Under each of its names.
-    for entry in manifest.files.values() {
-        if found.get(&entry.sha256).is_some_and(|(path, _)| device(path) != here) {
+    for (path, entry) in &manifest.files {
+        let is_copied = |found: &Here| !found.links(mode_of(path)) || device(&found.path) != here;
+        if found.get(&entry.sha256).is_some_and(is_copied) {
             need.add(entry.size);
         }
     }
@@ -258,28 +310,21 @@ fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Err
     Ok(Artifact { name, url, digest, size: *size, limit: None })
 }
 
-/// Puts the files in their places in a new directory: as further names of what is here, so that each content is on the
-/// disk once.
+/// Puts the files in their places in a new directory.
 fn lay_out(
     dir: &Path,
     manifest: &Manifest,
     bytes: &[u8],
-    found: &BTreeMap<String, (PathBuf, u64)>,
+    mut found: BTreeMap<String, Here>,
 ) -> Result<(), Error> {
     files::remove_any(dir)?;
     let mut directories: BTreeSet<PathBuf> = [dir.to_owned()].into();
-    // What can be run comes last: one content may have two names, and the mode belongs to the content.
-    let (programs, others): (Vec<_>, Vec<_>) =
-        manifest.files.iter().partition(|(path, _)| *path == "install" || path.starts_with("bin/"));
-    for ((path, entry), mode) in
-        others.into_iter().map(|file| (file, 0o644)).chain(programs.into_iter().map(|file| (file, 0o755)))
-    {
-        let Some((from, _)) = found.get(&entry.sha256) else {
+    for (path, entry) in &manifest.files {
+        let Some(here) = found.get_mut(&entry.sha256) else {
             return Err(Error::Incomplete(format!("{path} did not come")));
         };
         let to = dir.join(path);
-        files::link(from, &to)?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).map_err(Error::file("write", &to))?;
+        here.put(&to, mode_of(path), entry)?;
         directories.extend(to.ancestors().skip(1).take_while(|above| *above != dir).map(Path::to_owned));
     }
     for (name, content) in
@@ -302,22 +347,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_on_another_file_system_needs_room() {
+    fn what_cannot_be_linked_needs_room() {
         let dir = tempfile::tempdir().unwrap();
         let (near, far) = (dir.path().join("near"), PathBuf::from("/proc/version"));
+        let own = Whose::Own { mode: 0o644 };
+        let here = |path: &Path, size, whose| Here { path: path.to_owned(), size, whose };
         fs::write(&near, "near").unwrap();
         let entry = |digit: &str, size| Entry { sha256: digit.repeat(64), size };
-        let listed =
-            [("a", entry("1", 4)), ("b", entry("2", 5000)), ("c", entry("2", 5000)), ("d", entry("3", 7))];
+        let listed = [
+            ("a", entry("1", 4)),
+            ("b", entry("2", 5000)),
+            ("c", entry("2", 5000)),
+            ("d", entry("3", 7)),
+            // Of the same file system: somebody else's, with another mode, and with this one.
+            ("e", entry("4", 11)),
+            ("bin/f", entry("5", 13)),
+            ("g", entry("5", 13)),
+        ];
         let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "",
             "kubernetes": "", "components": {}, "images": {}, "packages": {},
             "files": BTreeMap::from(listed)});
         let manifest = manifest::from_bytes(dir.path(), &serde_json::to_vec(&manifest).unwrap()).unwrap();
-        let found = BTreeMap::from([("1".repeat(64), (near, 4)), ("2".repeat(64), (far, 5000))]);
+        let found = BTreeMap::from([
+            ("1".repeat(64), here(&near, 4, own)),
+            ("2".repeat(64), here(&far, 5000, own)),
+            ("4".repeat(64), here(&near, 11, Whose::Foreign)),
+            ("5".repeat(64), here(&near, 13, own)),
+        ]);
         let cache = Cache::open(&dir.path().join("cache")).unwrap();
         let missing = missing(&manifest, &found, &cache).unwrap();
         let mut wanted = Need::default();
-        [7, 5000, 5000].into_iter().for_each(|size| wanted.add(size));
+        [7, 5000, 5000, 11, 13].into_iter().for_each(|size| wanted.add(size));
         assert_eq!(need(dir.path(), &manifest, &missing, &found), wanted);
     }
 }

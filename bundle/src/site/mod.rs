@@ -65,6 +65,8 @@ pub struct Held {
     pub path: PathBuf,
     /// Where it really is, when that path is a link.
     pub elsewhere: Option<PathBuf>,
+    /// What its manifest's SHA-256 was when it was added, where it is a link and that was recorded.
+    pub recorded: Option<String>,
     /// What it is; or why it cannot be used now.
     pub manifest: Result<Manifest, String>,
 }
@@ -191,21 +193,25 @@ impl Bundles {
             Err(format!("the bundle {} is at {at} now, not {version}", manifest.version))
         });
         // Of a link only the place is one's own: what is there must still be what somebody vouched for.
-        let manifest = match self.recorded(version).filter(|_| elsewhere.is_some()) {
+        let recorded = self.recorded(version).filter(|_| elsewhere.is_some());
+        let manifest = match &recorded {
             Some(sha256) => manifest.and_then(|_| {
-                manifest::load_same(&path, &sha256)
+                manifest::load_same(&path, sha256)
                     .map_err(|error| format!("it is not the bundle that was added: {error}"))
             }),
             None => manifest,
         };
-        Ok(Held { version: version.to_owned(), path, elsewhere, manifest })
+        Ok(Held { version: version.to_owned(), path, elsewhere, recorded, manifest })
     }
 
-    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded.
+    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded, and
+    /// what matches no manifest where the record cannot be read.
     #[must_use]
     pub fn recorded(&self, version: &str) -> Option<String> {
-        let text = fs::read_to_string(self.record(version)).ok()?;
-        // What was damaged matches no manifest.
+        let text = match fs::read_to_string(self.record(version)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            read => read.unwrap_or_default(),
+        };
         Some(text.split_whitespace().next().unwrap_or_default().to_owned())
     }
 
@@ -270,7 +276,7 @@ impl Change<'_> {
         }
         // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
         let aside = files::sibling(&held.path, "removed");
-        fs::rename(&held.path, &aside).map_err(Error::file("remove", &held.path))?;
+        fs::rename(&held.path, &aside).map_err(files::moved("remove", &held.path))?;
         files::sync_parent(&held.path)?;
         files::remove_dir(&aside)?;
         Ok(held)
@@ -278,16 +284,25 @@ impl Change<'_> {
 }
 
 impl Held {
-    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read.
+    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read. Of a link it is
+    /// the recorded one, whatever is there by now.
     #[must_use]
     pub fn digest(&self) -> Option<String> {
+        if self.recorded.is_some() {
+            return self.recorded.clone();
+        }
         fs::read(self.path.join(manifest::FILE)).ok().map(|text| files::sha256(&text))
     }
 
     /// Why it cannot be used now, and what to do; nothing for one that can.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        let why = self.manifest.as_ref().err()?;
+        self.manifest.as_ref().err().map(|why| self.unusable(why))
+    }
+
+    /// That it cannot be used for that reason, and what to do.
+    #[must_use]
+    pub fn unusable(&self, why: &str) -> String {
         let remedy = match &self.elsewhere {
             Some(real) => format!(
                 "bring it back to {} (mount the medium there again), or put its ISO in its place with `ctl bundle add`",
@@ -295,11 +310,7 @@ impl Held {
             ),
             None => "put its ISO in its place with `ctl bundle add`".to_owned(),
         };
-        Some(format!(
-            "the bundle {} at {} cannot be used: {why}; {remedy}",
-            self.version,
-            self.path.display()
-        ))
+        format!("the bundle {} at {} cannot be used: {why}; {remedy}", self.version, self.path.display())
     }
 }
 

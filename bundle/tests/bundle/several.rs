@@ -176,6 +176,32 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     }
     assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
 
+    // Another bundle of its version does not take its place while it is away or damaged.
+    for (name, content) in [("away", None), ("damaged", Some(&b"damaged"[..]))] {
+        let aside = two.site.path("aside");
+        match content {
+            None => fs::rename(&dir, &aside).unwrap(),
+            Some(content) => put(&dir.join("manifest.json"), content),
+        }
+        let place = &two.bundles;
+        let error = place.refuse_other("0.1.0", format!("{}  manifest.json\n", hex(&manifest)).as_bytes());
+        assert!(error.unwrap_err().to_string().contains("another bundle of the same version"), "{name}");
+        place
+            .refuse_other("0.1.0", &kept[1].1)
+            .unwrap_or_else(|error| panic!("{name}: the same one: {error}"));
+        if content.is_none() {
+            fs::rename(&aside, &dir).unwrap();
+        }
+        put(&dir.join("manifest.json"), &kept[0].1);
+    }
+    // A record that nobody can read is no reason to believe what is there.
+    let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
+    let text = fs::read(&record).unwrap();
+    fs::write(&record, [0xff, 0xfe]).unwrap();
+    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_some());
+    fs::write(&record, text).unwrap();
+    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+
     // From a place where it is as it was, it is linked anew.
     put(&dir.join("manifest.json"), b"damaged");
     let again = two.site.path("again");
@@ -193,7 +219,6 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         names.sort();
         names
     };
-    let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
     fs::remove_file(&record).unwrap();
     assert_eq!(two.bundles.recorded("0.1.0"), None);
     assert_eq!(two.link("0.1.0"), Ok(Added::There));

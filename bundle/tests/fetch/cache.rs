@@ -176,5 +176,8 @@ fn damage_is_found() {
         (cache.sound(&good.digest, Some(4)).unwrap(), cache.sound(&bad.digest, None).unwrap()),
         (Some(good), None)
     );
-    assert!(!bad.path.exists());
+    // It stays, so that nobody removes what another has just put there, and is replaced by what is whole.
+    assert!(bad.path.exists());
+    assert_eq!(cache.put(b"bad").unwrap(), bad);
+    assert_eq!(cache.read(&bad.digest).unwrap().unwrap(), b"bad");
 }

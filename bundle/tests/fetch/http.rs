@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite_bundle::fetch::{
-    Artifact, Digest, Fetcher, Settings,
+    Artifact, Client, Digest, Fetcher, Settings,
     http::{Credentials, Secret},
     progress::Meter,
 };
@@ -287,6 +287,28 @@ fn what_has_no_known_size_has_a_bound() {
     }
     assert_eq!((server.seen().len(), fixture.pauses().len()), (2, 0));
     assert_eq!(fixture.fetcher().files(&[wanted("/right", 1_999)]).unwrap()[0].size, 1_999);
+}
+
+#[test]
+fn what_is_said_to_be_too_large_is_not_waited_for() {
+    let fixture = Fixture::new();
+    // Whoever waits for it hears no more.
+    let server = Server::start(|_| Answer::new(200).body(content(2_000, 16)).stall(9));
+    let settings = Settings {
+        largest: Some(1_999),
+        retries: 0,
+        stall: Duration::from_millis(300),
+        ..fixture.settings()
+    };
+    let url = server.url("/a");
+    let wanted =
+        Artifact { name: "a".into(), url: url.clone(), digest: None, size: None, limit: Some(5_000) };
+    let said = format!("{url}: it is larger than 1999 bytes, which cannot be right");
+    let error = fixture.fetcher_with(settings.clone()).files(&[wanted]).unwrap_err().to_string();
+    assert_eq!(error, format!("{said}; what came was removed"));
+    let error = Client::new(settings).unwrap().bytes(&url, 1_999).unwrap_err().to_string();
+    assert_eq!(error, said);
+    assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
 }
 
 #[test]

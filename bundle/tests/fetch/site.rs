@@ -16,7 +16,7 @@ use halite_bundle::{
     fetch::Settings,
     site::{Added, Bundles, Copied, Origin},
 };
-use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names};
+use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put};
 use serde_json::json;
 
 /// What a server has: files by path.
@@ -197,6 +197,56 @@ fn what_another_bundle_has_is_neither_fetched_nor_stored_again() {
     assert_eq!(inode("0.1.0"), inode("0.2.0"));
 }
 
+/// A directory that is linked belongs to somebody else, who may write into it, and whose modes are his.
+#[test]
+fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
+    let host = Host::new();
+    let (files, hash) = bundle("0.1.0", b"layer");
+    let theirs = host.dir.path().join("theirs");
+    for (path, bytes) in &files {
+        put(&theirs.join(path), bytes);
+        fs::set_permissions(theirs.join(path), fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    fs::remove_file(theirs.join("states/7.sls")).unwrap();
+    fs::create_dir(host.dir.path().join("bundles")).unwrap();
+    std::os::unix::fs::symlink(&theirs, host.place("0.1.0")).unwrap();
+    let served = files.clone();
+    let server = Server::tls(&host.authority, move |seen| answer(&served, seen));
+    let from = [server.url("").trim_end_matches('/').to_owned()];
+    let copied = host.copy("0.1.0", &hash, &from).unwrap();
+    assert_eq!((copied.added, copied.fetched), (Added::Replaced, 4));
+    same(&host.place("0.1.0"), &files);
+    for path in files.keys().filter(|path| *path != "states/7.sls") {
+        let (own, foreign) =
+            (fs::metadata(host.place("0.1.0").join(path)).unwrap(), fs::metadata(theirs.join(path)).unwrap());
+        assert_ne!(own.ino(), foreign.ino(), "{path}");
+        assert_eq!(foreign.mode() & 0o777, 0o640, "{path}");
+    }
+}
+
+/// One content is a program in one bundle and a text in another.
+#[test]
+fn a_mode_is_that_of_its_bundle_alone() {
+    let host = Host::new();
+    let (old, old_hash) = bundle("0.1.0", b"layer");
+    let (new, new_hash) = bundle("0.2.0", b"#!/bin/sh\n");
+    let both = [old.clone(), new.clone()];
+    let server = Server::tls(&host.authority, move |seen| {
+        answer(&both[usize::from(seen.path.starts_with("/bundles/0.2.0/"))], seen)
+    });
+    let from = [server.url("").trim_end_matches('/').to_owned()];
+    for versions in
+        [[("0.1.0", &old_hash), ("0.2.0", &new_hash)], [("0.2.0", &new_hash), ("0.1.0", &old_hash)]]
+    {
+        for (version, hash) in versions {
+            host.copy(version, hash, &from).unwrap();
+        }
+        same(&host.place("0.1.0"), &old);
+        same(&host.place("0.2.0"), &new);
+        fs::remove_dir_all(host.dir.path().join("bundles")).unwrap();
+    }
+}
+
 #[test]
 fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     let host = Host::new();
@@ -319,19 +369,23 @@ fn a_manifest_without_end_fills_no_disk() {
     let (files, hash) = bundle("0.1.0", &content(2_000_000, 2));
     let size = files["manifest.json"].len();
     let served = files.clone();
+    let says = Arc::new(AtomicUsize::new(1));
+    let length = Arc::clone(&says);
     let endless = Server::tls(&host.authority, move |seen| {
         let mut answered = served.clone();
         answered.get_mut("manifest.json").unwrap().resize(size + 4_000_000, b' ');
-        answer(&answered, seen)
+        let answer = answer(&answered, seen);
+        if length.load(Ordering::SeqCst) == 1 { answer } else { answer.endless() }
     });
     let from = [endless.url("").trim_end_matches('/').to_owned()];
-    let error = host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap_err();
-    assert!(
-        error.contains("manifest.json") && error.contains("found more; what came was removed"),
-        "{error}"
-    );
-    let left = walk(&host.dir.path().join("bundles"));
-    assert!(left.iter().all(|path| fs::metadata(path).unwrap().len() < 1000), "{left:?}");
+    for said in [1, 0] {
+        says.store(said, Ordering::SeqCst);
+        let error = host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap_err();
+        let wanted = format!("larger than {size} bytes, which cannot be right; what came was removed");
+        assert!(error.contains("manifest.json") && error.contains(&wanted), "{error}");
+        let left = walk(&host.dir.path().join("bundles"));
+        assert!(left.iter().all(|path| fs::metadata(path).unwrap().len() < 1000), "{left:?}");
+    }
     // What has a size that is known may be larger.
     let honest = Server::tls(&host.authority, move |seen| answer(&files, seen));
     let from = [from[0].clone(), honest.url("").trim_end_matches('/').to_owned()];

@@ -52,6 +52,13 @@ fn a_key_is_kept_once_whatever_it_is_called() {
     PublicKey::parse(&ending).unwrap().keep(&kept).unwrap();
     assert!(PublicKey::load(&kept.join("builder.pub")).unwrap().not_after().is_some());
 
+    // An end that is there is not taken away by a file that lacks it, and counts for a key that is named by itself.
+    let endless = Trust::new(vec![given(dir.path(), &key, "acme")]);
+    endless.keep(&kept).unwrap();
+    let end = PublicKey::load(&kept.join("builder.pub")).unwrap().not_after();
+    assert!(end.is_some());
+    assert_eq!(endless.no_more_than(&kept).unwrap().keys()[0].not_after(), end);
+
     // Whoever put it there twice himself trusts it once, until the earlier end.
     fs::write(kept.join("acme.pub"), &mine).unwrap();
     let trust = Trust::load(&kept).unwrap();
@@ -102,10 +109,10 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
     // The list counts for a key that is given by itself, too, and such a key is not kept.
     let given = Trust::new(vec![lost.public().clone()]);
     assert_eq!(complaints(&image.iso, &given), [""; 0]);
-    let given = given.revoked_in(&kept).unwrap();
+    let given = given.no_more_than(&kept).unwrap();
     assert!(complaints(&image.iso, &given).concat().contains("is revoked: its laptop was stolen"));
     given.keep(&kept).unwrap();
     assert_eq!(names(&kept), ["good.pub", "revoked"]);
-    let none = Trust::new(vec![lost.public().clone()]).revoked_in(&dir.join("nowhere")).unwrap();
+    let none = Trust::new(vec![lost.public().clone()]).no_more_than(&dir.join("nowhere")).unwrap();
     assert_eq!(complaints(&image.iso, &none), [""; 0]);
 }

@@ -72,8 +72,16 @@ pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::
     Ok(0)
 }
 
-/// The bundle that each host has, as far as its last good highstate tells.
-type Hosts = BTreeMap<String, String>;
+/// What the hosts have of the site's bundles.
+#[derive(Debug, Default)]
+struct Hosts {
+    /// The bundle that each host has, as its last highstate that succeeded tells.
+    last: BTreeMap<String, String>,
+    /// All of which each may have something: what came after that highstate did not succeed as a whole.
+    any: BTreeMap<String, Vec<String>>,
+    /// Accepted hosts of which the master knows nothing.
+    unknown: Vec<String>,
+}
 
 async fn hosts(global: &Global) -> anyhow::Result<Hosts> {
     let mut operator = client::operator(global).await?;
@@ -83,13 +91,50 @@ async fn hosts(global: &Global) -> anyhow::Result<Hosts> {
 
 fn of_status(status: &Value) -> Hosts {
     let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let each = |node: &Value| Some((node["name"].as_str()?.to_owned(), node["bundle"].as_str()?.to_owned()));
-    nodes.iter().filter_map(each).collect()
+    let mut hosts = Hosts::default();
+    for node in nodes {
+        let Some(name) = node["name"].as_str() else { continue };
+        if let Some(bundle) = node["bundle"].as_str() {
+            hosts.last.insert(name.to_owned(), bundle.to_owned());
+        }
+        match node["bundles"].as_array() {
+            Some(any) => {
+                let any = any.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                hosts.any.insert(name.to_owned(), any);
+            }
+            None if node["key"] == "accepted" => hosts.unknown.push(name.to_owned()),
+            None => {}
+        }
+    }
+    hosts
 }
 
-/// The hosts that have a bundle.
-fn with<'a>(hosts: &'a Hosts, version: &str) -> Vec<&'a str> {
-    hosts.iter().filter(|(_, bundle)| *bundle == version).map(|(name, _)| name.as_str()).collect()
+impl Hosts {
+    /// The hosts that have a bundle.
+    fn with(&self, version: &str) -> Vec<&str> {
+        self.last.iter().filter(|(_, bundle)| *bundle == version).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Why a bundle must stay.
+    fn need(&self, version: &str) -> Option<String> {
+        let users = self.any.iter().filter(|(_, any)| any.iter().any(|bundle| bundle == version));
+        let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
+        let what = match (users.is_empty(), self.unknown.is_empty()) {
+            (false, _) => format!(
+                "these hosts still fetch from the bundle {version}, nothing was removed: {}",
+                users.join(", ")
+            ),
+            (true, false) => format!(
+                "of which bundles these hosts have something is not known, nothing was removed: {} (`ctl key delete` \
+                 forgets those that are gone)",
+                self.unknown.join(", ")
+            ),
+            (true, true) => return None,
+        };
+        Some(format!(
+            "{what}. `ctl highstate` brings them to the one in use; --force removes it all the same"
+        ))
+    }
 }
 
 fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
@@ -102,7 +147,7 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
         let manifest = manifest::load(&in_use.path).map_err(|error| error.to_string());
         let version = in_use.version.clone().or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
         let version = version.unwrap_or_else(|| "-".to_owned());
-        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, manifest });
+        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, recorded: None, manifest });
     }
     let each = |held: &Held| {
         let manifest = held.manifest.as_ref().ok();
@@ -112,7 +157,7 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
             "kubernetes": manifest.map(|manifest| &manifest.kubernetes),
             "built": manifest.map(|manifest| &manifest.built),
             "size": size,
-            "hosts": hosts.map(|hosts| with(hosts, &held.version)),
+            "hosts": hosts.map(|hosts| hosts.with(&held.version)),
             "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
             "path": held.path,
             "elsewhere": held.elsewhere,
@@ -169,13 +214,12 @@ impl Checked {
         let trouble = held.trouble().unwrap_or_default();
         let manifest = held.manifest.map_err(|_| anyhow::anyhow!(trouble))?;
         let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
-        let recorded = site.bundles.recorded(&args.version).filter(|_| held.elsewhere.is_some());
-        let damage = match &recorded {
+        let damage = match &held.recorded {
             Some(sha256) => halite_bundle::verify_same(&held.path, sha256, &mut told)?,
             None => halite_bundle::verify(&held.path, &mut told)?,
         };
         let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
-        if let Some(real) = held.elsewhere.as_ref().filter(|_| recorded.is_none()) {
+        if let Some(real) = held.elsewhere.as_ref().filter(|_| held.recorded.is_none()) {
             problems.push(format!(
                 "it is a link to {}, and it is not recorded what was vouched for there: add it again (`ctl bundle add {0}`)",
                 real.display()
@@ -263,7 +307,7 @@ pub async fn remove(
     force: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let hosts = if force { Ok(Hosts::new()) } else { hosts(global).await };
+    let hosts = if force { Ok(Hosts::default()) } else { hosts(global).await };
     take_away(site, version, hosts, screen)
 }
 
@@ -288,13 +332,8 @@ fn take_away(
     let hosts = hosts.context(
         "which hosts still have what this bundle gave them is not known; --force removes it all the same",
     )?;
-    let users = with(&hosts, version);
-    if !users.is_empty() {
-        bail!(
-            "these hosts still fetch from the bundle {version}, nothing was removed: {}. `ctl highstate` brings them to the \
-             one in use; --force removes it all the same",
-            users.join(", ")
-        );
+    if let Some(need) = hosts.need(version) {
+        bail!(need);
     }
     screen.progress("removing the bundle");
     let held = change.remove(version)?;

@@ -57,7 +57,7 @@ impl Here {
     }
 
     fn remove(&self, version: &str) -> anyhow::Result<u8> {
-        take_away(&self.site, version, Ok(Hosts::new()), &mut Screen::new(Format::Json))
+        take_away(&self.site, version, Ok(Hosts::default()), &mut Screen::new(Format::Json))
     }
 
     fn document(&self) -> String {
@@ -90,12 +90,21 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     assert_eq!(here.document(), CLUSTER.replace("0.1.0", "0.2.0"), "nothing but the record changes");
     assert_eq!(here.switch("0.2.0", false).unwrap(), 0, "again is nothing new");
     // A host that has not had its highstate since then would find nothing any more.
-    let hosts =
-        of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0"}, {"name": "b", "bundle": "0.2.0"},
-        {"name": "c", "bundle": null}]}));
+    let hosts = of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0"]},
+        {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}));
     let refused = |hosts| take_away(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err();
     let error = refused(Ok(hosts)).to_string();
     assert!(error.contains("removed: a. ") && error.contains("ctl highstate"), "{error}");
+    // One that has half of another since then, and one that nothing is known of: of an earlier master, for example.
+    let half = json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
+    let error = refused(Ok(of_status(&json!({"nodes": [half]})))).to_string();
+    assert!(error.contains("still fetch") && error.contains("removed: b. "), "{error}");
+    let unknown = json!({"name": "c", "key": "accepted", "bundle": "0.2.0"});
+    let error = refused(Ok(of_status(&json!({"nodes": [unknown]})))).to_string();
+    assert!(
+        error.contains("not known") && error.contains("removed: c ") && error.contains("key delete"),
+        "{error}"
+    );
     let error = format!("{:#}", refused(Err(anyhow::anyhow!("the master does not answer"))));
     assert!(error.contains("not known; --force") && error.contains("does not answer"), "{error}");
     assert_eq!(here.remove("0.1.0").unwrap(), 0);
@@ -242,7 +251,8 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
-    let hosts = Hosts::from([("a".to_owned(), "0.1.0".to_owned())]);
+    let hosts =
+        of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0", "0.2.0"]}]}));
     let document = document(&here.site, Some(&hosts)).unwrap();
     assert_eq!((&document[0]["hosts"], &document[1]["hosts"]), (&json!(["a"]), &json!([])));
     let text = overview(&document, &Paint { colour: false });

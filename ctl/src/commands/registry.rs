@@ -8,7 +8,7 @@ use super::bundle::megabytes;
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::output::{Paint, Screen, count, table};
-use crate::registry::{self, Backup, Backups, Damage, Mended};
+use crate::registry::{self, Backup, Backups, Damage, Mended, Reporter};
 
 /// `ctl registry`.
 ///
@@ -18,28 +18,33 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Registry::Backup(args) => backup(&args, screen),
         Registry::List { directory } => list(&directory, screen),
-        Registry::Verify { backup } => verify(&backup, screen),
-        Registry::Restore { backup, data } => restore(&backup, &data.data, screen),
+        Registry::Verify { backup, report } => verify(&backup, report.report.as_deref(), screen),
+        Registry::Restore { backup, without_damaged, data } => {
+            restore(&backup, &data.data, without_damaged, screen)
+        }
     }
 }
 
 fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     let keep = usize::try_from(args.keep)?;
-    let done = registry::make(&args.data.data, &args.to, keep, &mut |text| screen.progress(text))?;
+    let reporter = args.report.report.as_deref().map(|path| Reporter::new(path, &args.to));
+    let made = reporter
+        .as_ref()
+        .map_or(Ok(()), Reporter::look)
+        .and_then(|()| registry::make(&args.data.data, &args.to, keep, &mut |text| screen.progress(text)));
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.made(&made));
+    let done = made?;
     let facts = &done.facts;
     let document = json!({"backup": done.name, "path": done.path, "repositories": facts.repositories,
         "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "bytes_new": facts.bytes_new,
-        "damaged": facts.damaged, "mended": facts.mended, "pruned": done.pruned});
+        "damaged": facts.damaged, "mended": facts.mended, "pruned": done.pruned,
+        "problem": done.kept.as_ref().map(ToString::to_string)});
     let whole = facts.damaged.is_empty();
-    let good = whole && facts.mended.is_empty();
+    let sound = whole && facts.mended.is_empty();
     screen.answer(&document, |paint| {
         let mut text = damage(&facts.damaged, paint);
         for Mended { damage, from } in &facts.mended {
-            text.push_str(&format!(
-                "{} {}: taken from the backup {from}\n",
-                paint.bad("✗"),
-                line(damage)
-            ));
+            text.push_str(&format!("{} {damage}: taken from the backup {from}\n", paint.bad("✗")));
         }
         let mark = if whole { paint.good("✓") } else { paint.bad("✗") };
         text.push_str(&format!(
@@ -51,18 +56,24 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         if !done.pruned.is_empty() {
             text.push_str(&format!("removed: {}\n", done.pruned.join(", ")));
         }
-        if !good {
+        if let Some(error) = &done.kept {
+            let bad = paint.bad("✗");
+            text.push_str(&format!("{bad} the backup is made, but older ones could not be removed: {error}\n"));
+        }
+        if !sound {
             text.push_str(if whole {
                 "The registry is damaged and the backup is whole: `ctl registry restore` mends the registry. Nothing old was \
                  removed.\n"
             } else {
-                "The registry is damaged and so is this backup, which has all the rest. Push again what is missing, or delete \
-                 what names it. Nothing old was removed.\n"
+                "The registry is damaged and so is this backup, which has all the rest. Remove what is left of a damaged blob \
+                 (`find DATA -path '*/HEX/data' -delete`), which the registry would take for whole, and push it again; or \
+                 delete what names it. Nothing old was removed.\n"
             });
         }
         text
     })?;
-    Ok(if good { 0 } else { FAILED })
+    reported?;
+    Ok(if sound && done.kept.is_none() { 0 } else { FAILED })
 }
 
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
@@ -113,9 +124,14 @@ fn overview(document: &Value, paint: &Paint) -> String {
     text
 }
 
-fn verify(path: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
-    let (_, backup) = Backups::find(path)?;
-    let found = registry::verify(&backup, &mut |text| screen.progress(text))?;
+fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let reporter = report.map(|report| Reporter::new(report, path));
+    let verified = Backups::find(path).and_then(|(_, backup)| {
+        let found = registry::verify(&backup, &mut |text| screen.progress(text))?;
+        Ok((backup, found))
+    });
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.verified(&verified));
+    let (backup, found) = verified?;
     let sound = found.damaged.is_empty();
     let document = json!({"backup": backup.name(), "path": backup.path, "blobs": found.blobs, "bytes": found.bytes,
         "damaged": found.damaged, "sound": sound});
@@ -131,12 +147,14 @@ fn verify(path: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
                 backup.name()
             )
     })?;
+    reported?;
     Ok(if sound { 0 } else { FAILED })
 }
 
-fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+fn restore(path: &Path, data: &Path, without_damaged: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let (backups, backup) = Backups::find(path)?;
-    let outcome = registry::restore(&backups, &backup, data, &mut |text| screen.progress(text))?;
+    let outcome =
+        registry::restore(&backups, &backup, data, without_damaged, &mut |text| screen.progress(text))?;
     let restored = match outcome {
         Ok(restored) => restored,
         Err(damaged) => {
@@ -144,7 +162,8 @@ fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> 
             screen.answer(&document, |paint| {
                 damage(&damaged, paint)
                     + &format!(
-                        "The backup {} is damaged. Nothing was changed: name an older one (`ctl registry list {}`).\n",
+                        "The backup {} is damaged. Nothing was changed: name an older one (`ctl registry list {}`), or restore \
+                         the images that are whole (--without-damaged).\n",
                         backup.name(),
                         backups.dir().display()
                     )
@@ -155,18 +174,30 @@ fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> 
     let facts = &restored.facts;
     let document = json!({"backup": backup.name(), "changed": true, "repositories": facts.repositories,
         "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "copied": restored.copied,
-        "bytes_new": restored.bytes_new, "mended": restored.mended});
+        "bytes_new": restored.bytes_new, "mended": restored.mended, "damaged": restored.damaged, "lost": restored.lost});
+    let whole = restored.damaged.is_empty();
     screen.answer(&document, |paint| {
-        let (mark, contents) = (paint.good("✓"), contents(&document));
+        let contents = contents(&document);
         let copied = format!("{}, {}", count(restored.copied, "blob"), megabytes(restored.bytes_new));
         let mended: String =
             restored.mended.iter().map(|digest| format!("{digest} was damaged, and is mended\n")).collect();
+        if whole {
+            let mark = paint.good("✓");
+            return format!(
+                "{mended}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
+                backup.name()
+            );
+        }
+        let lost: String =
+            restored.lost.iter().map(|image| format!("{} {image}: not restored\n", paint.bad("✗"))).collect();
+        let damaged = damage(&restored.damaged, paint);
         format!(
-            "{mended}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
+            "{mended}{damaged}{lost}The registry is as in the backup {}, without what is named here, which an older one may \
+             have or has to be pushed again; {copied} copied\n",
             backup.name()
         )
     })?;
-    Ok(0)
+    Ok(if whole { 0 } else { FAILED })
 }
 
 /// `3 repositories, 5 tags, 40 blobs, 12.3 MB`.
@@ -182,14 +213,6 @@ fn contents(document: &Value) -> String {
     .join(", ")
 }
 
-fn line(damage: &Damage) -> String {
-    let by = match damage.repositories.as_slice() {
-        [] => String::new(),
-        all => format!(" (in {})", all.join(", ")),
-    };
-    format!("{}{by}: {}", damage.what, damage.why)
-}
-
 fn damage(all: &[Damage], paint: &Paint) -> String {
-    all.iter().map(|damage| format!("{} {}\n", paint.bad("✗"), line(damage))).collect()
+    all.iter().map(|damage| format!("{} {damage}\n", paint.bad("✗"))).collect()
 }

@@ -47,7 +47,7 @@ fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
         None => return Ok(None),
     };
     // Whom the site trusts no more is not trusted for being named again.
-    let trust = trust.revoked_in(&site.trusted())?;
+    let trust = trust.no_more_than(&site.trusted())?;
     Ok(Some(if args.allow_unsigned { trust.allow_unsigned() } else { trust }))
 }
 

@@ -28,12 +28,13 @@ fn overview(status: &Value, paint: &Paint) -> String {
         _ => paint.bad("does not answer"),
     };
     let mut text = format!(
-        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n\n",
+        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}\n",
         table::cell(&status["cluster"]),
         table::cell(&status["master"]),
         table::cell(&status["version"]),
         table::cell(&status["bundle"]["version"]),
         table::cell(&status["bundle"]["kubernetes"]),
+        registry(&status["registry"]),
     );
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
     let row = |node: &Value| {
@@ -68,6 +69,19 @@ fn overview(status: &Value, paint: &Paint) -> String {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), problem.as_str().unwrap_or_default()));
     }
     text
+}
+
+/// The line of the site's own registry, where there is one.
+fn registry(registry: &Value) -> String {
+    let Some(node) = registry["node"].as_str() else { return String::new() };
+    let time = |key: &str| registry[key].as_str();
+    match (time("backup_time"), time("verified")) {
+        (None, _) => format!("registry    on {node}, no backup yet\n"),
+        (Some(made), None) => format!("registry    on {node}, last good backup {made}\n"),
+        (Some(made), Some(read)) => {
+            format!("registry    on {node}, last good backup {made}, verified {read}\n")
+        }
+    }
 }
 
 /// `Ready v1.36.3`, from whatever the master knows of the Kubernetes node.
@@ -241,6 +255,20 @@ mod tests {
             "✗ cluster.yaml:1: no\n",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
+        }
+        assert!(!text.contains("registry"), "{text}");
+        for (known, wanted) in [
+            (json!({"node": "w"}), "on w, no backup yet"),
+            (json!({"node": "w", "backup_time": "T1", "verified": null}), "on w, last good backup T1"),
+            (
+                json!({"node": "w", "backup_time": "T1", "verified": "T2"}),
+                "on w, last good backup T1, verified T2",
+            ),
+        ] {
+            let mut status = status.clone();
+            status["registry"] = known;
+            let text = overview(&status, &PLAIN);
+            assert!(text.contains(&format!("refused\nregistry    {wanted}\n\n")), "{text}");
         }
     }
 }

@@ -38,6 +38,7 @@ spec: {containers: [{name: demo, image: 'registry.example/demo:1'}]}
 
 /// Packages of the repository, each with what it depends on.
 const PACKAGES: &[(&str, &str)] = &[
+    ("chrony", "libc6"),
     ("conntrack", "libc6"),
     ("containerd", "runc"),
     ("curl", "libcurl4 (>= 1)"),
@@ -191,7 +192,7 @@ fn whatever_is_taken_away_is_missed() {
 
 /// A component that is not there hides nothing else that is missing.
 /// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
-const RPMS: &str = "conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
+const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
                     kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
 #[test]
@@ -287,8 +288,9 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         let facts = facts(&site.manifest(), BUNDLE);
         let of_set = Site { tree: &tree, facts: &facts, set };
         let mut needs = Needs::default();
-        of_set.hosts(&mut needs).unwrap();
-        of_set.orchestrations(&mut BTreeSet::new(), &mut needs).unwrap();
+        let mut compiler = Compiler::new(&tree);
+        of_set.hosts(&mut compiler, &mut needs).unwrap();
+        of_set.orchestrations(&mut compiler, &mut BTreeSet::new(), &mut needs).unwrap();
         let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
         assert!(report.iter().any(|missing| missing.contains(wanted)), "{path}: {report:?}");
     }
@@ -303,7 +305,7 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
     let facts = facts(&site.manifest(), BUNDLE);
     let mut needs = Needs::default();
-    Site { tree: &tree, facts: &facts, set }.hosts(&mut needs).unwrap();
+    Site { tree: &tree, facts: &facts, set }.hosts(&mut Compiler::new(&tree), &mut needs).unwrap();
     let told: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
     let explained =
         |line: &String| line.contains("`metrics-server`") && line.contains("addons.metricsServer: [false]");
@@ -311,4 +313,25 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
     site.manifest["options"] = json!({"addons.metricsServer": ["false"]});
     let chosen = sets(&site.manifest()).unwrap();
     assert!(chosen.iter().all(|set| !set.declaration.cluster.addons.metrics_server));
+}
+
+#[test]
+fn one_compiler_for_all_says_what_one_for_each_says() {
+    let site = Bundle::new();
+    let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
+    let facts = facts(&site.manifest(), BUNDLE);
+    let mut shared = Compiler::new(&tree);
+    let all = sets(&site.manifest()).unwrap();
+    // Some of everything, in an order in which the next one differs much: each is 2 seconds without what was kept.
+    for at in [0, all.len() - 1, 7, all.len() / 2, 1] {
+        let of_set = Site { tree: &tree, facts: &facts, set: &all[at] };
+        for target in &of_set.set.targets {
+            let pillar = of_set.view(&target.minion).unwrap();
+            let grains = grains(target, &pillar, DEBIAN);
+            let rendered = |compiler: &mut Compiler| of_set.render(compiler, target, &pillar, &grains, None);
+            let (one, own) = (rendered(&mut shared), rendered(&mut Compiler::new(&tree)));
+            assert!(one.problems.is_empty() && !one.states.is_empty(), "{:?}", one.problems);
+            assert_eq!(one, own, "{} of {}", target.what, of_set.set.name);
+        }
+    }
 }

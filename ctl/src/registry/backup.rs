@@ -18,13 +18,17 @@ pub struct Done {
     pub facts: Facts,
     /// The names of those that were removed because they were too old.
     pub pruned: Vec<String>,
+    /// Why the others of those are still there.
+    pub kept: Option<Error>,
 }
 
 /// Makes a backup of the registry with that data directory in another directory, and then removes all that are older than the
-/// newest `keep` whole ones. Nothing is removed when the registry is damaged, or empty: so does a disk look that is not mounted.
+/// newest `keep` whole ones with images. Nothing is removed when the registry is damaged. That something cannot be removed is
+/// told with the backup.
 ///
 /// # Errors
-/// There is no such registry, another ctl works there, there is no room, or the system refuses. Then no backup was made.
+/// There is no such registry, it is empty and was not at an earlier backup, another ctl works there, there is no room, or the
+/// system refuses. Then no backup was made.
 pub fn make(data: &Path, to: &Path, keep: usize, progress: &mut dyn FnMut(&str)) -> Result<Done, Error> {
     if !data.is_dir() {
         let message = "there is no registry: name its data directory with --data";
@@ -43,9 +47,10 @@ pub fn make(data: &Path, to: &Path, keep: usize, progress: &mut dyn FnMut(&str))
     progress("waiting for the disk");
     files::settle(&partial.0)?;
     let path = backups.finish(&name)?;
-    let sound = facts.damaged.is_empty() && facts.mended.is_empty() && facts.repositories > 0;
-    let pruned = if sound { backups.prune(keep)? } else { Vec::new() };
-    Ok(Done { name: name.to_string(), path, facts, pruned })
+    let sound = facts.damaged.is_empty() && facts.mended.is_empty();
+    let mut pruned = Vec::new();
+    let kept = if sound { backups.prune(keep, &mut pruned).err() } else { None };
+    Ok(Done { name: name.to_string(), path, facts, pruned, kept })
 }
 
 /// What is not a backup yet, and goes unless it becomes one.

@@ -78,6 +78,11 @@ impl Backup {
         self.facts.as_ref().is_ok_and(|facts| facts.damaged.is_empty())
     }
 
+    /// Whether it has any image: that of an empty registry has none, nor has that of a disk that was not mounted.
+    pub fn has_images(&self) -> bool {
+        self.facts.as_ref().is_ok_and(|facts| facts.repositories > 0)
+    }
+
     fn read(path: PathBuf, name: Name) -> Self {
         let facts = Facts::read(&path);
         Self { name, path, facts }
@@ -201,16 +206,15 @@ impl Backups {
         Ok(path)
     }
 
-    /// Removes all that are older than the newest `keep` whole ones; their names. What cannot be read is not ours to
-    /// remove. The caller holds the claim.
+    /// Removes all that are older than the newest `keep` whole ones with images, and adds their names to `removed`. What
+    /// cannot be read is not ours to remove. The caller holds the claim.
     ///
     /// # Errors
-    /// The system's reason.
-    pub fn prune(&self, keep: usize) -> Result<Vec<String>, Error> {
+    /// The system's reason; some may have been removed.
+    pub fn prune(&self, keep: usize, removed: &mut Vec<String>) -> Result<(), Error> {
         let all = self.list()?;
-        let mut whole = all.iter().rev().filter(|backup| backup.is_whole());
-        let Some(oldest) = whole.nth(keep.saturating_sub(1)) else { return Ok(Vec::new()) };
-        let mut removed = Vec::new();
+        let mut whole = all.iter().rev().filter(|backup| backup.is_whole() && backup.has_images());
+        let Some(oldest) = whole.nth(keep.saturating_sub(1)) else { return Ok(()) };
         for old in all.iter().filter(|old| old.name < oldest.name && old.facts.is_ok()) {
             let partial = self.partial(&old.name);
             fs::rename(&old.path, &partial).map_err(Error::file("remove", &old.path))?;
@@ -218,7 +222,7 @@ impl Backups {
             files::remove_dir(&partial)?;
             removed.push(old.name());
         }
-        Ok(removed)
+        Ok(())
     }
 }
 

@@ -98,13 +98,24 @@ fn the_newest_whole_ones_stay() {
     put(at, &name(7), Some(&damaged()));
     put(at, "20261102T000000Z-2", Some(&damaged()));
     put(at, "20261001T000000Z", None);
+    // Of a disk that was not mounted: newer than all that have something.
+    let empty = Facts { repositories: 0, tags: 0, links: 0, blobs: 0, bytes: 0, bytes_new: 0, ..facts() };
+    for day in 8..=11 {
+        put(at, &name(day), Some(&empty));
+    }
     put(at, "other", Some(&facts()));
     fs::create_dir(at.join(".partial-other")).unwrap();
-    assert_eq!(backups.prune(9).unwrap(), Vec::<String>::new());
-    // The damaged one neither counts nor keeps; one that is newer than what stays does stay.
-    let removed = backups.prune(3).unwrap();
-    assert_eq!(removed, [&name(1), &name(2), "20261102T000000Z-2", &name(3)].map(String::from));
-    assert_eq!(names(&backups), ["20261001T000000Z", &name(4), &name(5), &name(6), &name(7)]);
+    let prune = |keep| {
+        let mut removed = Vec::new();
+        backups.prune(keep, &mut removed).unwrap();
+        removed
+    };
+    assert_eq!(prune(9), Vec::<String>::new());
+    // The damaged and the empty neither count nor keep; those that are newer than what stays do stay.
+    assert_eq!(prune(3), [&name(1), &name(2), "20261102T000000Z-2", &name(3)].map(String::from));
+    let mut left = vec!["20261001T000000Z".to_owned()];
+    left.extend((4..=11).map(name));
+    assert_eq!(names(&backups), left);
     assert!(at.join("other").exists());
     // What was being made or removed goes, and nothing that only looks like it.
     put(at, ".partial-20261201T000000Z-2", None);

@@ -1,6 +1,6 @@
 //! What a backup says of itself.
 
-use std::{fs, path::Path};
+use std::{fmt, fs, path::Path};
 
 use halite_bundle::{Error, files};
 use jiff::Timestamp;
@@ -21,6 +21,16 @@ pub struct Damage {
     pub why: String,
     /// The repositories that name it.
     pub repositories: Vec<String>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if !self.repositories.is_empty() {
+            write!(f, " (in {})", self.repositories.join(", "))?;
+        }
+        write!(f, ": {}", self.why)
+    }
 }
 
 /// Damage that an earlier backup made good.

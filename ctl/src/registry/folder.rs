@@ -1,7 +1,7 @@
 //! Directories that belong to somebody else: what is in them is reached name by name, and no link is followed.
 
 use std::{
-    fs::{File, Permissions},
+    fs::{File, Permissions, TryLockError},
     io::{self, ErrorKind},
     os::{
         fd::AsFd as _,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_bundle::Error;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
 /// What there is under a name.
 pub enum Found<T> {
@@ -58,6 +58,19 @@ impl Folder {
     /// Itself, to be asked or locked.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Locks it until it is closed: for oneself alone, or together with others that are not alone. Whether that was possible
+    /// at once.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn lock(&self, alone: bool) -> Result<bool, Error> {
+        match if alone { self.file.try_lock() } else { self.file.try_lock_shared() } {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(Error::file("lock", &self.path)(error)),
+        }
     }
 
     /// A directory some names below.
@@ -174,6 +187,15 @@ impl Folder {
     pub fn hand_over(&self, name: &str, to: &Self, new: &str) -> Result<(), Error> {
         renameat(self.file.as_fd(), name, to.file.as_fd(), new)
             .map_err(|error| Error::file("replace", to.path.join(new))(error.into()))
+    }
+
+    /// Removes a file of it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        unlinkat(&self.file, name, AtFlags::empty())
+            .map_err(|error| Error::file("remove", self.path.join(name))(error.into()))
     }
 }
 

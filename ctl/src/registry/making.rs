@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
-    thread,
 };
 
 use halite_bundle::{
@@ -53,7 +52,7 @@ impl<'a> Making<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// It is none, or the system refuses.
+    /// It is none, somebody restores it, it has lost everything that earlier backups have, or the system refuses.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
         backups::private(to)?;
         let strange =
@@ -63,11 +62,19 @@ impl<'a> Making<'a> {
             Found::Gone => None,
             Found::Strange(why) => return strange(&data.path().join(ROOT), why),
         };
+        // Its links must not be exchanged between the reading of them and the copying of what they name.
+        if let Some(v2) = &v2
+            && !v2.lock(false)?
+        {
+            let message = "another ctl restores this registry: wait until that has ended";
+            return Err(Error::content(data.path(), message));
+        }
         let tree = match v2.as_ref().map_or(Found::Gone, |v2| v2.enter(REPOSITORIES)) {
             Found::Here(repositories) => Tree::read(&repositories, true),
             Found::Gone => Tree::default(),
             Found::Strange(why) => return strange(&data.path().join(ROOT).join(REPOSITORIES), why),
         };
+        look_for_loss(data.path(), &tree, &earlier)?;
         let (damaged, mended) = (Vec::new(), Vec::new());
         let (root, blobs, bytes, bytes_new) = (to.join(ROOT), 0, 0, 0);
         Ok(Self { v2, root, to, earlier, tree, blobs, bytes, bytes_new, damaged, mended })
@@ -207,26 +214,17 @@ impl<'a> Making<'a> {
 
     /// Copies a blob of the registry; its size, or what is wrong with it.
     fn copy(&self, digest: &Digest, place: &Path) -> Result<Result<u64, String>, Error> {
-        for attempt in 1.. {
-            let mut from = match self.live(digest) {
-                Found::Here(file) => file,
-                Found::Gone => return Ok(Err("it is missing".to_owned())),
-                Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
-            };
-            let mut to = files::create(place, 0o600)?;
-            match digest.copy(&mut from, &mut to).map_err(Error::file("write", place))? {
-                Ok(size) => return Ok(Ok(size)),
-                Err(why) => {
-                    files::remove_any(place)?;
-                    if attempt >= pass::AGAIN.0 || !pass::is_fresh(&from) {
-                        return Ok(Err(why));
-                    }
-                    // Two who push the same manifest at once: one links what the other is writing yet.
-                    thread::sleep(pass::AGAIN.1);
-                }
-            }
+        let mut from = match self.live(digest) {
+            Found::Here(file) => file,
+            Found::Gone => return Ok(Err("it is missing".to_owned())),
+            Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
+        };
+        let mut to = files::create(place, 0o600)?;
+        let copied = digest.copy(&mut from, &mut to).map_err(Error::file("write", place))?;
+        if copied.is_err() {
+            files::remove_any(place)?;
         }
-        Ok(Err("it is missing".to_owned()))
+        Ok(copied)
     }
 
     /// Whether links name a blob yet that is not there: some may have gone since they were read. The history of a tag may
@@ -236,7 +234,7 @@ impl<'a> Making<'a> {
         for (path, link) in self.tree.links.iter().filter(|(_, link)| link.digest == *digest) {
             let below = format!("{REPOSITORIES}/{}", path.trim_end_matches("/link"));
             match self.v2.as_ref().map_or(Found::Gone, |v2| v2.below(&below)) {
-                Found::Here(folder) if !matches!(pass::read(&folder, true), Found::Gone) => {
+                Found::Here(folder) if !matches!(pass::read(&folder), Found::Gone) => {
                     needed |= link.kind != Kind::History;
                 }
                 _ => gone.push(path.clone()),
@@ -280,4 +278,20 @@ impl<'a> Making<'a> {
         }
         Ok(())
     }
+}
+
+/// A disk that is not mounted, or a new one, looks like a registry that nothing was ever pushed to. A backup of it would be the
+/// newest, and `ctl registry restore` would take it for what is to be put back.
+fn look_for_loss(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Error> {
+    if !tree.links.is_empty() || !tree.strange.is_empty() {
+        return Ok(());
+    }
+    let Some(last) = earlier.iter().rev().find(|backup| backup.has_images()) else { return Ok(()) };
+    let message = format!(
+        "the registry is empty, and the backup {} is not: is its disk not mounted? No backup was made. If the images were \
+         lost, `ctl registry restore` brings them back; if they were removed on purpose, name another directory with --to, \
+         or remove the backups in this one",
+        last.name()
+    );
+    Err(Error::content(data, message))
 }

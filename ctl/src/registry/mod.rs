@@ -10,8 +10,10 @@ mod backups;
 mod digest;
 mod facts;
 mod folder;
+mod images;
 mod making;
 mod pass;
+mod report;
 mod restore;
 mod tree;
 mod verify;
@@ -33,6 +35,7 @@ pub use self::{
     backup::make,
     backups::{Backup, Backups},
     facts::{Damage, Mended},
+    report::Reporter,
     restore::restore,
     verify::verify,
 };

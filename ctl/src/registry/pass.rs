@@ -1,11 +1,6 @@
 //! Reading the links of one repository, while the registry may be writing there.
 
-use std::{
-    fs::File,
-    io::Read as _,
-    thread,
-    time::{Duration, SystemTime},
-};
+use std::io::Read as _;
 
 use super::{
     digest::Digest,
@@ -16,39 +11,44 @@ use super::{
 /// More than any link holds, in bytes.
 const LONGEST: u64 = 256;
 
-/// How often one repository is read until nothing in it changes meanwhile.
-const PASSES: usize = 10;
-
-/// So soon after it was written, a file may be in the middle of that: the registry writes links and manifests in place.
-const FRESH: Duration = Duration::from_secs(5);
-
-/// How often such a file is looked at again, and the pause before.
-pub const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
+/// How often one repository is read, at most, until nothing in it changes meanwhile. A reading takes far less time than a
+/// push, whose every file the registry waits for.
+const PASSES: usize = 100;
 
 /// The links of one repository. Manifests come after what they name and tags after manifests; a directory that is listed
-/// while something is added to it may show the later and not the earlier. So it is read until nothing changes.
+/// while something is added to it may show the later and not the earlier. So it is read until nothing changes; where that does
+/// not come about, the repository is said to be strange.
 pub fn steady(folder: &Folder, name: &str, live: bool) -> Tree {
-    let mut last = Pass::read(folder, name, live);
-    for _ in 1..if live { PASSES } else { 1 } {
-        let next = Pass::read(folder, name, live);
+    let read = || Pass::read(folder, name);
+    if live { settled(name, read) } else { read() }
+}
+
+fn settled(name: &str, mut read: impl FnMut() -> Tree) -> Tree {
+    let mut last = read();
+    for _ in 1..PASSES {
+        let next = read();
         if next == last {
-            break;
+            return last;
         }
         last = next;
     }
+    let why = format!(
+        "was another each of the {PASSES} times that it was read, and images may be in it by half: make a backup while less \
+         is pushed"
+    );
+    last.strange.insert(name.to_owned(), why);
     last
 }
 
 struct Pass<'a> {
     tree: Tree,
     repository: &'a str,
-    live: bool,
 }
 
 impl Pass<'_> {
     /// Reads in the opposite of the order in which the registry writes.
-    fn read(folder: &Folder, repository: &str, live: bool) -> Tree {
-        let mut pass = Pass { tree: Tree::default(), repository, live };
+    fn read(folder: &Folder, repository: &str) -> Tree {
+        let mut pass = Pass { tree: Tree::default(), repository };
         let manifests = pass.part(folder, repository, "_manifests");
         if let Some((manifests, path)) = &manifests {
             if let Some((tags, path)) = pass.part(manifests, path, "tags") {
@@ -124,7 +124,7 @@ impl Pass<'_> {
     /// Whether there is one.
     fn link(&mut self, folder: &Folder, path: &str, kind: Kind) -> bool {
         let path = join(path, "link");
-        match read(folder, self.live) {
+        match read(folder) {
             Found::Here(digest) => {
                 let repository = self.repository.to_owned();
                 self.tree.links.insert(path, Link { repository, kind, digest });
@@ -139,31 +139,46 @@ impl Pass<'_> {
     }
 }
 
-/// What the link in a directory names.
-pub fn read(folder: &Folder, live: bool) -> Found<Digest> {
-    let attempts = if live { AGAIN.0 } else { 1 };
-    for attempt in 1.. {
-        let file = match folder.plain("link") {
-            Found::Here(file) => file,
-            Found::Gone => return Found::Gone,
-            Found::Strange(why) => return Found::Strange(why),
-        };
-        let mut text = String::new();
-        let named = match (&file).take(LONGEST).read_to_string(&mut text) {
-            Ok(_) => text.parse::<Digest>(),
-            Err(error) => Err(format!("it cannot be read: {error}")),
-        };
-        match named {
-            Ok(digest) => return Found::Here(digest),
-            Err(_) if attempt < attempts && is_fresh(&file) => thread::sleep(AGAIN.1),
-            Err(why) => return Found::Strange(format!("names no blob: {why}")),
-        }
-    }
-    Found::Gone
+/// What the link in a directory names. The registry moves links to their places when they are on the disk, so there is never
+/// half of one.
+pub fn read(folder: &Folder) -> Found<Digest> {
+    let file = match folder.plain("link") {
+        Found::Here(file) => file,
+        Found::Gone => return Found::Gone,
+        Found::Strange(why) => return Found::Strange(why),
+    };
+    let mut text = String::new();
+    let named = match file.take(LONGEST).read_to_string(&mut text) {
+        Ok(_) => text.parse(),
+        Err(error) => Err(format!("it cannot be read: {error}")),
+    };
+    named.map_or_else(|why| Found::Strange(format!("names no blob: {why}")), Found::Here)
 }
 
-/// Whether a file was written a moment ago.
-pub fn is_fresh(file: &File) -> bool {
-    let written = file.metadata().and_then(|facts| facts.modified());
-    written.is_ok_and(|at| SystemTime::now().duration_since(at).unwrap_or_default() < FRESH)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository after so many pushes.
+    fn after(pushes: usize) -> Tree {
+        let mut tree = Tree::default();
+        tree.folders.extend((0..pushes).map(|push| format!("app/{push}")));
+        tree
+    }
+
+    #[test]
+    fn what_never_settles_is_told() {
+        for (last, told) in
+            [(0, false), (1, false), (PASSES - 2, false), (PASSES - 1, true), (usize::MAX, true)]
+        {
+            let mut readings = 0;
+            let tree = settled("app", || {
+                readings += 1;
+                after(readings.min(last.saturating_add(1)))
+            });
+            assert_eq!(tree.strange.contains_key("app"), told, "{last} pushes: {readings} readings");
+            assert_eq!(readings, if told { PASSES } else { last + 2 });
+            assert_eq!(tree.folders, after(readings.min(last.saturating_add(1))).folders);
+        }
+    }
 }

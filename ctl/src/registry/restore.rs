@@ -1,6 +1,11 @@
 //! Putting a backup back, also while the registry serves.
 
-use std::{collections::BTreeSet, fs::TryLockError, io, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    collections::BTreeSet,
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
 use halite_bundle::{
     Error, Tenths, files,
@@ -14,6 +19,7 @@ use super::{
     digest::Digest,
     facts::{Damage, Facts},
     folder::{Folder, Found, Owner},
+    images,
     verify::Opened,
 };
 
@@ -22,6 +28,9 @@ const STAGED: &str = ".restore";
 
 /// The mode of the registry's directories where there are none.
 const MODE: u32 = 0o755;
+
+/// No manifest is larger, in bytes: the registry takes none that is.
+const MANIFEST: u64 = 4 << 20;
 
 /// What came of it.
 #[derive(Debug)]
@@ -34,13 +43,18 @@ pub struct Restored {
     pub bytes_new: u64,
     /// Blobs of the registry that were damaged and are as they were.
     pub mended: Vec<String>,
+    /// What is damaged in the backup, or is not in it since the registry's own was damaged, and was left out.
+    pub damaged: Vec<Damage>,
+    /// What cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
+    pub lost: Vec<String>,
 }
 
 /// Either what came of it, or why nothing was changed.
 pub type Outcome = Result<Restored, Vec<Damage>>;
 
 /// Puts a backup back into the data directory of a registry, whose owner gets everything. Its repositories are what they
-/// were then, in one step; blobs that nothing names any more stay. It can be cut off at any moment and done again.
+/// were then, in one step; blobs that nothing names any more stay. It can be cut off at any moment and done again. With
+/// `without_damaged`, what needs a blob that is damaged is left out; without it, nothing is changed then.
 ///
 /// # Errors
 /// There is no such directory, somebody else works there, there is no room, or the system refuses. Repositories are as they
@@ -49,6 +63,7 @@ pub fn restore(
     backups: &Backups,
     backup: &Backup,
     data: &Path,
+    without_damaged: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     if !data.is_dir() {
@@ -75,17 +90,13 @@ pub fn restore(
     };
     let owner = Owner::of(&data, mode)?;
     let v2 = data.make(ROOT, &owner)?;
-    match v2.file().try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let message = "another ctl restores this registry: wait until that has ended";
-            return Err(Error::content(data.path(), message));
-        }
-        Err(TryLockError::Error(error)) => return Err(Error::file("lock", v2.path())(error)),
+    if !v2.lock(true)? {
+        let message = "another ctl restores this registry or backs it up: wait until that has ended";
+        return Err(Error::content(data.path(), message));
     }
-    let restoring = Restoring { opened, v2, owner };
+    let mut restoring = Restoring { opened, v2, owner };
     restoring.clear()?;
-    let done = restoring.run(progress);
+    let done = restoring.run(without_damaged, progress);
     // The first error is the one that matters; what stays goes the next time.
     match (done, restoring.clear()) {
         (Ok(Ok(restored)), cleared) => cleared.map(|()| Ok(restored)),
@@ -114,8 +125,8 @@ impl Restoring {
         if place.exists() { files::remove_any(&files::sibling(&place, "replaced")) } else { Ok(()) }
     }
 
-    fn run(&self, progress: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
-        let (missing, mended) = self.missing(progress)?;
+    fn run(&mut self, without_damaged: bool, progress: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
+        let (mut missing, spoilt) = self.missing(progress)?;
         let mut need = Need::default();
         let sizes = missing.iter().map(|digest| self.size(digest));
         sizes.chain(self.opened.tree.links.values().map(|_| 0)).for_each(|size| need.add(size));
@@ -123,21 +134,71 @@ impl Restoring {
             let message = format!("{what}; nothing was changed: make room there");
             return Err(Error::content(self.v2.path(), message));
         }
-        let bytes_new = match self.stage(&missing, progress)? {
-            Ok(bytes) => bytes,
-            Err(damaged) => return Ok(Err(damaged)),
-        };
+        let mut damaged = self.stage(&missing, progress)?;
+        damaged.extend(self.opened.lacking());
+        let mut lost = Vec::new();
+        if !damaged.is_empty() {
+            if !without_damaged {
+                return Ok(Err(damaged));
+            }
+            lost = self.leave_out(&damaged, &mut missing)?;
+        }
         progress("putting everything in its place");
         files::settle(self.v2.path())?;
         self.place(&missing)?;
+        let (mended, left): (Vec<_>, Vec<_>) =
+            spoilt.into_iter().partition(|digest| missing.contains(digest));
+        left.iter().try_for_each(|digest| self.discard(digest))?;
         self.link()?;
-        let facts = self.opened.facts.clone();
-        Ok(Ok(Restored { facts, copied: missing.len(), bytes_new, mended }))
+        let mended = mended.iter().map(ToString::to_string).collect();
+        let (facts, copied) = (self.opened.facts.clone(), missing.len());
+        let bytes_new = missing.iter().map(|digest| self.size(digest)).sum();
+        Ok(Ok(Restored { facts, copied, bytes_new, mended, damaged, lost }))
+    }
+
+    /// Takes out of the backup's links what needs something damaged, and out of what is missing all that they name no more.
+    fn leave_out(
+        &mut self,
+        damaged: &[Damage],
+        missing: &mut BTreeSet<Digest>,
+    ) -> Result<Vec<String>, Error> {
+        let damaged = damaged.iter().filter_map(|damage| damage.what.parse().ok()).collect();
+        let staged = self.staged()?;
+        let lost = images::leave_out(&mut self.opened.tree, &damaged, |digest| {
+            let file = match missing.contains(digest) {
+                true => staged.plain(&digest.file_name()),
+                false => blob(&self.v2, digest),
+            };
+            let mut content = Vec::new();
+            if let Found::Here(file) = file {
+                // Both were compared with their digests a moment ago.
+                let _ = file.take(MANIFEST).read_to_end(&mut content);
+            }
+            content
+        });
+        let needs = self.opened.tree.needs();
+        missing.retain(|digest| needs.contains_key(digest));
+        Ok(lost)
+    }
+
+    /// Removes a damaged blob of the registry that will have no name: pushed again it would be taken for whole.
+    fn discard(&self, digest: &Digest) -> Result<(), Error> {
+        match self.v2.below(&digest.folder()) {
+            Found::Here(folder) => folder.remove(CONTENT),
+            _ => Ok(()),
+        }
+    }
+
+    fn staged(&self) -> Result<Folder, Error> {
+        match self.v2.enter(STAGED) {
+            Found::Here(staged) => Ok(staged),
+            _ => Err(Error::content(self.v2.path().join(STAGED), "somebody has removed it")),
+        }
     }
 
     /// The blobs that the registry does not have as they should be, and which of those it has damaged.
-    fn missing(&self, progress: &mut dyn FnMut(&str)) -> Result<(BTreeSet<Digest>, Vec<String>), Error> {
-        let (mut missing, mut mended) = (BTreeSet::new(), Vec::new());
+    fn missing(&self, progress: &mut dyn FnMut(&str)) -> Result<(BTreeSet<Digest>, Vec<Digest>), Error> {
+        let (mut missing, mut spoilt) = (BTreeSet::new(), Vec::new());
         let mut tenths = Tenths::new("compared", self.opened.facts.bytes, progress);
         for digest in self.opened.tree.needs().into_keys() {
             match blob(&self.v2, digest) {
@@ -145,7 +206,7 @@ impl Restoring {
                     Ok(size) => tenths.add(size),
                     Err(_) => {
                         missing.insert(digest.clone());
-                        mended.push(digest.to_string());
+                        spoilt.push(digest.clone());
                     }
                 },
                 Found::Gone => {
@@ -157,7 +218,7 @@ impl Restoring {
                 }
             }
         }
-        Ok((missing, mended))
+        Ok((missing, spoilt))
     }
 
     fn size(&self, digest: &Digest) -> u64 {
@@ -167,13 +228,13 @@ impl Restoring {
         }
     }
 
-    /// Copies blobs beside those of the registry. Their size; or all that are damaged.
+    /// Copies blobs beside those of the registry. All that are damaged.
     fn stage(
         &self,
         missing: &BTreeSet<Digest>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Result<u64, Vec<Damage>>, Error> {
-        let (mut bytes, mut damaged) = (0, Vec::new());
+    ) -> Result<Vec<Damage>, Error> {
+        let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
         let mut tenths =
             Tenths::new("copied", missing.iter().map(|digest| self.size(digest)).sum(), progress);
@@ -187,21 +248,16 @@ impl Restoring {
                 Found::Strange(why) => Err(format!("its file {why}")),
             };
             match copied {
-                Ok(size) => {
-                    bytes += size;
-                    tenths.add(size);
-                }
+                Ok(size) => tenths.add(size),
                 Err(why) => damaged.push(self.opened.damage(digest, why)),
             }
         }
-        Ok(if damaged.is_empty() { Ok(bytes) } else { Err(damaged) })
+        Ok(damaged)
     }
 
     /// Gives every blob its place and its owner.
     fn place(&self, missing: &BTreeSet<Digest>) -> Result<(), Error> {
-        let Found::Here(staged) = self.v2.enter(STAGED) else {
-            return Err(Error::content(self.v2.path().join(STAGED), "somebody has removed it"));
-        };
+        let staged = self.staged()?;
         for digest in self.opened.tree.needs().into_keys() {
             let folder = self.v2.make(&digest.folder(), &self.owner)?;
             if missing.contains(digest) {

@@ -74,6 +74,12 @@ impl Opened {
         Ok(Self { facts, v2, tree, damaged })
     }
 
+    /// What it has no link of, since the registry's own was damaged. Blobs that it lacks are told by its links.
+    pub fn lacking(&self) -> Vec<Damage> {
+        let links = self.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
+        links.cloned().collect()
+    }
+
     /// What is damaged about a blob of it.
     pub fn damage(&self, digest: &Digest, why: String) -> Damage {
         Damage { what: digest.to_string(), why, repositories: self.tree.repositories_of(digest) }
@@ -83,7 +89,7 @@ impl Opened {
 /// Compares every blob of a backup with its name.
 ///
 /// # Errors
-/// It is no backup, or cannot be read.
+/// It is no backup, or cannot be read, or is removed meanwhile.
 pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verified, Error> {
     let opened = Opened::new(backup)?;
     let mut damaged = Vec::new();
@@ -111,9 +117,12 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
             Err(why) => damaged.push(opened.damage(digest, why)),
         }
     }
-    let links = opened.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
-    damaged.extend(links.cloned());
+    damaged.extend(opened.lacking());
     damaged.extend(opened.damaged);
+    // A backup that is removed loses its name first.
+    if !damaged.is_empty() && Folder::open(&backup.path).is_err() {
+        return Err(Error::content(&backup.path, "it was removed while it was read: read another one"));
+    }
     Ok(Verified { blobs, bytes, damaged })
 }
 

@@ -116,6 +116,27 @@ fn a_directory_stays_where_it_is_and_may_be_taken_out() {
 }
 
 #[test]
+fn what_is_mounted_at_a_place_of_a_bundle_is_named() {
+    on_a_site(
+        r##"
+            bundle add 0.1.0.iso --trust builder.pub
+            mkdir "$bundles/0.2.0"
+            xorriso -osirrox on -indev 0.2.0.iso -extract / /srv/medium > said 2>&1
+            mount --bind /srv/medium "$bundles/0.2.0"
+            bundle list
+            grep -q '^0\.2\.0' said
+            refused "a file system is mounted there; unmount it first (.umount $bundles/0.2.0." \
+                bundle remove 0.2.0 --force
+            test -e /srv/medium/manifest.json
+            umount "$bundles/0.2.0"
+            bundle remove 0.2.0 --force
+            test "$(there)" = "0.1.0 "
+            test -e /srv/medium/manifest.json
+        "##,
+    );
+}
+
+#[test]
 fn a_delta_and_the_old_bundle_make_the_new_one() {
     on_a_site(
         r##"

@@ -8,15 +8,12 @@ use halite_testkit::{
     put,
 };
 
-use crate::work::{ctl, script, site};
+use crate::work::{build, ctl, script, site};
 
 /// A site with a bundle as `X.iso`, and `out`: what another program took out of it.
 fn extracted() -> Site {
     let site = site();
-    done(ctl(
-        &site,
-        &["bundle", "build", "--recipe", "recipe.yaml", "--out", "X.iso", "--key", "builder.key"],
-    ));
+    done(build(&site, "X.iso"));
     done(script(&site, "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out"));
     site
 }

@@ -19,6 +19,7 @@ use serde_json::json;
 
 /// The packages that the recipe asks for; none depends on anything.
 const PACKAGES: &[&str] = &[
+    "chrony",
     "conntrack",
     "curl",
     "ethtool",
@@ -40,7 +41,8 @@ const SUITES: &[(&str, &str, &[&str])] =
 
 /// Fewer clusters to look at: that all of them are is for other tests to see.
 const OPTIONS: &str = "options: {cni.plugin: [flannel], kubeProxy.mode: [nftables], host.manageSwap: [true], \
-                       host.manageFirewall: [true], containerd.restrictOomScoreAdj: [false]}";
+                       host.manageFirewall: [true], host.manageTime: [true], \
+                       containerd.restrictOomScoreAdj: [false]}";
 
 const CNI: &[&str] = &["bridge", "firewall", "host-local", "loopback", "portmap", "tuning"];
 

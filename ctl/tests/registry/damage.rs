@@ -1,8 +1,9 @@
 //! Damage in the registry and in backups.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
 
-use serde_json::json;
+use halite_testkit::registry::OCI_MANIFEST;
+use serde_json::{Value, json};
 
 use crate::world::{BACKUP, RESTORE, World, all_of, flip, image, largest, place, plain_image};
 
@@ -119,6 +120,77 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
 }
 
 #[test]
+fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
+    let world = World::new();
+    let (web, next) = (image("app/web", "1", &[90_000, 40], 1), image("app/web", "2", &[70_000, 40], 5));
+    let tool = plain_image("tool", "1", 50_000, 9);
+    for (name, all) in [("app/web", &web), ("app/web", &next), ("tool", &tool)] {
+        world.push(name, all);
+    }
+    let backup = world.backup().name();
+    // As restore calls what was pushed.
+    let called = |reference: &String| {
+        let (name, reference) = reference.rsplit_once('/').unwrap();
+        let mark = if reference.contains(':') { '@' } else { ':' };
+        format!("{name}{mark}{reference}")
+    };
+    let all_but = |left_out: &[&str]| {
+        world.refused(&RESTORE);
+        let said = world.refused(&[&RESTORE[..], &["--without-damaged"]].concat());
+        let mut left_out = left_out.to_vec();
+        left_out.sort_unstable();
+        assert_eq!(
+            (&said.answer["changed"], said.named("damaged")),
+            (&json!(true), left_out.iter().map(|d| (*d).to_owned()).collect())
+        );
+        said
+    };
+    // A layer of both platforms of one image.
+    let layer = largest(&web);
+    flip(&world.kept(&backup, &place(&layer)));
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let said = all_but(&[&layer]);
+    let lost: Vec<String> = web.manifests.keys().map(called).collect::<BTreeSet<_>>().into_iter().collect();
+    assert_eq!((lost.len(), &said.answer["lost"]), (4, &json!(lost)));
+    world.serves("app/web", &next);
+    world.serves("tool", &tool);
+    assert!(lost.iter().all(|image| !world.has("app/web", image.split_once([':', '@']).unwrap().1)));
+    let list = world.registry.get("app/web/tags/list", "*/*").unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&list).unwrap()["tags"], json!(["2"]));
+    // And the configuration of one platform, which both images have.
+    let arm = next.blobs.iter().find(|(_, bytes)| String::from_utf8_lossy(bytes).contains("arm64"));
+    let arm = arm.unwrap().0.clone();
+    flip(&world.kept(&backup, &place(&arm)));
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    let said = all_but(&[&layer, &arm]);
+    let mut lost: BTreeSet<String> = lost.into_iter().collect();
+    let whole = |(kind, bytes): &(String, Vec<u8>)| {
+        *kind == OCI_MANIFEST && !String::from_utf8_lossy(bytes).contains(&arm)
+    };
+    let (good, bad): (Vec<_>, Vec<_>) = next.manifests.iter().partition(|(_, manifest)| whole(manifest));
+    lost.extend(bad.iter().map(|(reference, _)| called(reference)));
+    assert_eq!(said.answer["lost"], json!(lost));
+    let [(reference, _)] = good.as_slice() else { panic!("{good:?}") };
+    assert!(world.has("app/web", reference.rsplit_once('/').unwrap().1));
+    world.serves("tool", &tool);
+    // What was left out can be pushed again, also when the registry has it damaged, and takes what it has for whole.
+    world.push("app/web", &web);
+    world.push("app/web", &next);
+    for blob in [&layer, &arm] {
+        flip(&world.live(&place(blob)));
+    }
+    let said = all_but(&[&layer, &arm]);
+    assert_eq!((&said.answer["lost"], &said.answer["mended"]), (&json!(lost), &json!([])));
+    assert!(!world.live(&place(&layer)).exists());
+    world.push("app/web", &web);
+    world.push("app/web", &next);
+    // Then the backup mends nothing and lacks nothing.
+    let restored = world.done(&[&RESTORE[..], &["--without-damaged"]].concat());
+    assert_eq!((&restored.answer["lost"], restored.number("copied")), (&json!([]), 0));
+    world.serves("app/web", &web);
+}
+
+#[test]
 fn a_backup_whose_links_are_others_is_refused() {
     let world = World::new();
     world.push("app", &plain_image("app", "1", 90, 1));
@@ -185,6 +257,40 @@ fn links_of_the_file_system_are_not_followed() {
             said.text
         );
     }
+}
+
+#[test]
+fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
+    let world = World::new();
+    let (one, two) = (plain_image("app", "1", 5000, 1), plain_image("app", "2", 6000, 2));
+    world.push("app", &one);
+    world.push("app", &two);
+    let whole = world.backup().name();
+    let link = "repositories/app/_manifests/tags/2/current/link";
+    fs::write(world.live(link), "sha256:").unwrap();
+    let made = world.refused(&BACKUP);
+    assert_eq!(made.named("damaged"), [link], "{}", made.text);
+    let before = all_of(&world.path("storage"));
+    let said = world.refused(&RESTORE);
+    assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(false)));
+    assert!(before == all_of(&world.path("storage")));
+    let without = [&RESTORE[..], &["--without-damaged"]].concat();
+    // Also when the registry is lost meanwhile.
+    for lost in [false, true] {
+        if lost {
+            fs::remove_dir_all(world.path("storage/docker")).unwrap();
+        }
+        let said = world.refused(&without);
+        assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(true)));
+        world.serves("app", &one);
+        assert!(!world.has("app", "2"));
+    }
+    let said = world.command(&without).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(!said.status.success() && text.contains(&format!("✗ {link} (in app): names no blob")), "{text}");
+    assert!(text.contains("without what is named here") && !text.contains('✓'), "{text}");
+    world.done(&["restore", &format!("backups/{whole}"), "--data", "storage"]);
+    world.serves("app", &two);
 }
 
 /// The history of a tag names manifests that were deleted and collected since: that is no damage.

@@ -125,11 +125,22 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
 #[test]
 fn what_is_being_removed_is_no_backup() {
     let (world, _) = large();
-    let old: Vec<String> = (0..3).map(|_| world.backup().name()).collect();
+    let more = || {
+        for _ in 0..6 {
+            world.backup();
+        }
+    };
+    let backups = || -> Vec<String> {
+        names(&world.path("backups")).into_iter().filter(|name| !name.starts_with('.')).collect()
+    };
     let prune = [&BACKUP[..], &["--keep", "1"]].concat();
-    // At the moment when the first one has lost its name.
-    killed_at(&world, &prune, || !world.path("backups").join(&old[0]).exists());
-    for backup in names(&world.path("backups")).iter().filter(|name| !name.starts_with('.')) {
+    more();
+    // At the moment when the first one has lost its name, and others have not.
+    assert!(again(more, || {
+        let first = world.path("backups").join(&backups()[0]);
+        killed_at(&world, &prune, || !first.exists()) && backups().len() > 1
+    }));
+    for backup in backups() {
         world.done(&["verify", &format!("backups/{backup}")]);
     }
     let last = world.done(&prune).name();
@@ -146,12 +157,21 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
     };
     let there = |name: &str| world.live(name).exists();
     lose();
-    // Nobody sees half of it.
-    let half = || there("repositories/other") && !there("repositories/app");
-    assert!(again(lose, || killed_at(&world, &RESTORE, || there(".restore")) && half()));
-    killed_at(&world, &RESTORE, || there(&place(&largest(&all))));
-    killed_at(&world, &RESTORE, || there(".repositories.new"));
-    killed_at(&world, &RESTORE, || there("repositories/app"));
+    // Nobody sees half of it. Each goes on with what the one before has left, unless that is too much.
+    let blob = place(&largest(&all));
+    for (mark, old) in
+        [(".restore", true), (blob.as_str(), true), (".repositories.new", true), ("repositories/app", false)]
+    {
+        let killed = again(lose, || {
+            if there(mark) {
+                lose();
+            }
+            killed_at(&world, &RESTORE, || there(mark))
+                && there("repositories/other") == old
+                && there("repositories/app") != old
+        });
+        assert!(killed, "it was never killed where {mark} is there");
+    }
     let start = Instant::now();
     lose();
     world.done(&RESTORE);
@@ -194,12 +214,45 @@ fn a_second_one_is_refused_and_harms_nothing() {
     assert!(copied.unwrap().success());
     let _ = fs::remove_file(world.path("copy/.backup.lock"));
     let said = world.refused(&["restore", "copy", "--data", "storage"]);
-    assert!(said.text.contains("storage: another ctl restores this registry"), "{}", said.text);
+    assert!(
+        said.text.contains("storage: another ctl restores this registry or backs it up"),
+        "{}",
+        said.text
+    );
+    // Half of what is put back would be a whole backup.
+    let said = world.refused(&["backup", "--data", "storage", "--to", "copy"]);
+    assert!(said.text.contains("storage: another ctl restores this registry: wait"), "{}", said.text);
     assert!(staged.exists());
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
     assert!(good, "{text}");
     world.serves("app", &all);
+}
+
+#[test]
+fn nothing_is_put_back_under_the_hands_of_a_backup() {
+    let (world, all) = large();
+    let older = world.backup().name();
+    world.push("late", &image("late", "1", &[8 << 20], 40));
+    fs::rename(world.path("backups"), world.path("older")).unwrap();
+    let copying = || world.is_partial() && world.left().iter().any(|name| world.kept(name, "blobs").exists());
+    let child = world.stopped(&BACKUP, copying, || fs::remove_dir_all(world.path("backups")).unwrap());
+    let said = world.refused(&["restore", "older", "--data", "storage"]);
+    assert!(
+        said.text.contains("storage: another ctl restores this registry or backs it up"),
+        "{}",
+        said.text
+    );
+    // Two that only read are in nobody's way.
+    world.done(&["backup", "--data", "storage", "--to", "older"]);
+    signal(&child, Signal::CONT);
+    let (good, text) = end(child);
+    assert!(good, "{text}");
+    world.done(&["verify", "backups"]);
+    assert_eq!(world.done(&["list", "backups"]).answer[0]["repositories"], 2);
+    world.done(&["restore", &format!("older/{older}"), "--data", "storage"]);
+    world.serves("app", &all);
+    assert!(!world.has("late", "1"));
 }
 
 #[test]
@@ -247,6 +300,34 @@ fn a_backup_without_room_leaves_what_was_there() {
         "##
     )));
     world.serves("app", &all);
+}
+
+#[test]
+fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
+    let world = World::new();
+    world.push("app", &image("app", "1", &[3000], 1));
+    let older: Vec<String> = (0..3).map(|_| world.backup().name()).collect();
+    // What is mounted can be given no other name.
+    done(world.script(&format!(
+        r##"{REFUSED}
+            mount --bind "backups/{second}" "backups/{second}"
+            refuse "$CTL" registry backup --data storage --to backups --keep 1
+            grep '^✓ backup .*/backups/' said
+            grep 'older ones could not be removed: cannot remove .*/backups/{second}: ' said
+            refuse "$CTL" registry backup --data storage --to backups --keep 1 -o json --report report.json
+            grep '"problem": *"cannot remove .*/backups/{second}: ' said
+            grep '"failure": "the backup .* is made, but older ones could not be removed: ' report.json
+        "##,
+        second = older[1]
+    )));
+    let left = names(&world.path("backups"));
+    assert_eq!((left.len(), &left[..2]), (4, &older[1..]), "{left:?}");
+    let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
+    assert_eq!(last.answer["pruned"], serde_json::json!(left));
+    assert_eq!(
+        (names(&world.path("backups")), &last.answer["problem"]),
+        (vec![last.name()], &serde_json::Value::Null)
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod damage;
 #[cfg(test)]
 mod halts;
 #[cfg(test)]
+mod reports;
+#[cfg(test)]
 mod round;
 #[cfg(test)]
 mod world;

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read as _,
     os::unix::fs::{MetadataExt as _, chown},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
@@ -120,23 +121,35 @@ fn a_second_backup_holds_only_what_is_new() {
 }
 
 #[test]
-fn an_empty_registry_has_a_backup_that_removes_none() {
+fn an_empty_registry_has_a_backup_until_anything_is_pushed() {
     let world = World::new();
-    let made = world.backup();
+    let keep = [&BACKUP[..], &["--keep", "2"]].concat();
+    let made = world.done(&keep);
     assert_eq!((made.number("repositories"), made.number("blobs")), (0, 0));
     world.done(&["verify", "backups"]);
     let web = plain_image("app/web", "1", 50, 1);
     world.push("app/web", &web);
-    let full = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    // As a disk looks that is not mounted.
-    fs::remove_dir_all(world.path("storage/docker")).unwrap();
-    let empty = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(empty.answer["pruned"], serde_json::json!([]));
-    assert!(empty.name() > full.name());
-    world.done(&["restore", &format!("backups/{}", full.name()), "--data", "storage"]);
-    world.serves("app/web", &web);
     world.done(&RESTORE);
     assert!(!world.has("app/web", "1"));
+    world.push("app/web", &web);
+    let first = world.done(&keep).name();
+    // As a disk looks that is not mounted, or is new.
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    for _ in 0..3 {
+        let said = world.refused(&keep);
+        let wanted = format!("storage: the registry is empty, and the backup {first} is not");
+        assert!(said.text.contains(&wanted), "{}", said.text);
+    }
+    assert_eq!(world.left(), [""; 0]);
+    // What is pushed to the wrong disk takes the place of no backup.
+    world.push("late", &plain_image("late", "1", 50, 2));
+    let late = world.done(&keep);
+    assert_eq!(late.answer["pruned"], serde_json::json!([made.name()]));
+    assert_eq!(names(&world.path("backups")), [first.clone(), late.name()]);
+    fs::remove_dir_all(world.path("storage/docker")).unwrap();
+    world.refused(&keep);
+    world.done(&["restore", &format!("backups/{first}"), "--data", "storage"]);
+    world.serves("app/web", &web);
 }
 
 #[test]
@@ -166,6 +179,22 @@ fn a_place_that_makes_no_sense_is_refused() {
     let said = world.refused(&["restore", "tmp", "--data", "storage"]);
     assert!(said.text.contains("there is no backup of a registry here"), "{}", said.text);
     assert!(before == all_of(&world.path("storage")));
+}
+
+/// What backups rely on: there is never half of a link to be read.
+#[test]
+fn the_registry_moves_links_to_their_places() {
+    let world = World::new();
+    let (first, second) = (plain_image("app", "1", 50, 1), plain_image("app", "1", 60, 2));
+    world.push("app", &first);
+    let link = world.live("repositories/app/_manifests/tags/1/current/link");
+    let mut opened = fs::File::open(&link).unwrap();
+    let before = fs::read_to_string(&link).unwrap();
+    world.push("app", &second);
+    assert_ne!(fs::read_to_string(&link).unwrap(), before);
+    let mut still = String::new();
+    opened.read_to_string(&mut still).unwrap();
+    assert_eq!(still, before, "the file itself was written to");
 }
 
 /// Whatever a backup catches of pushes is whole.

@@ -106,9 +106,20 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     worker.journal.lock().unwrap().failing.insert("from-0.3.0".to_owned());
     assert_eq!(applied(&life, &worker)[0].0, "from-0.3.0");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1), "that one failed");
+    let of = |name: &str| {
+        let nodes = status()["nodes"].as_array().unwrap().clone();
+        nodes.into_iter().find(|node| node["name"] == name).unwrap()["bundles"].clone()
+    };
+    assert_eq!(of("worker-1"), json!(["0.2.0", "0.3.0"]), "half of one, half of the other");
+    assert_eq!(of("bootstrap-1"), json!(["0.2.0"]), "its job waits for it");
+    // However many jobs there were since, and whether its own is still kept.
+    let gone = life.runtime.block_on(life.store.prune_jobs(i64::MAX, 1, 999)).unwrap();
+    assert!(gone > 0, "the jobs of before are there");
+    assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
     worker.journal.lock().unwrap().failing.clear();
     applied(&life, &worker);
     assert_eq!(worker_of(status()), (json!("0.3.0"), 0));
+    assert_eq!(of("worker-1"), json!(["0.3.0"]));
     life.kill();
 }
 
@@ -164,6 +175,45 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     assert_eq!(refusal(&life, "state.highstate").kind, RefusalKind::Conflict);
     std::fs::rename(&away, &medium).unwrap();
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+    life.kill();
+}
+
+#[test]
+fn what_is_compiled_is_what_the_manifest_says() {
+    let site = Site::new(&[]);
+    put(&site, "media", "0.2.0");
+    std::fs::create_dir(site.path().join("bundles")).unwrap();
+    std::os::unix::fs::symlink(site.path().join("media"), site.path().join("bundles/0.2.0")).unwrap();
+    record(&site, "0.2.0");
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+
+    // Whoever owns the directory changes a state, and nothing else.
+    let states = site.path().join("media/states/host.sls");
+    let (was, changed) = (tree("from-0.2.0").remove(1).1, tree("from-9.9.9").remove(1).1);
+    std::fs::write(&states, &changed).unwrap();
+    std::fs::write(site.path().join("media/states/more.sls"), "more:\n  test.nop: []\n").unwrap();
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0", "it has what it had checked");
+    life.kill();
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let refused = refusal(&life, "state.highstate");
+    assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+    for wanted in ["bundle 0.2.0", "states/host.sls", "was changed", "ctl bundle add"] {
+        assert!(refused.message.contains(wanted), "{wanted}: {refused}");
+    }
+    std::fs::remove_file(&states).unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(&states).status().unwrap();
+    assert!(mkfifo.success());
+    assert!(refusal(&life, "state.apply").message.contains("states/host.sls"), "a pipe is no file");
+    std::fs::remove_file(&states).unwrap();
+    std::fs::write(&states, &was).unwrap();
+    let states = applied(&life, &worker);
+    assert_eq!(states[0].0, "from-0.2.0", "when it is as it was, no restart is needed");
+    assert!(states.iter().all(|(id, _)| id != "more"));
     life.kill();
 }
 

@@ -95,10 +95,14 @@ impl Site {
         put("files/payload", &payload);
         let images: BTreeMap<&str, String> =
             IMAGES.iter().map(|name| (*name, format!("registry.k8s.io/{name}:1"))).collect();
+        let all = tree.iter().map(|(path, text)| (format!("states/{path}"), *text));
+        let all = all.chain([("files/payload".to_owned(), payload.as_str())]);
+        let files: BTreeMap<String, Value> =
+            all.map(|(path, text)| (path, json!({"sha256": sha256(text), "size": text.len()}))).collect();
         let manifest =
             json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
             "kubernetes": "v1.36.3", "components": {"etcd": "3.6.8-0"}, "images": images, "packages": {},
-            "files": {"files/payload": {"sha256": sha256(&payload), "size": payload.len()}}})
+            "files": files})
             .to_string();
         put("manifest.json", &manifest);
         put("manifest.json.sha256", &format!("{}  manifest.json\n", sha256(&manifest)));

@@ -31,7 +31,7 @@ fn summary(job: &Job) -> Value {
     json!({
         "jid": job.jid, "function": job.function, "args": parsed(&job.args_json), "test": job.test,
         "operator": job.operator, "target": job.target, "minions": job.minions, "created": rfc3339(job.created),
-        "status": job.status.as_str(), "retcode": job.retcode, "finished": when(job.finished),
+        "status": job.status.as_str(), "retcode": job.retcode, "finished": when(job.finished), "bundle": job.bundle,
     })
 }
 

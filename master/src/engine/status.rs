@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::backups;
 use crate::app::{App, Refusal};
 use crate::clock::rfc3339;
-use crate::jobs::{Jobs, bundle_of};
+use crate::jobs::Jobs;
 use crate::kubernetes::node::overview;
-use crate::store::{Facts, Key, RowState};
+use crate::store::{Facts, Key, MinionBundle, RowState};
 use crate::view::World;
 
 /// The API is given this time; a status without it is still one.
@@ -45,13 +46,18 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let facts: BTreeMap<String, Facts> =
         app.store.all_facts().await?.into_iter().map(|facts| (facts.minion.clone(), facts)).collect();
     let connected: BTreeSet<String> = app.hub.connected().into_iter().collect();
-    let highstates = Highstates::read(app).await?;
+    let registry = world.as_ref().map(|world| backups::look(world.declaration(), &facts, app.clock.now()));
+    let (registry, troubles) = registry.unwrap_or_default();
+    problems.extend(troubles);
+    let highstates = last_highstates(app).await?;
+    let minion_bundles = app.store.minion_bundles().await?;
+    let bundles = Bundles::of(&minion_bundles);
     let mut names: BTreeSet<&String> = keys.keys().collect();
     if let Some(world) = &world {
         names.extend(world.declaration().nodes.keys());
     }
     if let Some(Ok(bundle)) = &in_use {
-        problems.extend(highstates.behind(&names, &bundle.version));
+        problems.extend(bundles.behind(&names, &bundle.version));
     }
     let node = |name: &String| {
         let declared = world.as_ref().and_then(|world| world.declaration().nodes.get(name));
@@ -66,8 +72,9 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "version": facts.map(|facts| facts.version.as_str()),
             "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
             "kubernetes": ready.get(name),
-            "highstate": highstates.last.get(name),
-            "bundle": highstates.bundles.get(name),
+            "highstate": highstates.get(name),
+            "bundle": bundles.last.get(name.as_str()),
+            "bundles": bundles.all.get(name.as_str()),
         })
     };
     let runs = app.store.runs(RUNS).await?;
@@ -81,8 +88,9 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "site": bundle.on_site(),
         })),
         "api": api,
+        "registry": registry,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.last.get(crate::jobs::MASTER),
+        "master_highstate": highstates.get(crate::jobs::MASTER),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
         "problems": problems,
     }))
@@ -120,58 +128,70 @@ async fn kubernetes(jobs: &Jobs, world: &World) -> (Value, Map<String, Value>) {
     }
 }
 
-/// What is known of the highstates of all minions that were no test runs.
-#[derive(Default)]
-struct Highstates {
-    /// Each minion's last one.
-    last: BTreeMap<String, Value>,
-    /// The bundle of each minion's last one that succeeded: whose packages, images and addresses the host has.
-    bundles: BTreeMap<String, String>,
+/// The last highstate of each minion that was no test run, as far back as is looked.
+async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
+    let mut last: BTreeMap<String, Value> = BTreeMap::new();
+    for job in app.store.jobs(JOBS).await? {
+        let known = |minion| last.contains_key(minion);
+        if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
+            continue;
+        }
+        for row in app.store.rows(&job.jid).await? {
+            let state = match (row.state, row.retcode) {
+                (RowState::Returned, Some(0)) => "succeeded",
+                (RowState::Returned, Some(2)) => "interrupted",
+                (RowState::Returned, _) => "failed",
+                (RowState::Lost, _) => "lost",
+                _ => "running",
+            };
+            let ended = row.ended.map(rfc3339);
+            last.entry(row.minion).or_insert_with(
+                || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
+            );
+        }
+    }
+    Ok(last)
 }
 
-impl Highstates {
-    async fn read(app: &App) -> Result<Self, Refusal> {
-        let mut found = Self::default();
-        for job in app.store.jobs(JOBS).await? {
-            let known = |minion| found.last.contains_key(minion) && found.bundles.contains_key(minion);
-            if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
-                continue;
-            }
-            let bundle = bundle_of(&job.args_json);
-            for row in app.store.rows(&job.jid).await? {
-                let state = match (row.state, row.retcode) {
-                    (RowState::Returned, Some(0)) => "succeeded",
-                    (RowState::Returned, Some(2)) => "interrupted",
-                    (RowState::Returned, _) => "failed",
-                    (RowState::Lost, _) => "lost",
-                    _ => "running",
-                };
-                if let (Some(bundle), "succeeded") = (&bundle, state) {
-                    found.bundles.entry(row.minion.clone()).or_insert_with(|| bundle.clone());
-                }
-                let ended = row.ended.map(rfc3339);
-                found.last.entry(row.minion).or_insert_with(
-                    || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
-                );
+/// What minions have of bundles, however long ago they got it.
+struct Bundles<'a> {
+    /// The bundle of each minion's last highstate that succeeded: whose packages, images and addresses the host has.
+    last: BTreeMap<&'a str, &'a str>,
+    /// All that each minion may have something of: that one, and those of later jobs.
+    all: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> Bundles<'a> {
+    fn of(known: &'a [MinionBundle]) -> Self {
+        let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut last: BTreeMap<&str, &MinionBundle> = BTreeMap::new();
+        for one in known {
+            all.entry(&one.minion).or_default().push(&one.bundle);
+            // Job ids grow with time.
+            let before = last.get(one.minion.as_str()).and_then(|last| last.highstate.as_deref());
+            if one.highstate.as_deref() > before {
+                last.insert(&one.minion, one);
             }
         }
-        Ok(found)
+        let last = last.into_iter().map(|(minion, one)| (minion, one.bundle.as_str())).collect();
+        Self { last, all }
     }
 
     /// The hosts that still have what another bundle than the one in use gave them.
-    fn behind<'a>(&'a self, names: &'a BTreeSet<&String>, in_use: &'a str) -> impl Iterator<Item = String> {
+    fn behind(&self, names: &BTreeSet<&String>, in_use: &str) -> Vec<String> {
         let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
-            if let Some(bundle) = self.bundles.get(*name).filter(|bundle| *bundle != in_use) {
+            if let Some(&bundle) = self.last.get(name.as_str()).filter(|bundle| **bundle != in_use) {
                 by_bundle.entry(bundle).or_default().push(name);
             }
         }
-        by_bundle.into_iter().map(move |(bundle, names)| {
+        let told = |(bundle, names): (&str, Vec<&str>)| {
             format!(
                 "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` brings it there",
                 names.join(", ")
             )
-        })
+        };
+        by_bundle.into_iter().map(told).collect()
     }
 }
 

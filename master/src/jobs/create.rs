@@ -14,9 +14,6 @@ use crate::view::World;
 /// Where a highstate's groups are kept in the job's arguments.
 const ORDER: &str = "order";
 
-/// Where the arguments of a job say from which bundle it was made.
-const BUNDLE: &str = "bundle";
-
 /// A job to be made.
 #[derive(Debug, Clone, Default)]
 pub struct NewJob {
@@ -46,12 +43,6 @@ pub struct NewJob {
 pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
     let args: Value = serde_json::from_str(args_json).unwrap_or_default();
     args.get(ORDER).and_then(|order| serde_json::from_value(order.clone()).ok()).unwrap_or_default()
-}
-
-/// The version of the bundle that a stored job was made from.
-pub(crate) fn bundle_of(args_json: &str) -> Option<String> {
-    let args: Value = serde_json::from_str(args_json).ok()?;
-    Some(args.get(BUNDLE)?.as_str()?.to_owned())
 }
 
 impl Jobs {
@@ -95,9 +86,6 @@ impl Jobs {
         if !new.order.is_empty() {
             args[ORDER] = json!(new.order);
         }
-        if let Some(version) = bundle {
-            args[BUNDLE] = json!(version);
-        }
         let job = Job {
             jid: jid.clone(),
             function: function.name.to_owned(),
@@ -112,6 +100,7 @@ impl Jobs {
             status: JobStatus::Running,
             retcode: None,
             finished: None,
+            bundle,
         };
         if let Created::Existing(job) = self.app.store.create_job(&job, &rows).await? {
             return Ok(job.jid);

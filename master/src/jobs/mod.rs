@@ -22,7 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use create::NewJob;
-pub(crate) use create::bundle_of;
 
 use self::core::{Limits, Session};
 use self::function::Function;

@@ -48,7 +48,7 @@ impl Cluster {
         }
         let mut results = Vec::with_capacity(all.len());
         // What others live in comes first: while that is being removed, the server takes nothing into it.
-        let waves = all.chunk_by(|(a, _), (b, _)| waves::wave(&a.kind) == waves::wave(&b.kind));
+        let waves = all.chunk_by(|(a, _), (b, _)| waves::wave_of(a) == waves::wave_of(b));
         for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
             let checks = some.iter().map(|(reference, wanted)| {
                 self.check_one(reference, wanted, whole, set.as_deref(), documents)

@@ -57,7 +57,7 @@ impl Cluster {
     /// The kinds of which nothing can be any more, as the definitions among these objects say.
     pub(super) async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
         let mut all = Vec::new();
-        for reference in remove.iter().filter(|reference| reference.kind == "CustomResourceDefinition") {
+        for reference in remove.iter().filter(|reference| reference.is_definition()) {
             let Some(definition) = self.patiently(|| self.api.get(reference)).await? else { continue };
             let text = |pointer: &str| {
                 definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -146,6 +146,18 @@ impl Reference {
     pub fn group(&self) -> &str {
         group(&self.api_version)
     }
+
+    /// Whether it names a namespace. Others may have kinds of the same name.
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("", "Namespace")
+    }
+
+    /// Whether it names the definition of a custom resource.
+    #[must_use]
+    pub fn is_definition(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("apiextensions.k8s.io", "CustomResourceDefinition")
+    }
 }
 
 fn group(api_version: &str) -> &str {

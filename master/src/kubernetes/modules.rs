@@ -269,9 +269,7 @@ impl Modules for Cluster {
 
 fn definitions_that_go(diff: &[Operation]) -> Vec<Reference> {
     let reference = |operation: &Operation| match operation {
-        Operation::Remove(removal) if removal.reference.kind == "CustomResourceDefinition" => {
-            Some(removal.reference.clone())
-        }
+        Operation::Remove(removal) if removal.reference.is_definition() => Some(removal.reference.clone()),
         _ => None,
     };
     diff.iter().filter_map(reference).collect()
@@ -300,14 +298,11 @@ fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
 /// Whether an object is the namespace or the definition of another.
 pub(super) fn provides(object: &Value, reference: &Reference) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    match text("/kind") {
-        "Namespace" => text("/metadata/name") == reference.namespace,
-        "CustomResourceDefinition" => {
-            text("/spec/names/kind") == reference.kind
-                && reference.api_version.split('/').next() == Some(text("/spec/group"))
-        }
-        _ => false,
-    }
+    let Ok(own) = Reference::of(object) else { return false };
+    (own.is_namespace() && own.name == reference.namespace)
+        || (own.is_definition()
+            && text("/spec/names/kind") == reference.kind
+            && reference.group() == text("/spec/group"))
 }
 
 #[cfg(test)]

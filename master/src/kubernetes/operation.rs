@@ -46,9 +46,8 @@ impl Operation {
     pub fn defines(&self) -> Option<(String, String)> {
         let Self::Apply(object) = self else { return None };
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        (text("/kind").as_deref() == Some("CustomResourceDefinition"))
-            .then(|| Some((text("/spec/group")?, text("/spec/names/kind")?)))
-            .flatten()
+        let is_definition = Reference::of(object).is_ok_and(|reference| reference.is_definition());
+        is_definition.then(|| Some((text("/spec/group")?, text("/spec/names/kind")?))).flatten()
     }
 
     async fn once(&self, api: &dyn Api) -> Result<(), ApiError> {

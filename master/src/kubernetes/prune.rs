@@ -113,9 +113,7 @@ impl Cluster {
         // A namespace goes with the last set that lives in it.
         let lives_on = |place: &Reference| {
             let inside = |member: &&Member| {
-                place.kind == "Namespace"
-                    && member.reference.namespace == place.name
-                    && !going.contains(member)
+                place.is_namespace() && member.reference.namespace == place.name && !going.contains(member)
             };
             members.found.iter().find(inside)
         };

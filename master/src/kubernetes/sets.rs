@@ -12,7 +12,8 @@ use super::{ApiError, FIELD_MANAGER, Reference};
 
 /// The label with the name of an object's set.
 pub const SET: &str = "halite/set";
-/// The annotation with the object's own name, as [`Reference`] is shown.
+/// The annotation with the object's own name, as [`Reference`] is shown; a custom resource's kind with its group, because
+/// it may be called like one of Kubernetes' own and be copied to that (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
 /// Helm's annotation; `keep` says that an object stays when its chart goes.
 const POLICY: &str = "helm.sh/resource-policy";
@@ -54,7 +55,7 @@ pub fn ends(object: &Value) -> bool {
 /// # Errors
 /// It has no name.
 pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
-    let name = Reference::of(object)?.to_string();
+    let name = own_name(&Reference::of(object)?);
     let mut object = object.clone();
     for (field, key, value) in [("labels", SET, set), ("annotations", OBJECT, name.as_str())] {
         let map = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -106,7 +107,7 @@ pub enum Claim {
 /// Judges an object that is there. `kept` says whether another set is still declared.
 #[must_use]
 pub fn claim(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Claim {
-    let is_namespace = live.get("kind").and_then(Value::as_str) == Some("Namespace");
+    let is_namespace = Reference::of(live).is_ok_and(|reference| reference.is_namespace());
     let why = match set_of(live) {
         Some(own) if own == set || !kept(own) => return Claim::Ours,
         Some(own) => {
@@ -143,10 +144,22 @@ pub fn same(wanted: &Reference, live: &Reference) -> bool {
         && lives_in(&wanted.namespace, &live.namespace)
 }
 
+fn own_name(reference: &Reference) -> String {
+    // Kubernetes' own groups are one word, or end so.
+    let group = reference.group();
+    if !group.contains('.') || group.ends_with(".k8s.io") {
+        return reference.to_string();
+    }
+    Reference { kind: format!("{}.{group}", reference.kind), ..reference.clone() }.to_string()
+}
+
 fn names(text: &str, live: &Reference) -> bool {
-    let Some((kind, rest)) = text.split_once(' ') else { return false };
+    let own = own_name(live);
+    let (Some((kind, rest)), Some((own_kind, _))) = (text.split_once(' '), own.split_once(' ')) else {
+        return false;
+    };
     let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
-    kind == live.kind && name == live.name && lives_in(namespace, &live.namespace)
+    kind == own_kind && name == live.name && lives_in(namespace, &live.namespace)
 }
 
 /// The server puts what names no namespace into `default`, and takes the namespace off what lives in none.
@@ -176,6 +189,21 @@ mod tests {
         let mut ends = live("Service", "n", "Service n/a");
         ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert!(Member::of(&ends).unwrap().ends);
+    }
+
+    /// Knative makes a Service of each of its own Services, with its labels and annotations.
+    #[test]
+    fn what_is_called_alike_and_of_another_group_is_another() {
+        let of = |version: &str| json!({"apiVersion": version, "kind": "Service", "metadata": {"name": "a", "namespace": "n"}});
+        let theirs = marked(&of("serving.knative.dev/v1"), "s").unwrap();
+        assert!(Member::of(&theirs).is_some());
+        let ours = marked(&of("v1"), "s").unwrap();
+        for (from, to) in [(&theirs, "v1"), (&ours, "serving.knative.dev/v1")] {
+            let copied = json!({"apiVersion": to, "kind": "Service", "metadata": from["metadata"]});
+            assert_eq!(Member::of(&copied), None, "{copied}");
+        }
+        let namespace = json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "a"}});
+        assert!(matches!(claim(&namespace, "s", |_| false), Claim::Refused(_)), "nobody lives in it");
     }
 
     #[test]

@@ -164,6 +164,10 @@ pub trait Store: Send + Sync {
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
+    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's last highstate that
+    /// succeeded, and of each that a job since then was made from, from the moment in which that job is stored. Neither
+    /// the age of a job nor the removal of a key takes it away.
+    fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>>;
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
         &'a self,

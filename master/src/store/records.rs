@@ -207,6 +207,21 @@ pub struct Job {
     pub retcode: Option<i32>,
     /// When it finished.
     pub finished: Option<Millis>,
+    /// The version of the bundle that it was made from; none where it needs none.
+    pub bundle: Option<String>,
+}
+
+/// That a minion may have something of a bundle: packages, images, addresses to fetch from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MinionBundle {
+    /// The minion.
+    pub minion: String,
+    /// The bundle's version.
+    pub bundle: String,
+    /// The last job for the minion that was made from it, test runs aside.
+    pub jid: String,
+    /// The last highstate from it that succeeded there.
+    pub highstate: Option<String>,
 }
 
 /// One minion's part of a job.

@@ -45,6 +45,7 @@ pub(super) fn job(jid: &str, request_id: Option<&str>) -> Job {
         status: JobStatus::Running,
         retcode: None,
         finished: None,
+        bundle: None,
     }
 }
 
@@ -302,6 +303,53 @@ pub(super) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
     assert_eq!(left().await, "05 08 09");
 }
 
+pub(super) async fn of_which_bundles_a_minion_has_something_outlives_its_jobs(store: &dyn Store) {
+    let made = async |jid: &str, function: &str, bundle: &str, test: bool| {
+        let (function, bundle) = (function.to_owned(), Some(bundle.to_owned()));
+        let job = Job { function, bundle, test, ..job(jid, None) };
+        store.create_job(&job, &[JobRow::queued(jid, "a", None)]).await.unwrap();
+    };
+    let returned = async |jid: &str, retcode: i32| {
+        store.record_return(jid, "a", &answer(retcode)).await.unwrap();
+        store.finish_job(jid, retcode, 20).await.unwrap();
+    };
+    let known = async || {
+        let known = store.minion_bundles().await.unwrap();
+        assert!(known.iter().all(|known| known.minion == "a"), "{known:?}");
+        let of = |known: MinionBundle| {
+            format!("{}:{}:{}", known.bundle, known.jid, known.highstate.unwrap_or_default())
+        };
+        known.into_iter().map(of).collect::<Vec<_>>().join(" ")
+    };
+    store.create_job(&job("00", None), &[JobRow::queued("00", "a", None)]).await.unwrap();
+    made("01", "state.highstate", "A", true).await;
+    returned("01", 0).await;
+    assert_eq!(known().await, "", "what needs no bundle and test runs leave nothing");
+    made("02", "state.highstate", "A", false).await;
+    assert_eq!(known().await, "A:02:", "before anything is sent");
+    returned("02", 0).await;
+    assert_eq!(known().await, "A:02:02");
+    // Half of one bundle, half of another.
+    made("03", "state.highstate", "B", false).await;
+    returned("03", 1).await;
+    made("04", "state.apply", "C", false).await;
+    assert!(store.record_last_return("04", "a", &answer(0)).await.unwrap());
+    assert_eq!(known().await, "A:02:02 B:03: C:04:");
+    // What is under way while a highstate succeeds stays.
+    made("05", "state.highstate", "B", false).await;
+    made("06", "state.apply", "A", false).await;
+    assert!(store.record_last_return("05", "a", &answer(0)).await.unwrap());
+    assert_eq!(known().await, "A:06:02 B:05:05");
+    store.record_return("06", "a", &answer(0)).await.unwrap();
+    store.finish_job("06", 0, 20).await.unwrap();
+    store.create_job(&job("99", None), &[]).await.unwrap();
+    assert!(store.prune_jobs(100, 1, 99).await.unwrap() >= 5);
+    assert_eq!(store.job("05").await.unwrap(), None);
+    store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
+    store.delete_key("a").await.unwrap();
+    assert_eq!(known().await, "A:06:02 B:05:05");
+}
+
 pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &dyn Store) {
     let event = |tag: &str, time| Event {
         seq: 0,
@@ -382,6 +430,7 @@ macro_rules! suite {
             the_last_return_finishes_its_job,
             runs_and_steps_are_kept,
             old_jobs_go_and_what_is_open_stays,
+            of_which_bundles_a_minion_has_something_outlives_its_jobs,
             events_have_growing_numbers_and_are_found_by_prefix,
             facts_and_blobs_are_kept,
         }

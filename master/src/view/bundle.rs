@@ -1,12 +1,15 @@
 //! The bundle in use: which of the site's bundles the cluster document records, and what is in it.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use halite_bundle::Manifest;
+use halite_bundle::manifest::load_text;
 use halite_bundle::site::{Bundles, Held};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
+use halite_states::tree::{CHARTS, MAX_FILE, MemoryTree};
 
 use crate::app::Refusal;
 
@@ -43,35 +46,55 @@ pub fn place(cluster: &Cluster, bundles: &Bundles, configured: Option<&Path>) ->
     }
 }
 
-/// Reads the bundle that stands at a place, and which others there are.
+/// Reads the bundle that stands at a place with what a compiler needs of it, and which others there are.
+///
+/// Who owns a directory that is linked may change its files after they were checked, and a disk may do so with every other:
+/// so each file of the state tree is compared with the manifest, and what was read then is what is compiled.
 ///
 /// # Errors
 /// It is not there (any more), or is not what it should be: where it should be, and what to do.
-pub fn read(place: &Path, bundles: &Bundles) -> Result<InUse, Refusal> {
+pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refusal> {
     let all = bundles.list().map_err(|error| Refusal::internal(error.to_string()))?;
-    let manifest = match all.iter().find(|held| held.path == place) {
-        Some(held) => held.manifest.clone().map_err(|_| held.trouble().unwrap_or_default()),
-        None => halite_bundle::manifest::load(place).map_err(|error| {
-            format!(
-                "the bundle that this cluster uses is not at {}: {error}; put it there again with `ctl bundle add`, or \
-                 record another with `ctl bundle use`",
-                place.display()
-            )
-        }),
-    };
+    let held = all.iter().find(|held| held.path == place);
     // What runs goes on running; only what needs the bundle has to wait. Somebody has to do something about it, so nobody
     // tries again by himself, as for a master that is away.
-    let manifest = manifest.map_err(Refusal::conflict)?;
-    let path = place.display().to_string();
+    let unusable = |why: &str| {
+        Refusal::conflict(match held {
+            Some(held) => held.unusable(why),
+            None => format!(
+                "the bundle that this cluster uses is not at {}: {why}; put it there again with `ctl bundle add`, or record \
+                 another with `ctl bundle use`",
+                place.display()
+            ),
+        })
+    };
+    if let Some(why) = held.and_then(|held| held.manifest.as_ref().err()) {
+        return Err(unusable(why));
+    }
+    let recorded = held.and_then(|held| held.recorded.as_deref());
     // The text itself: its hash is what other hosts know the bundle by.
-    let text = std::fs::read_to_string(place.join(halite_bundle::manifest::FILE));
-    let text = text.map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
+    let (manifest, text) = load_text(place, recorded).map_err(|error| unusable(&error.to_string()))?;
+    let tree = tree(place, &manifest).map_err(|error| unusable(&error.to_string()))?;
+    let path = place.display().to_string();
     let mut facts = BundleFacts::from_manifest(&text, &path)
         .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
     facts.site = all.iter().filter_map(on_site).collect();
     let files = manifest.files.iter();
     let by_hash = files.map(|(path, entry)| (entry.sha256.clone(), place.join(path))).collect();
-    Ok(InUse { facts, manifest, by_hash })
+    Ok((InUse { facts, manifest, by_hash }, tree))
+}
+
+/// The state tree of a bundle and its charts, as the manifest says that they are.
+fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::Error> {
+    let mut tree = MemoryTree::new();
+    for (path, _) in manifest.files.iter().filter(|(_, entry)| entry.size <= MAX_FILE) {
+        let is_chart = path.strip_prefix(CHARTS).is_some_and(|rest| rest.starts_with('/'));
+        let Some(name) = path.strip_prefix("states/").or(is_chart.then_some(path.as_str())) else { continue };
+        let content = manifest.read(place, path)?;
+        let mode = std::fs::metadata(place.join(path)).ok().map(|data| data.permissions().mode() & 0o7777);
+        tree.insert(name, content, mode);
+    }
+    Ok(tree)
 }
 
 fn on_site(held: &Held) -> Option<SiteBundle> {

@@ -109,13 +109,13 @@ impl Views {
         let declaration = load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
         let place = bundle::place(&declaration.cluster, &self.bundles, self.configured.as_deref());
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
-        let tree = match &place {
-            Ok(bundle) => own.bundle(bundle),
-            Err(_) => own,
+        let (in_use, tree) = match place.and_then(|place| bundle::read(&place, &self.bundles)) {
+            Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
+            Err(refusal) => (Err(refusal), own),
         };
         Ok(World {
             declaration,
-            in_use: place.and_then(|place| bundle::read(&place, &self.bundles)),
+            in_use,
             bundles: self.bundles.clone(),
             pki: public_halves(&self.cas),
             tree,

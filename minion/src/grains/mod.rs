@@ -1,18 +1,23 @@
 //! Grains: what this host says of itself, under Salt's names.
 //!
 //! Everything comes from `/proc`, `/sys`, `/etc` and the host's own tools; nothing is asked of the network. Salt's meanings
-//! hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version` and `halite_version` are our own.
+//! hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`, `halite_version` and `reports` are our
+//! own.
 
 mod network;
+mod reports;
 mod system;
 
+use std::path::Path;
+
+use halite_proto::reports::GRAIN;
 use serde_json::{Map, Value, json};
 
 /// Grains that change all the time: no reason to tell the master that something changed.
 const VOLATILE: &[&str] = &["disk_free"];
 
-/// All grains. `id` is the minion's id; empty: the host's name.
-pub async fn collect(id: &str) -> Value {
+/// All grains. `id` is the minion's id; empty: the host's name. Scheduled work leaves its reports in `reports`.
+pub async fn collect(id: &str, reports: &Path) -> Value {
     let mut grains = Map::new();
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let id = if id.is_empty() { &name } else { id };
@@ -20,7 +25,16 @@ pub async fn collect(id: &str) -> Value {
     grains.insert("halite_version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
     system::add(&mut grains, &name).await;
     network::add(&mut grains).await;
+    if let Some(reports) = reports::read(reports) {
+        grains.insert(GRAIN.to_owned(), reports);
+    }
     Value::Object(grains)
+}
+
+/// Whether these grains have the reports that are in a directory now. Costs little to ask.
+#[must_use]
+pub fn is_reported(grains: &Value, reports: &Path) -> bool {
+    grains.get(GRAIN) == reports::read(reports).as_ref()
 }
 
 /// Whether something changed that a state could depend on.
@@ -47,7 +61,7 @@ mod tests {
 
     #[tokio::test]
     async fn this_host_has_what_templates_ask_for() {
-        let grains = collect("me").await;
+        let grains = collect("me", Path::new("/nowhere")).await;
         assert_eq!(grains["id"], "me");
         for key in ["os", "os_family", "kernel", "kernelrelease", "cpuarch", "nodename", "host"] {
             assert!(grains[key].as_str().is_some_and(|v| !v.is_empty()), "{key}: {}", grains[key]);

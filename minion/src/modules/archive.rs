@@ -7,7 +7,9 @@ use serde_json::{Map, json};
 
 use super::args::Args;
 use super::file::{Source, sha256};
-use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, surplus, walk};
+use super::paths::{
+    NOTES, absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
+};
 use super::{Failure, Plan, fail};
 use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Meta};
@@ -61,7 +63,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             settled.push(Effect::SetMeta { path, meta: owner.clone() });
         }
     }
-    let gone = surplus_members(host, &args, &root, &members).await?;
+    let (gone, remark) = surplus_members(host, &args, &root, &members).await?;
 
     let mut effects = Vec::new();
     if !extracted.is_empty() {
@@ -82,13 +84,13 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("All files of the archive are in {name}")));
+        return Ok(Plan::nothing(format!("All files of the archive are in {name}{remark}")));
     }
     Ok(Plan::change(
         changes,
         effects,
-        format!("The archive would be extracted to {name}"),
-        format!("The archive was extracted to {name}"),
+        format!("The archive would be extracted to {name}{remark}"),
+        format!("The archive was extracted to {name}{remark}"),
     ))
 }
 
@@ -137,15 +139,15 @@ async fn is_there(
     }
 }
 
-/// `clean`: what is below the target and not in the archive.
+/// `clean`: what is below the target and not in the archive, and what is to be said of what stays.
 async fn surplus_members(
     host: &dyn Host,
     args: &Args<'_>,
     root: &str,
     members: &BTreeMap<String, Member>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<(Vec<String>, String), Failure> {
     if !args.flag("clean", false)? {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), String::new()));
     }
     let mut known: BTreeSet<&str> = members.keys().map(String::as_str).collect();
     for path in members.keys() {
@@ -156,8 +158,7 @@ async fn surplus_members(
         }
     }
     let found = walk(host, root).await?;
-    let gone = surplus(&found, |path| known.contains(path), &[]);
-    Ok(gone.iter().map(|relative| join(root, relative)).collect())
+    Ok(surplus_below(&host.mounts().await?, root, &found, |path| known.contains(path), &[]))
 }
 
 /// Where the archive lies on the host while it is unpacked.

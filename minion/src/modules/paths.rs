@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Failure, fail};
 use crate::host::effect::{Effect, Meta};
-use crate::host::{FileKind, Host, Stat};
+use crate::host::{FileKind, Host, MountPoint, Stat};
 
 /// Directories that modules keep notes in, below the minion's own.
 pub(super) const NOTES: &str = "/var/lib/halite/minion";
@@ -204,7 +204,7 @@ pub(super) fn join(root: &str, relative: &str) -> String {
 
 /// What of `found` must go so that only kept things are left: the topmost paths, each with all below it. A directory
 /// that holds something kept stays.
-pub(super) fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
+fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
     let excluded = |path: &str| {
         let mut at = path;
         loop {
@@ -235,9 +235,54 @@ pub(super) fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[
     gone
 }
 
+/// Whether `path` is `top` or below it.
+fn is_within(path: &str, top: &str) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || top.ends_with('/'))
+}
+
+/// Refuses to remove a path at or below which a file system is mounted: what that holds belongs to somebody, and would go
+/// before the system refuses to remove the mount point itself.
+pub(super) async fn removable(host: &dyn Host, path: &str) -> Result<(), Failure> {
+    let mut mounts = host.mounts().await?;
+    mounts.retain(|mount| is_within(&mount.path, path));
+    let Some(last) = mounts.last() else { return Ok(()) };
+    let named: Vec<String> =
+        mounts.iter().map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device)).collect();
+    fail(format!(
+        "{path} cannot be removed, nothing of it was: mounted there is {}. Unmount that first (`umount {}`; a line in /etc/fstab \
+         would bring it back)",
+        named.join(", "),
+        last.path
+    ))
+}
+
+/// As [`surplus`], below `root`, as full paths; and a remark about what stays because it is a file system of its own that is
+/// mounted there, which is empty where nothing is. `mounts` are all of the host.
+pub(super) fn surplus_below(
+    mounts: &[MountPoint],
+    root: &str,
+    found: &[Found],
+    keep: impl Fn(&str) -> bool,
+    patterns: &[String],
+) -> (Vec<String>, String) {
+    let full = |gone: Vec<String>| -> Vec<String> { gone.iter().map(|path| join(root, path)).collect() };
+    let gone = full(surplus(found, &keep, patterns));
+    let below = mounts.iter().map(|mount| mount.path.as_str());
+    let below = below.filter(|mount| *mount != root && is_within(mount, root));
+    let concerned = |mount: &&str| gone.iter().any(|top| is_within(mount, top) || is_within(top, mount));
+    let left: Vec<&str> = below.filter(concerned).collect();
+    if left.is_empty() {
+        return (gone, String::new());
+    }
+    let is_left = |path: &str| left.iter().any(|mount| is_within(&join(root, path), mount));
+    let gone = full(surplus(found, |path| keep(path) || is_left(path), patterns));
+    (gone, format!("; left alone, because a file system is mounted there: {}", left.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
 
     #[test]
     fn patterns_match_as_fnmatch() {
@@ -264,5 +309,35 @@ mod tests {
             .collect();
         assert_eq!(surplus(&found, |path| path == "c", &["b/keep".into()]), ["a", "b/z"]);
         assert_eq!(surplus(&found, |_| false, &["a".into(), "b".into()]), ["c"]);
+    }
+
+    #[tokio::test]
+    async fn another_file_system_is_not_surplus() {
+        let host = FakeHost::new();
+        for path in ["/srv/a", "/srv/b/c/x", "/srv/b/y", "/srv/b/cc"] {
+            host.state().put_file(path, b"");
+        }
+        let mount = |path: &str| {
+            let (device, fstype, options) = ("/dev/sr0".to_owned(), "iso9660".to_owned(), "ro".to_owned());
+            host.state().mounts.push(MountPoint { device, path: path.to_owned(), fstype, options });
+        };
+        let gone = async |root: &str| {
+            let found = walk(&host, root).await.unwrap();
+            surplus_below(&host.mounts().await.unwrap(), root, &found, |_| false, &[])
+        };
+        // That the directory itself is one is no reason.
+        mount("/srv");
+        assert_eq!(gone("/srv").await, (vec!["/srv/a".to_owned(), "/srv/b".to_owned()], String::new()));
+        mount("/srv/b/c");
+        let (paths, remark) = gone("/srv").await;
+        assert_eq!(paths, ["/srv/a", "/srv/b/cc", "/srv/b/y"]);
+        assert!(remark.contains("left alone") && remark.ends_with(": /srv/b/c"), "{remark}");
+        assert_eq!(gone("/srv/b/c").await.0, ["/srv/b/c/x"]);
+        removable(&host, "/srv/b/cc").await.unwrap();
+        let refused = removable(&host, "/srv/b").await.unwrap_err().0;
+        assert!(
+            refused.contains("/srv/b/c (iso9660 of /dev/sr0)") && refused.contains("`umount /srv/b/c`"),
+            "{refused}"
+        );
     }
 }

@@ -26,13 +26,20 @@ const FREE: &[&str] = &[
     "siteRegistry.backup.directory",
     "siteRegistry.backup.at",
     "siteRegistry.backup.keep",
+    "siteRegistry.backup.verify",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",
+    "containerd.registries",
     "kubeProxy.config",
     "host.sysctls",
     "host.kernelModules",
     "host.packages",
+    "trust.certificates",
+    "proxy.http",
+    "proxy.https",
+    "proxy.noProxy",
+    "time.servers",
     "firewall.sources.management",
     "firewall.nodePorts.cidrs",
     "master.jobs.keepDays",
@@ -57,6 +64,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("kubeProxy.mode", "/kubeProxy/mode", 2),
         ("host.manageSwap", "/host/manageSwap", 2),
         ("host.manageFirewall", "/host/manageFirewall", 2),
+        ("host.manageTime", "/host/manageTime", 2),
         ("containerd.restrictOomScoreAdj", "/containerd/restrictOomScoreAdj", 2),
         ("apiServer.vip", "/apiServer", 3),
         ("addons.metricsServer", "/addons/metricsServer", 2),
@@ -71,7 +79,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 9, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 10, "a choice that this test does not know");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod api;
 mod components;
 mod networks;
 mod nodes;
+mod outside;
 mod registry;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
+    outside::check(&mut check);
     nodes::check(&mut check);
     check.problems
 }
@@ -76,6 +78,14 @@ impl Check<'_> {
         let source = &self.declaration.cluster.source;
         if source.is_sound(path) {
             self.problems.push(source.problem(path, message).hint(hint));
+        }
+    }
+
+    /// The same without showing the line, which may hold what nobody is to see.
+    fn unseen(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        let source = &self.declaration.cluster.source;
+        if source.is_sound(path) {
+            self.problems.push(Problem::at(&source.position(path), message).path(path).hint(hint));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Check;
-use crate::registry::{DATA, LONGEST_PASSWORD, PACKAGE};
+use crate::registry::{DATA, LONGEST_PASSWORD, PACKAGE, SHORTEST_PASSWORD};
 use crate::source::join;
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -32,6 +32,13 @@ pub(super) fn check(check: &mut Check<'_>) {
                 format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
                 "what comes after them would not count (bcrypt): take a shorter one",
             ),
+            // Whoever guesses it may replace every image of the site. Of an empty one is told where it stands.
+            Some(secret) if (1..SHORTEST_PASSWORD).contains(&secret.value.reveal().chars().count()) => check
+                .cluster(
+                    &path,
+                    format!("the secret `{name}` is shorter than {SHORTEST_PASSWORD} characters"),
+                    "anybody could guess the password: take a longer one",
+                ),
             Some(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use crate::low::Position;
 use crate::problem::{Problem, did_you_mean};
 use crate::target::pattern::Glob;
 use crate::template::{Purpose, Renderer};
-use crate::yaml::{self, Kind, Node};
+use crate::yaml::{Kind, Node};
 
 /// One SLS file.
 #[derive(Debug, Default)]
@@ -125,15 +125,14 @@ impl Loader<'_> {
             Ok(rendered) => rendered,
             Err(problem) => return self.problems.push(problem),
         };
-        let node = match yaml::parse_located(&path, &rendered.text, &|position| rendered.map.locate(position))
-        {
+        let node = match rendered.node() {
             Ok(node) => node,
             Err(problem) => return self.problems.push(problem),
         };
         let mut sls = Sls {
             name: name.to_owned(),
-            files: rendered.files,
-            pillar: rendered.pillar,
+            files: rendered.files.clone(),
+            pillar: rendered.pillar.clone(),
             includes: Vec::new(),
         };
         if let Some(include) = node.get("include") {

@@ -67,13 +67,7 @@ pub struct Provenance {
 /// # Errors
 /// All problems, sorted by place.
 pub fn highstate(input: &Input) -> Result<Compiled, Vec<Problem>> {
-    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
-    let mut problems = Vec::new();
-    let assigned = top::assigned(input, &renderer, &mut problems);
-    if !problems.is_empty() {
-        return Err(report(problems, &renderer));
-    }
-    compile(input, &renderer, assigned)
+    Compiler::new(input.tree).highstate(input)
 }
 
 /// Compiles the named SLS files (dotted, `*` and `?` match) with what they include.
@@ -81,10 +75,7 @@ pub fn highstate(input: &Input) -> Result<Compiled, Vec<Problem>> {
 /// # Errors
 /// All problems, sorted by place.
 pub fn sls(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
-    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
-    let assigned =
-        names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect();
-    compile(input, &renderer, assigned)
+    Compiler::new(input.tree).sls(input, names)
 }
 
 /// The SLS files that `top.sls` assigns to the minion, in order, each with the line that says so.
@@ -92,10 +83,54 @@ pub fn sls(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
 /// # Errors
 /// All problems of `top.sls`.
 pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
-    let renderer = Renderer::new(input.tree, input.minion, input.pillar, input.grains);
-    let mut problems = Vec::new();
-    let assigned = top::assigned(input, &renderer, &mut problems);
-    if problems.is_empty() { Ok(assigned) } else { Err(report(problems, &renderer)) }
+    let mut compiler = Compiler::new(input.tree);
+    compiler.about(input);
+    compiler.assigned(input)
+}
+
+/// Compiles one tree for many minions. It reads each file once, and renders a template again only for a minion of which
+/// the template sees something that it has not seen before; what comes out is the same.
+pub struct Compiler {
+    renderer: Renderer,
+}
+
+impl Compiler {
+    /// A compiler of a tree; what is changed in that afterwards it does not see.
+    #[must_use]
+    pub fn new(tree: &dyn Tree) -> Self {
+        Self { renderer: Renderer::new(tree) }
+    }
+
+    /// As [`highstate`]; the tree has to be the one that it was made for.
+    ///
+    /// # Errors
+    /// All problems, sorted by place.
+    pub fn highstate(&mut self, input: &Input) -> Result<Compiled, Vec<Problem>> {
+        self.about(input);
+        let assigned = self.assigned(input)?;
+        compile(input, &self.renderer, assigned)
+    }
+
+    /// As [`sls`]; the tree has to be the one that it was made for.
+    ///
+    /// # Errors
+    /// All problems, sorted by place.
+    pub fn sls(&mut self, input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
+        self.about(input);
+        let assigned =
+            names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect();
+        compile(input, &self.renderer, assigned)
+    }
+
+    fn about(&mut self, input: &Input) {
+        self.renderer.about(input.minion, input.pillar, input.grains);
+    }
+
+    fn assigned(&self, input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let assigned = top::assigned(input, &self.renderer, &mut problems);
+        if problems.is_empty() { Ok(assigned) } else { Err(report(problems, &self.renderer)) }
+    }
 }
 
 fn compile(input: &Input, renderer: &Renderer, assigned: Vec<Assignment>) -> Result<Compiled, Vec<Problem>> {

@@ -2,6 +2,7 @@
 //! asks for nothing by name.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -10,9 +11,8 @@ use super::chunks::Draft;
 use super::load::variables;
 use crate::problem::{Problem, did_you_mean};
 use crate::secret;
-use crate::template::{Purpose, Renderer};
+use crate::template::{Purpose, Rendered, Renderer};
 use crate::tree::{is_plain_path, sha256};
-use crate::yaml;
 
 /// Texts up to this many bytes stand in the low state itself; larger ones are blobs.
 const MAX_TEXT: usize = 256 * 1024;
@@ -132,19 +132,17 @@ impl Job<'_> {
             };
         };
         let path = tree_path(draft, &source)?;
-        let nodes = if draft.chunk.args.contains_key("template") {
+        let documents = if draft.chunk.args.contains_key("template") {
             // The text is parsed before secrets are put in, as an SLS is.
-            let rendered = self.render(draft, &path, Purpose::Sls)?;
-            yaml::parse_all_located(&path, &rendered.text, &|position| rendered.map.locate(position))
+            self.render(draft, &path, Purpose::Sls)?.documents()?
         } else {
-            let Some(text) = self.renderer.source(&path) else {
+            let Some(documents) = self.renderer.documents(&path) else {
                 return Err(missing(self.input, draft, &path));
             };
             note_file(draft, &path);
-            yaml::parse_all(&path, &text)
+            documents?
         };
-        let documents: Vec<Value> =
-            nodes?.iter().map(yaml::Node::to_json).filter(|node| !node.is_null()).collect();
+        let documents = documents.to_vec();
         draft
             .chunk
             .args
@@ -189,7 +187,7 @@ impl Job<'_> {
 
     fn content(&self, draft: &mut Draft, path: &str, blobs: &mut Blobs) -> Outcome<Content> {
         let (bytes, rendered) = if draft.chunk.args.contains_key("template") {
-            (self.render(draft, path, Purpose::File)?.text.into_bytes(), true)
+            (self.render(draft, path, Purpose::File)?.text.clone().into_bytes(), true)
         } else {
             let Some(bytes) = self.input.tree.read(path) else {
                 return Err(missing(self.input, draft, path));
@@ -215,7 +213,7 @@ impl Job<'_> {
         }
     }
 
-    fn render(&self, draft: &mut Draft, path: &str, purpose: Purpose) -> Outcome<crate::template::Rendered> {
+    fn render(&self, draft: &mut Draft, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
         if let Some(other) = text(&draft.chunk.args, "template").filter(|name| name != "jinja") {
             return Err(fail(draft, format!("there is no template engine `{other}`; it is `jinja`")));
         }

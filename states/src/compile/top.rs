@@ -7,7 +7,7 @@ use crate::low::Position;
 use crate::problem::Problem;
 use crate::target::{Candidate, matches};
 use crate::template::{Purpose, Renderer};
-use crate::yaml::{self, Kind, Node};
+use crate::yaml::{Kind, Node};
 
 /// One SLS for a minion, and the place that assigns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +29,7 @@ pub(super) fn assigned(input: &Input, renderer: &Renderer, problems: &mut Vec<Pr
         );
         return Vec::new();
     }
-    let node = renderer.render(Purpose::Sls, TOP, &BTreeMap::new()).and_then(|rendered| {
-        yaml::parse_located(TOP, &rendered.text, &|position| rendered.map.locate(position))
-    });
+    let node = renderer.render(Purpose::Sls, TOP, &BTreeMap::new()).and_then(|rendered| rendered.node());
     let node = match node {
         Ok(node) => node,
         Err(problem) => {

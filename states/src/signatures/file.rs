@@ -80,7 +80,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "clean",
                 Kind::Boolean,
-                "Remove everything in it that `exclude_pat` does not name (default false).",
+                "Remove everything in it that `exclude_pat` does not name, and that is not mounted there (default false).",
             ),
             EXCLUDE,
         ],
@@ -95,7 +95,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             MAKEDIRS,
         ],
     ),
-    on_minion("file", "absent", "No file, link or directory tree at that path.", &[]),
+    on_minion(
+        "file",
+        "absent",
+        "No file, link or directory tree at that path. Refused as long as a file system is mounted in it.",
+        &[],
+    ),
     on_minion(
         "file",
         "recurse",
@@ -114,7 +119,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             GROUP,
             arg("dir_mode", Kind::Mode, "Permission bits of the directories; made ones get 0755 without it."),
             arg("file_mode", Kind::Mode, "Permission bits of the files; made ones get 0644 without it."),
-            arg("clean", Kind::Boolean, "Remove what the source does not have (default false)."),
+            arg(
+                "clean",
+                Kind::Boolean,
+                "Remove what the source does not have, and what is not mounted there (default false).",
+            ),
             EXCLUDE,
             SHOW,
         ],

@@ -4,12 +4,24 @@ use regex::{Regex, RegexBuilder};
 
 /// A pattern of `*`, `?`, `[abc]` and `[!abc]`, for a whole text, case-sensitive.
 #[derive(Debug, Clone)]
-pub(crate) struct Glob(Regex);
+pub(crate) enum Glob {
+    /// `*`.
+    Any,
+    /// There is nothing in it that makes it a pattern.
+    Text(String),
+    Pattern(Regex),
+}
 
 impl Glob {
     /// # Errors
     /// A set like `[z-a]` that is none.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
+        // Most are one of these, and a regular expression takes longer to make than to use.
+        match pattern {
+            "*" => return Ok(Self::Any),
+            text if !Self::is_pattern(text) => return Ok(Self::Text(text.to_owned())),
+            _ => {}
+        }
         let mut regex = String::from("(?s)^");
         let chars: Vec<char> = pattern.chars().collect();
         let mut at = 0;
@@ -41,12 +53,16 @@ impl Glob {
             }
         }
         regex.push('$');
-        compile(&regex).map(Self).map_err(|_| format!("`{pattern}` is not a pattern"))
+        compile(&regex).map(Self::Pattern).map_err(|_| format!("`{pattern}` is not a pattern"))
     }
 
     /// Whether the whole text matches.
     pub(crate) fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
+        match self {
+            Self::Any => true,
+            Self::Text(whole) => whole == text,
+            Self::Pattern(regex) => regex.is_match(text),
+        }
     }
 
     /// Whether a text has anything in it that makes it a pattern.

@@ -98,7 +98,7 @@ const OTHERS: &[&str] = &[
 ];
 
 /// What a rendered text becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// YAML that is parsed before secrets are filled in.
     Sls,

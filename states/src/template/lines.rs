@@ -23,7 +23,7 @@ pub(crate) struct Source {
 /// Where each line of a rendered text comes from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineMap {
-    sources: Vec<Source>,
+    sources: Arc<[Source]>,
     /// For each rendered line: marks as (column from 0, source, line from 1), ascending.
     lines: Vec<Vec<(usize, usize, u32)>>,
     rendered: Vec<String>,
@@ -131,13 +131,13 @@ pub(crate) fn strip(text: &str) -> String {
 }
 
 impl LineMap {
-    /// Reads the marks of `marked`, if it says the same as `plain`; otherwise matches lines by content with the first
-    /// source.
-    pub(crate) fn new(sources: Vec<Source>, plain: &str, marked: Option<&str>) -> Self {
+    /// Reads the marks of `marked`, if it says the same as `plain`; otherwise matches lines by content with the source of
+    /// a number.
+    pub(crate) fn new(sources: Arc<[Source]>, number: usize, plain: &str, marked: Option<&str>) -> Self {
         let rendered: Vec<String> = plain.lines().map(str::to_owned).collect();
         let lines = match marked.filter(|marked| strip(marked) == plain) {
             Some(marked) => read_marks(marked),
-            None => match_lines(&rendered, sources.first().map_or("", |source| &source.text)),
+            None => match_lines(&rendered, number, sources.get(number).map_or("", |source| &source.text)),
         };
         Self { sources, lines, rendered }
     }
@@ -196,7 +196,7 @@ fn read_marks(marked: &str) -> Vec<Vec<(usize, usize, u32)>> {
 }
 
 /// Each rendered line that stands in the source as it is, after the last one found.
-fn match_lines(rendered: &[String], source: &str) -> Vec<Vec<(usize, usize, u32)>> {
+fn match_lines(rendered: &[String], number: usize, source: &str) -> Vec<Vec<(usize, usize, u32)>> {
     let source: Vec<&str> = source.lines().collect();
     let mut next = 0;
     rendered
@@ -204,7 +204,7 @@ fn match_lines(rendered: &[String], source: &str) -> Vec<Vec<(usize, usize, u32)
         .map(|line| {
             let Some(at) = source.iter().skip(next).position(|text| *text == line) else { return Vec::new() };
             next += at + 1;
-            vec![(0, 0, u32::try_from(next).unwrap_or(0))]
+            vec![(0, number, u32::try_from(next).unwrap_or(0))]
         })
         .collect()
 }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn matching_by_content_is_the_fallback() {
         let source = Source { name: "f".into(), text: "a: 1\n{% set x %}\nb: 2\n".into() };
-        let map = LineMap::new(vec![source], "a: 1\n\nb: 2\n", None);
+        let map = LineMap::new([source].into(), 0, "a: 1\n\nb: 2\n", None);
         let mut position = Position { file: "f".into(), line: 3, column: 1 };
         map.locate(&mut position);
         assert_eq!((position.line, position.column), (3, 1));

@@ -2,6 +2,8 @@
 //! files of the state tree, nothing else.
 
 mod dump;
+mod environment;
+mod files;
 mod filters;
 mod guard;
 pub(crate) mod lines;
@@ -9,28 +11,27 @@ mod methods;
 mod network;
 mod prepare;
 mod salt;
+mod trace;
 pub(crate) mod values;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::rc::Rc;
+use std::sync::Arc;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 
+use environment::Pair;
+use files::Files;
 pub(crate) use guard::Purpose;
-use lines::{LineMap, Source};
-use prepare::Prepared;
-use values::{Recorder, from_json};
+use lines::LineMap;
+use trace::{GRAINS, Memory, OPTS, PILLAR, Recorder, Trace, World};
+use values::{from_json, recorded};
 
 use crate::problem::Problem;
 use crate::tree::Tree;
-
-/// Steps that one template may take; enough for thousands of objects, too little for an endless loop.
-const FUEL: u64 = 2_000_000;
-
-/// Largest file that templates may import, in bytes.
-const MAX_TEMPLATE: usize = 1024 * 1024;
+use crate::yaml::{self, Node};
 
 /// A rendered text.
 #[derive(Debug)]
@@ -41,89 +42,112 @@ pub(crate) struct Rendered {
     pub files: Vec<String>,
     /// Pillar paths that it read.
     pub pillar: Vec<String>,
+    /// What [`Self::node`] and [`Self::documents`] made of it.
+    node: RefCell<Option<Rc<Node>>>,
+    documents: RefCell<Option<Rc<Vec<Json>>>>,
 }
 
-/// The text files of a state tree, with what was read of them.
-#[derive(Debug, Default)]
-struct Files {
-    texts: HashMap<String, Arc<str>>,
-    read: Mutex<Vec<String>>,
-    /// Numbers in line marks.
-    numbers: Mutex<Vec<String>>,
-}
-
-impl Files {
-    fn get(&self, path: &str) -> Option<Arc<str>> {
-        let found = self.texts.get(path)?.clone();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if !read.iter().any(|known| known == path) {
-            read.push(path.to_owned());
-        }
-        Some(found)
-    }
-
-    fn number(&self, path: &str) -> usize {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.iter().position(|known| known == path).unwrap_or_else(|| {
-            numbers.push(path.to_owned());
-            numbers.len() - 1
+impl Rendered {
+    /// The text, which has one document, as the YAML that it is; places are those in the templates.
+    pub(crate) fn node(&self) -> Result<Rc<Node>, Problem> {
+        kept(&self.node, || {
+            yaml::parse_located(self.path(), &self.text, &|position| self.map.locate(position))
         })
     }
 
-    fn sources(&self) -> Vec<Source> {
-        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers
-            .iter()
-            .map(|name| Source {
-                name: name.clone(),
-                text: self.texts.get(name).cloned().unwrap_or_default(),
-            })
-            .collect()
+    /// The documents of the text that have any content.
+    pub(crate) fn documents(&self) -> Result<Rc<Vec<Json>>, Problem> {
+        kept(&self.documents, || {
+            let locate = |position: &mut yaml::Position| self.map.locate(position);
+            Ok(with_content(&yaml::parse_all_located(self.path(), &self.text, &locate)?))
+        })
+    }
+
+    fn path(&self) -> &str {
+        self.files.first().map_or("", String::as_str)
     }
 }
 
-/// Renders templates for one minion.
+fn with_content(nodes: &[Node]) -> Vec<Json> {
+    nodes.iter().map(Node::to_json).filter(|node| !node.is_null()).collect()
+}
+
+/// What is there from the last time, or what is made now.
+fn kept<T>(
+    place: &RefCell<Option<Rc<T>>>,
+    make: impl FnOnce() -> Result<T, Problem>,
+) -> Result<Rc<T>, Problem> {
+    if let Some(there) = &*place.borrow() {
+        return Ok(there.clone());
+    }
+    let made = Rc::new(make()?);
+    *place.borrow_mut() = Some(made.clone());
+    Ok(made)
+}
+
+/// What a text is rendered from besides the data of a minion: for what, which file, and the variables as JSON.
+type Key = (Purpose, String, String);
+
+/// What was rendered, each with what it found.
+type Versions = Vec<(Trace, Rc<Rendered>)>;
+
+/// Renders templates of one state tree, for one minion after the other. What was rendered for one is not rendered again
+/// for the next for whom nothing differs that the template looked at.
 pub(crate) struct Renderer {
     files: Arc<Files>,
     recorder: Arc<Recorder>,
+    world: World,
     sls: Pair,
     file: Pair,
-}
-
-/// The same environment twice: for the text, and for the text with line marks.
-struct Pair {
-    plain: Environment<'static>,
-    marked: Environment<'static>,
+    rendered: RefCell<HashMap<Key, Versions>>,
+    memory: RefCell<Memory>,
+    /// Documents of files that are no templates.
+    plain: RefCell<HashMap<String, Rc<Vec<Json>>>>,
 }
 
 impl Renderer {
-    pub(crate) fn new(tree: &dyn Tree, minion: &str, pillar: &Json, grains: &Json) -> Self {
-        let mut texts = HashMap::new();
-        for path in tree.list() {
-            if let Some(content) = tree.read(&path)
-                && content.len() <= MAX_TEMPLATE
-                && let Ok(text) = String::from_utf8(content)
-            {
-                texts.insert(path, Arc::from(text));
-            }
+    /// A renderer that knows no minion yet.
+    pub(crate) fn new(tree: &dyn Tree) -> Self {
+        let files = Arc::new(Files::new(tree));
+        Self {
+            sls: Pair::new(&files, Purpose::Sls),
+            file: Pair::new(&files, Purpose::File),
+            files,
+            recorder: Arc::default(),
+            world: World::default(),
+            rendered: RefCell::default(),
+            memory: RefCell::default(),
+            plain: RefCell::default(),
         }
-        let files = Arc::new(Files { texts, ..Files::default() });
-        let recorder = Arc::new(Recorder::default());
-        let known = Arc::new(salt::Known {
-            minion: minion.to_owned(),
-            pillar: values::recorded(pillar, &recorder),
-            grains: from_json(grains),
-        });
-        let pair = |purpose| Pair {
-            plain: environment(&files, &known, purpose, false),
-            marked: environment(&files, &known, purpose, true),
-        };
-        Self { sls: pair(Purpose::Sls), file: pair(Purpose::File), files, recorder }
+    }
+
+    /// From now on it renders for this minion.
+    pub(crate) fn about(&mut self, minion: &str, pillar: &Json, grains: &Json) {
+        self.world = World::new(minion, pillar, grains);
+        self.memory.get_mut().forget();
+        let [pillar, grains, opts] =
+            [PILLAR, GRAINS, OPTS].map(|place| recorded(self.world.at(place), place, &self.recorder));
+        let known = Arc::new(salt::Known { pillar, grains, opts });
+        self.sls.about(&known);
+        self.file.about(&known);
     }
 
     /// The text of a file of the tree.
     pub(crate) fn source(&self, path: &str) -> Option<Arc<str>> {
-        self.files.texts.get(path).cloned()
+        self.files.text(path).cloned()
+    }
+
+    /// The documents of a file of the tree that is no template, if there is such a text file.
+    pub(crate) fn documents(&self, path: &str) -> Option<Result<Rc<Vec<Json>>, Problem>> {
+        if let Some(there) = self.plain.borrow().get(path) {
+            return Some(Ok(there.clone()));
+        }
+        let documents = yaml::parse_all(path, self.files.text(path)?).map(|nodes| {
+            let documents = Rc::new(with_content(&nodes));
+            self.plain.borrow_mut().insert(path.to_owned(), documents.clone());
+            documents
+        });
+        Some(documents)
     }
 
     /// Renders a file of the tree with further variables.
@@ -132,26 +156,45 @@ impl Renderer {
         purpose: Purpose,
         path: &str,
         variables: &BTreeMap<String, Json>,
-    ) -> Result<Rendered, Problem> {
-        let Some(source) = self.source(path) else {
+    ) -> Result<Rc<Rendered>, Problem> {
+        let told = serde_json::to_string(variables).unwrap_or_default();
+        let key = (purpose, path.to_owned(), told);
+        if let Some(versions) = self.rendered.borrow().get(&key) {
+            let mut memory = self.memory.borrow_mut();
+            if let Some((_, same)) = versions.iter().find(|(trace, _)| memory.holds(trace, &self.world)) {
+                return Ok(same.clone());
+            }
+        }
+        let (rendered, trace) = self.render_anew(purpose, path, variables)?;
+        let rendered = Rc::new(rendered);
+        self.rendered.borrow_mut().entry(key).or_default().push((trace, rendered.clone()));
+        Ok(rendered)
+    }
+
+    fn render_anew(
+        &self,
+        purpose: Purpose,
+        path: &str,
+        variables: &BTreeMap<String, Json>,
+    ) -> Result<(Rendered, Trace), Problem> {
+        let (Some(source), Some(number)) = (self.source(path), self.files.number(path)) else {
             return Err(Problem::in_file(path, "there is no such text file in the state tree"));
         };
         let prepared = prepare::prepare(path, &source).map_err(|message| {
             Problem { line: 1, column: 1, ..Problem::in_file(path, message) }.excerpt_from(&source)
         })?;
-        self.files.read.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.files.numbers.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.recorder.take();
-        let number = self.files.number(path);
         let mut rendered = Rendered {
-            text: prepared.text.clone(),
+            text: prepared.text,
             map: LineMap::default(),
             files: vec![path.to_owned()],
             pillar: Vec::new(),
+            node: RefCell::default(),
+            documents: RefCell::default(),
         };
+        let sources = self.files.sources().clone();
         if !prepared.template {
-            rendered.map = LineMap::new(self.files.sources(), &prepared.text, None);
-            return Ok(rendered);
+            rendered.map = LineMap::new(sources, number, &rendered.text, None);
+            return Ok((rendered, Trace::default()));
         }
         // A collected iterator of pairs would be a sequence.
         let context = from_json(&Json::Object(variables.clone().into_iter().collect()));
@@ -159,24 +202,21 @@ impl Renderer {
             Purpose::Sls => &self.sls,
             Purpose::File => &self.file,
         };
-        let text = pair
+        self.files.take();
+        self.recorder.take();
+        rendered.text = pair
             .plain
-            .template_from_named_str(path, &prepared.text)
+            .get_template(path)
             .and_then(|template| template.render(context.clone()))
             .map_err(|error| self.explain(&error, path))?;
-        rendered.pillar = self.recorder.take();
-        let read = self.files.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        rendered.files.extend(read.into_iter().filter(|name| name != path));
-        let marked = lines::mark(&prepared.text, number);
-        let marked = pair
-            .marked
-            .template_from_named_str(path, &marked)
-            .and_then(|template| template.render(context))
-            .ok();
-        self.recorder.take();
-        rendered.map = LineMap::new(self.files.sources(), &text, marked.as_deref());
-        rendered.text = text;
-        Ok(rendered)
+        rendered.files.extend(self.files.take().into_iter().filter(|name| name != path));
+        let mut looks = self.recorder.take();
+        rendered.pillar = looks.pillar(&self.world);
+        let marked = pair.marked.get_template(path).and_then(|template| template.render(context)).ok();
+        looks.join(self.recorder.take());
+        rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
+        let trace = self.memory.borrow_mut().trace(looks, &self.world);
+        Ok((rendered, trace))
     }
 
     /// The innermost place of an error and its cause, in words.
@@ -187,7 +227,7 @@ impl Renderer {
         while let Some(current) = at {
             if let Some(error) = current.downcast_ref::<Error>() {
                 if let (Some(name), Some(line)) = (error.name(), error.line())
-                    && self.files.texts.contains_key(name)
+                    && self.files.number(name).is_some()
                 {
                     place = (name.to_owned(), line, error.range());
                 }
@@ -243,84 +283,6 @@ fn hint(error: &Error) -> String {
         _ => "",
     }
     .to_owned()
-}
-
-fn environment(
-    files: &Arc<Files>,
-    known: &Arc<salt::Known>,
-    purpose: Purpose,
-    marked: bool,
-) -> Environment<'static> {
-    let mut env = Environment::new();
-    env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    env.set_auto_escape_callback(|_| AutoEscape::None);
-    env.set_debug(true);
-    env.set_fuel(Some(FUEL));
-    env.set_recursion_limit(100);
-    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
-        env.set_syntax(syntax);
-    }
-    env.set_path_join_callback(|name, parent| resolve(name, parent).into());
-    guard::add(&mut env, purpose);
-    env.set_unknown_method_callback(|state, value, method, args| {
-        guard::guard_method(method, value, args)?;
-        methods::call(state, value, method, args)
-    });
-    let loaded = files.clone();
-    env.set_loader(move |path| {
-        let Some(source) = loaded.get(path) else { return Ok(None) };
-        let Prepared { text, .. } = prepare::prepare(path, &source)
-            .map_err(|message| Error::new(ErrorKind::SyntaxError, format!("{path}: {message}")))?;
-        Ok(Some(if marked { lines::mark(&text, loaded.number(path)) } else { text }))
-    });
-    env.add_global("salt", Value::from_object(salt::Salt(known.clone())));
-    env.add_global("pillar", known.pillar.clone());
-    env.add_global("grains", known.grains.clone());
-    env.add_global("saltenv", "base");
-    env.add_global("opts", from_json(&serde_json::json!({"id": known.minion, "saltenv": "base"})));
-    env.add_function("import_yaml", |state: &mut State, path: &str| -> Result<Value, Error> {
-        let text = imported(state, path)?;
-        let node = crate::yaml::parse(path, &text)
-            .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
-        Ok(from_json(&node.to_json()))
-    });
-    env.add_function("import_json", |state: &mut State, path: &str| -> Result<Value, Error> {
-        let json: Json = serde_json::from_str(&imported(state, path)?).map_err(|error| {
-            Error::new(ErrorKind::InvalidOperation, format!("{path} is not JSON: {error}"))
-        })?;
-        Ok(from_json(&json))
-    });
-    env.add_function("import_text", |state: &mut State, path: &str| imported(state, path));
-    env.add_function("raise", |message: &str| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()))
-    });
-    env
-}
-
-/// A file of the tree, rendered.
-fn imported(state: &mut State, path: &str) -> Result<String, Error> {
-    let template = state.get_template(path)?;
-    Ok(lines::strip(&template.render(Value::from(()))?))
-}
-
-/// The path of an imported template: `./x` and `../x` are relative to the importing file, all else to the root.
-fn resolve(name: &str, parent: &str) -> String {
-    let name = name.strip_prefix("salt://").unwrap_or(name);
-    if !name.starts_with("./") && !name.starts_with("../") {
-        return name.trim_start_matches('/').to_owned();
-    }
-    let mut parts: Vec<&str> = parent.split('/').collect();
-    parts.pop();
-    for part in name.split('/') {
-        match part {
-            "." | "" => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 #[cfg(test)]

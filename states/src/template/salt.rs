@@ -36,9 +36,9 @@ const FUNCTIONS: &[&str] = &[
 /// What the functions know.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub minion: String,
     pub pillar: Value,
     pub grains: Value,
+    pub opts: Value,
 }
 
 /// The object `salt`.
@@ -140,7 +140,9 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
         _ if name.starts_with("match.") && FUNCTIONS.contains(&name) => {
             let (expression,): (&str,) = from_args(args)?;
             let (grains, pillar) = (to_json(&known.grains)?, to_json(&known.pillar)?);
-            let candidate = target::Candidate { id: &known.minion, grains: &grains, pillar: &pillar };
+            let id = known.opts.get_attr("id")?;
+            let id = id.as_str().unwrap_or_default();
+            let candidate = target::Candidate { id, grains: &grains, pillar: &pillar };
             target::matches(&name[6..], expression, &candidate)
                 .map(Value::from)
                 .map_err(|problem| invalid(problem.message))

@@ -5,20 +5,18 @@ use crate::low::Position;
 use crate::tree::MemoryTree;
 
 fn renderer(tree: MemoryTree) -> Renderer {
-    Renderer::new(
-        &tree,
-        "web-1",
-        &json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"}),
-        &json!({"os_family": "Debian", "id": "web-1"}),
-    )
+    let mut renderer = Renderer::new(&tree);
+    let pillar = json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"});
+    renderer.about("web-1", &pillar, &json!({"os_family": "Debian", "id": "web-1"}));
+    renderer
 }
 
-fn one(text: &str) -> Result<Rendered, Problem> {
+fn one(text: &str) -> Result<Rc<Rendered>, Problem> {
     renderer(MemoryTree::new().with("a.sls", text)).render(Purpose::Sls, "a.sls", &BTreeMap::new())
 }
 
 fn text(source: &str) -> String {
-    one(source).map_or_else(|problem| problem.to_string(), |rendered| rendered.text)
+    one(source).map_or_else(|problem| problem.to_string(), |rendered| rendered.text.clone())
 }
 
 #[test]
@@ -143,4 +141,77 @@ fn a_secret_is_a_reference_and_not_recorded_by_value() {
 #[test]
 fn yaml_only_files_are_not_templates() {
     assert_eq!(text("#!yaml\na: {{ x }}\n"), "\na: {{ x }}\n");
+}
+
+/// Where a line of a rendered text comes from.
+fn origin(rendered: &Rendered, line: u32) -> (String, u32) {
+    let mut position = Position { file: rendered.files[0].clone(), line, column: 3 };
+    rendered.map.locate(&mut position);
+    (position.file, position.line)
+}
+
+#[test]
+fn what_two_files_import_is_a_file_of_both() {
+    let tree = MemoryTree::new()
+        .with("a.sls", "{% from 'm.jinja' import f %}\n{{ f('x') }}\n")
+        .with("b.sls", "{% from 'n.jinja' import g %}{% from 'm.jinja' import f %}\n{{ f('y') }}{{ g() }}\n")
+        .with("m.jinja", "\n{% macro f(n) -%}\n{{ n }}:\n  test.nop: []\n{%- endmacro %}\n")
+        .with("n.jinja", "{% macro g() %}{% endmacro %}");
+    let renderer = renderer(tree);
+    for (file, imported) in [("a.sls", &["m.jinja"][..]), ("b.sls", &["n.jinja", "m.jinja"])] {
+        let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new()).unwrap();
+        assert_eq!(rendered.files[1..], *imported, "{file}");
+        assert_eq!(origin(&rendered, 3), ("m.jinja".to_owned(), 4), "{file}: {:?}", rendered.text);
+    }
+}
+
+#[test]
+fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
+    let files = [
+        ("looked-up", "{{ pillar.a.b }} {{ pillar.get('c', 'none') }} {{ grains.id }}"),
+        ("branched", "{% if pillar.a.on %}{{ pillar.c }}{% else %}off{% endif %}"),
+        ("iterated", "{% for key in pillar.a %}{{ key }} {% endfor %}"),
+        ("printed", "{{ pillar.a }}"),
+        ("counted", "{{ pillar.a | length }}{% if pillar.e %}e{% endif %}"),
+        ("all", "{{ salt['match.compound']('I@a:b:1 and one') }}"),
+        ("minion", "{{ opts.id }}"),
+        ("by name", "{{ salt['pillar.get']('a:b', 0) }} {{ salt['grains.get']('id') }} {{ 'c' in pillar }}"),
+        ("guarded", "{{ pillar.a | default({}) | items | list | length }}"),
+        ("imported", "{% import 'printed' as p %}{% include 'branched' %}"),
+        ("listed", "{{ pillar.l[1].x }}"),
+    ];
+    let tree = files.iter().fold(MemoryTree::new(), |tree, (name, text)| tree.with(name, *text));
+    let a = json!({"b": 1, "on": false});
+    let pillars = [
+        json!({"a": a, "l": [1, {"x": 1}], "e": {}}),
+        json!({"a": a, "l": [1, {"x": 1}], "e": {}, "other": 1}),
+        json!({"a": a, "l": [1, {"x": 2}], "e": {}, "c": "x"}),
+        json!({"a": {"on": false, "b": 1}, "l": [1, {"x": 2}], "e": {"x": 1}, "c": "x"}),
+        json!({"a": {"b": 1, "on": true}, "l": [1, {"x": 2}], "e": {"x": 1}, "c": "x"}),
+        json!({"a": {"b": 2, "on": true, "z": "halite-secret::k::"}, "l": [1, {"x": 2}], "e": {}, "c": "y"}),
+    ];
+    let mut shared = Renderer::new(&tree);
+    for _ in 0..2 {
+        for (number, pillar) in pillars.iter().enumerate() {
+            for minion in ["one", "two"] {
+                let mut alone = Renderer::new(&tree);
+                alone.about(minion, pillar, &json!({"id": minion}));
+                shared.about(minion, pillar, &json!({"id": minion}));
+                for (file, _) in &files {
+                    let text = |renderer: &Renderer| {
+                        let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new());
+                        rendered.map_or_else(|p| p.to_string(), |r| format!("{} {:?}", r.text, r.pillar))
+                    };
+                    assert_eq!(text(&shared), text(&alone), "`{file}` with pillar {number} for {minion}");
+                }
+            }
+        }
+    }
+    let versions = |file: &str| {
+        let rendered = shared.rendered.borrow();
+        rendered.iter().find(|((_, path, _), _)| path == file).map_or(0, |(_, versions)| versions.len())
+    };
+    // As many as there are different things to see, not as there are pillars and minions (12).
+    let counted = ["looked-up", "branched", "iterated", "printed", "minion", "listed"].map(versions);
+    assert_eq!(counted, [6, 3, 4, 4, 2, 2]);
 }

@@ -1,49 +1,31 @@
 //! Pillar, grains and other data as templates see them: dictionaries that keep their order and know their path, so that
 //! what a template read can be told, and secrets that can only be passed on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Number, Value as Json};
 
+use super::trace::{Look, Recorder, below};
 use crate::secret;
-
-/// Remembers which pillar paths were read.
-#[derive(Debug, Default)]
-pub(crate) struct Recorder {
-    /// Path, and whether all of it was read (iterated, printed).
-    read: Mutex<BTreeSet<(String, bool)>>,
-}
-
-impl Recorder {
-    fn note(&self, path: &str, whole: bool) {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert((path.to_owned(), whole));
-    }
-
-    /// The paths read since the last call: leaves, and dictionaries that were read as a whole.
-    pub(crate) fn take(&self) -> Vec<String> {
-        let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
-        let passed_through = |path: &str| {
-            read.iter().any(|(other, _)| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
-        };
-        let mut paths: Vec<String> = read
-            .iter()
-            .filter(|(path, whole)| *whole || !passed_through(path))
-            .map(|(path, _)| path.clone())
-            .collect();
-        paths.dedup();
-        paths
-    }
-}
 
 /// A dictionary.
 pub(crate) struct Dict {
     entries: Vec<(Value, Value)>,
     index: HashMap<String, usize>,
+    /// Where it stands in the data, and who is told what is looked at in it.
     origin: Option<(String, Arc<Recorder>)>,
+}
+
+impl Dict {
+    fn note(&self, look: Look) {
+        if let Some((pointer, recorder)) = &self.origin {
+            recorder.note(pointer.clone(), look);
+        }
+    }
 }
 
 impl fmt::Debug for Dict {
@@ -54,28 +36,27 @@ impl fmt::Debug for Dict {
 
 impl Object for Dict {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let at = match key.as_str() {
-            Some(key) => self.index.get(key),
-            None => self.index.get(&key.to_string()),
+        let text;
+        let key = match key.as_str() {
+            Some(key) => key,
+            None => {
+                text = key.to_string();
+                &text
+            }
         };
-        let (key, value) = self.entries.get(*at?)?;
-        if let Some((path, recorder)) = &self.origin {
-            let key = key.as_str().unwrap_or_default();
-            recorder.note(&join(path, key), false);
+        if let Some((pointer, recorder)) = &self.origin {
+            recorder.note(below(pointer, key), Look::Value);
         }
-        Some(value.clone())
+        self.entries.get(*self.index.get(key)?).map(|(_, value)| value.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        if let Some((path, recorder)) = &self.origin
-            && !path.is_empty()
-        {
-            recorder.note(path, true);
-        }
+        self.note(Look::Whole);
         Enumerator::Values(self.entries.iter().map(|(key, _)| key.clone()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        self.note(Look::Length);
         Some(self.entries.len())
     }
 
@@ -116,12 +97,12 @@ pub(crate) fn from_json(json: &Json) -> Value {
     convert(json, "", None)
 }
 
-/// The pillar: what templates read of it is recorded.
-pub(crate) fn recorded(json: &Json, recorder: &Arc<Recorder>) -> Value {
-    convert(json, "", Some(recorder))
+/// What stands at a place of the data: what templates look at in it is recorded.
+pub(crate) fn recorded(json: &Json, pointer: &str, recorder: &Arc<Recorder>) -> Value {
+    convert(json, pointer, Some(recorder))
 }
 
-fn convert(json: &Json, path: &str, recorder: Option<&Arc<Recorder>>) -> Value {
+fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Value {
     match json {
         Json::Null => Value::from(()),
         Json::Bool(value) => Value::from(*value),
@@ -134,12 +115,14 @@ fn convert(json: &Json, path: &str, recorder: Option<&Arc<Recorder>>) -> Value {
             Some(path) => Value::from_object(Secret { path: path.to_owned() }),
             None => Value::from(text.as_str()),
         },
-        Json::Array(items) => {
-            items.iter().map(|item| convert(item, path, None)).collect::<Vec<Value>>().into()
-        }
+        // A list is looked at as a whole.
+        Json::Array(items) => items.iter().map(|item| convert(item, "", None)).collect::<Vec<Value>>().into(),
         Json::Object(map) => dict(
-            map.iter().map(|(key, value)| (key.clone(), convert(value, &join(path, key), recorder))),
-            recorder.map(|recorder| (path.to_owned(), recorder.clone())),
+            map.iter().map(|(key, value)| {
+                let place = recorder.map_or_else(String::new, |_| below(pointer, key));
+                (key.clone(), convert(value, &place, recorder))
+            }),
+            recorder.map(|recorder| (pointer.to_owned(), recorder.clone())),
         ),
     }
 }
@@ -152,10 +135,6 @@ fn dict(entries: impl Iterator<Item = (String, Value)>, origin: Option<(String, 
         listed.push((Value::from(key), value));
     }
     Value::from_object(Dict { entries: listed, index, origin })
-}
-
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// A template value as JSON. Keys become texts, secrets become references.
@@ -218,6 +197,7 @@ fn holds(value: &Value, depth: usize) -> bool {
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable if depth < 16 && value.len().is_some() => {
             let is_map = value.kind() == ValueKind::Map;
             if let Some(dict) = value.downcast_object_ref::<Dict>() {
+                dict.note(Look::Secret);
                 return dict.entries.iter().any(|(_, item)| holds(item, depth + 1));
             }
             value.try_iter().is_ok_and(|mut items| {
@@ -233,6 +213,7 @@ fn holds(value: &Value, depth: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::trace::{PILLAR, World};
     use super::*;
     use serde_json::json;
 
@@ -254,11 +235,14 @@ mod tests {
     #[test]
     fn what_was_read_is_told() {
         let recorder = Arc::new(Recorder::default());
-        let pillar = recorded(&json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}}), &recorder);
+        let pillar = json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}});
+        let world = World::new("web-1", &pillar, &json!({}));
+        let pillar = recorded(world.at(PILLAR), PILLAR, &recorder);
         pillar.get_attr("a").unwrap().get_attr("b").unwrap().get_attr("c").unwrap();
+        assert!(pillar.get_attr("nothing").unwrap().is_undefined());
         let nodes = pillar.get_attr("nodes").unwrap();
         assert_eq!(nodes.try_iter().unwrap().count(), 1);
-        assert_eq!(recorder.take(), ["a.b.c", "nodes"]);
-        assert!(recorder.take().is_empty());
+        assert_eq!(recorder.take().pillar(&world), ["a.b.c", "nodes"]);
+        assert!(recorder.take().pillar(&world).is_empty());
     }
 }

@@ -104,6 +104,7 @@ fn the_operators_settings_reach_their_files() {
     pillar["kubelet"]["config"] = json!({"failCgroupV1": false, "maxPods": 60});
     pillar["containerd"] = json!({
         "restrictOomScoreAdj": true,
+        "registries": {},
         "config": {"plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin", "/x"]}}}},
     });
     pillar["apiServer"]["certSANs"] = json!(["k8s.example.com", "192.0.2.7"]);
@@ -111,7 +112,7 @@ fn the_operators_settings_reach_their_files() {
         json!({"audit-log-maxage": "30", "etcd-servers": "https://a:1,https://b:1"});
     pillar["host"] = json!({
         "sysctls": {"net.ipv4.ip_forward": null, "vm.max_map_count": "262144"},
-        "kernelModules": [], "manageSwap": false, "manageFirewall": false, "packages": ["chrony"],
+        "kernelModules": [], "manageSwap": false, "manageFirewall": false, "manageTime": false, "packages": ["tmux"],
     });
     let compiled = highstate(&pillar, &grains);
     let kubelet = contents(&compiled, "/var/lib/kubelet/config.yaml");
@@ -129,5 +130,5 @@ fn the_operators_settings_reach_their_files() {
     assert!(!compiled.low.chunks.iter().any(|c| c.state == "swap" || c.state == "kmod"));
     chunk(&compiled, "sysctl.present", "vm.max_map_count");
     let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
-    assert!(packages.as_array().unwrap().contains(&json!("chrony")), "{packages}");
+    assert!(packages.as_array().unwrap().contains(&json!("tmux")), "{packages}");
 }

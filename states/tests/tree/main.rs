@@ -6,6 +6,7 @@ mod addons;
 mod hosts;
 mod network;
 mod orchestrate;
+mod outside;
 mod releases;
 mod servers;
 mod support;

@@ -41,7 +41,9 @@ fn orchestrations_compile() {
         (json!(["registry"]), &["enrolled", "peers", "host", "registry", "custom", "clients"]),
         (json!(["frontend"]), &["enrolled", "peers", "host", "custom"]),
     ] {
+        let runs = roles.as_array().unwrap().iter().any(|role| role != "registry" && role != "frontend");
         pillar["nodes"]["worker-1"]["roles"] = roles;
+        pillar["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
         let add = sure(with(&pillar, &grains, |i| compile::sls(i, &["orchestrate.add_node".to_owned()])));
         assert_eq!(steps(&add), wanted);
     }

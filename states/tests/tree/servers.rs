@@ -1,5 +1,7 @@
 //! Who serves bundles and images, and whom the others ask.
 
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
 use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, golden, highstate, listing, of};
@@ -13,6 +15,7 @@ fn two_servers(target: &str) -> (Value, Value) {
     pillar["bundles"].as_array_mut().unwrap().push(further);
     let mut second = pillar["nodes"]["worker-1"].clone();
     second["roles"] = json!(["registry"]);
+    second["runs"] = json!({"containers": false});
     second["controlPlane"] = json!("10.10.0.13");
     pillar["nodes"]["registry-2"] = second.clone();
     if target == "registry-2" {
@@ -146,8 +149,17 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
         unit.contains("backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"),
         "{unit}"
     );
+    let unit = contents(&here, "/etc/systemd/system/halite-registry.service");
+    assert!(unit.contains("\nEnvironmentFile=/etc/halite/registry/uploads.env\n"), "{unit}");
     let timer = contents(&here, "/etc/systemd/system/halite-registry-backup.timer");
     assert!(timer.contains("OnCalendar=*-*-* 02:30:00"), "{timer}");
+    for work in ["registry-backup", "registry-verify"] {
+        let unit = contents(&here, &format!("/etc/systemd/system/halite-{work}.service"));
+        assert!(unit.contains(&format!("--report /var/lib/halite/reports/{work}.json\n")), "{unit}");
+        assert!(unit.contains(&format!("OnFailure=halite-failed@{work}.service\n")), "{unit}");
+    }
+    let noted = contents(&here, "/etc/systemd/system/halite-failed@.service");
+    assert!(noted.contains("touch /var/lib/halite/reports/%i.failed\n"), "{noted}");
     let rules = chunk(&here, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(rules.contains("port=\\\"4552\\\""), "{rules}");
     let packages = &chunk(&here, "pkg.installed", "host-packages").args["pkgs"];
@@ -177,4 +189,53 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
         }
         chunk(compiled, "service.dead", "halite-registry");
     }
+}
+
+#[test]
+fn backups_are_read_when_the_document_says_so() {
+    let (mut pillar, grains) = site_registry("bootstrap", "bootstrap-1");
+    for (day, wanted) in
+        [("Sun", "OnCalendar=Sun *-*-* 02:30:00\n"), ("daily", "OnCalendar=*-*-* 02:30:00\n")]
+    {
+        pillar["siteRegistry"]["backup"]["verify"] = json!(day);
+        let compiled = highstate(&pillar, &grains);
+        let timer = contents(&compiled, "/etc/systemd/system/halite-registry-verify.timer");
+        assert!(timer.starts_with("[Unit]\n") && timer.contains(wanted), "{timer}");
+        chunk(&compiled, "service.running", "halite-registry-verify.timer");
+    }
+    pillar["siteRegistry"]["backup"]["verify"] = json!("never");
+    let compiled = highstate(&pillar, &grains);
+    chunk(&compiled, "service.dead", "halite-registry-verify.timer");
+    for kind in ["timer", "service"] {
+        chunk(&compiled, "file.absent", &format!("/etc/systemd/system/halite-registry-verify.{kind}"));
+    }
+    chunk(&compiled, "service.running", "halite-registry-backup.timer");
+}
+
+/// The command itself is run, elsewhere.
+#[test]
+fn what_the_registry_signs_uploads_with_is_made_once_and_for_root_alone() {
+    let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
+    let here = highstate(&pillar, &grains);
+    let make = here.low.chunks.iter().find(|chunk| chunk.id == "site-registry-uploads").unwrap();
+    assert_eq!(make.controls.creates, ["/etc/halite/registry/uploads.env"]);
+    let made = |place: &str| {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(place);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        let command = make.name.replace("/etc/halite/registry", dir.to_str().unwrap());
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0), "{output:?}");
+        let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["uploads.env"]);
+        let path = dir.join("uploads.env");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::read_to_string(path).unwrap()
+    };
+    let (one, other) = (made("uploads-one"), made("uploads-other"));
+    let key = one.strip_prefix("REGISTRY_HTTP_SECRET=").and_then(|text| text.strip_suffix('\n'));
+    let key = key.unwrap_or_else(|| panic!("{one:?}"));
+    assert!(key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{one:?}");
+    assert_ne!(one, other);
 }

@@ -5,5 +5,7 @@ include:
   - host.kernel
   - host.swap
   - host.hosts
+  - host.trust
+  - host.time
   - host.firewall
   - host.keepalived

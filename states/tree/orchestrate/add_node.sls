@@ -1,9 +1,9 @@
 {#- From an enrolled minion to a Ready node, or to a host that serves. `node` is given by who starts this; each step may be
     repeated. -#}
 {%- set name = pillar.node %}
-{%- set roles = pillar.nodes.get(name, {}).get('roles', []) %}
-{%- set serves_bundles = 'registry' in roles %}
-{%- set is_kubernetes_node = roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
+{%- set node = pillar.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
+{%- set serves_bundles = 'registry' in node.roles %}
+{%- set is_kubernetes_node = node.runs.containers %}
 
 enrolled:
   halite.wait_for_minion:

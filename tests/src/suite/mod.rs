@@ -11,6 +11,7 @@ mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
 mod operator;
+mod outside;
 mod packages;
 mod registry;
 mod repair;
@@ -129,6 +130,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(registry::TESTS)
         .chain(repository::TESTS)
         .chain(site_registry::TESTS)
+        .chain(outside::TESTS)
         .chain(versions::BESIDE)
         .chain(bundles::TESTS)
         .chain(addons::TESTS)

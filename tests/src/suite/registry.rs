@@ -1,7 +1,11 @@
 //! Two hosts that serve the bundle: the second copies it, and whoever loses one of them in the middle of something goes on
 //! with the other.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
@@ -304,18 +308,35 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn first_dead(cluster: &Cluster) -> Result<Counts> {
-    // The worker would ask itself first.
-    let (first, own) = (cluster.bootstrap.control_plane_address(), cluster.worker.control_plane_address());
-    let file = cluster.worker.file("/etc/containerd/certs.d/_default/hosts.toml");
-    let text = fs::read_to_string(&file)?;
-    let swapped = text.replace(&first, "FIRST").replace(&own, &first).replace("FIRST", &own);
-    ensure!(swapped != text, "{text}");
-    fs::write(&file, swapped)?;
+    let _swapped = Swapped::new(cluster)?;
     let _dead = Dead::new(&cluster.bootstrap)?;
-    let pod = Pod::start(cluster, "kube-scheduler")?;
-    let done = pod.wait_until_done(Duration::from_secs(30));
-    fs::write(&file, text)?;
-    done.map(|()| Counts::ONE)
+    Pod::start(cluster, "kube-scheduler")?.wait_until_done(Duration::from_secs(30))?;
+    Ok(Counts::ONE)
+}
+
+/// The worker asks the first server before itself, until this is dropped.
+struct Swapped {
+    file: PathBuf,
+    text: String,
+}
+
+impl Swapped {
+    fn new(cluster: &Cluster) -> Result<Self> {
+        let (first, own) =
+            (cluster.bootstrap.control_plane_address(), cluster.worker.control_plane_address());
+        let file = cluster.worker.file("/etc/containerd/certs.d/_default/hosts.toml");
+        let text = fs::read_to_string(&file)?;
+        let swapped = text.replace(&first, "FIRST").replace(&own, &first).replace("FIRST", &own);
+        ensure!(swapped != text, "{text}");
+        fs::write(&file, swapped)?;
+        Ok(Self { file, text })
+    }
+}
+
+impl Drop for Swapped {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.file, &self.text);
+    }
 }
 
 fn apt(cluster: &Cluster) -> Result<Counts> {

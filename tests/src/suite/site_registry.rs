@@ -10,7 +10,7 @@ use super::{
     Counts, Test,
     addons::declare,
     registry::{CA, curl},
-    repair::{highstate, quiet},
+    repair::{CTL, highstate, quiet},
 };
 use crate::{
     cluster::{BOOTSTRAP, Cluster, WORKER},
@@ -29,8 +29,12 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: killed,
     },
     Test { name: "site registry: backed up, lost, brought back", run: backup },
+    Test {
+        name: "site registry: a backup that fails is a problem of the status until one succeeds",
+        run: told,
+    },
     Test { name: "site registry: without a user for all hosts, pods bring their own", run: own_login },
-    Test { name: "site registry: switched off, images and backups stay, and nothing else", run: off },
+    Test { name: "site registry: switched off, it is gone, and images and backups stay", run: off },
 ];
 
 /// What images of it are called.
@@ -41,6 +45,8 @@ pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
 pub(super) const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
 const READY: Duration = Duration::from_secs(60);
+/// A minion looks every 30 s at what a run has left.
+const TOLD: Duration = Duration::from_secs(90);
 
 /// An image that the bundle has, on the bootstrap host.
 fn busybox() -> String {
@@ -71,12 +77,18 @@ fn push(host: &Host, image: &str, login: &str) -> Result<String> {
 }
 
 /// Takes an image from a host, so that it has to be pulled.
-fn forget(host: &Host, image: &str) -> Result<()> {
+pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     host.sh(&format!("ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true")).map(drop)
 }
 
 /// Runs a pod on a node to its end and returns what it said.
-fn run_pod(cluster: &Cluster, name: &str, node: &str, image: &str, login: Option<&str>) -> Result<String> {
+pub(super) fn run_pod(
+    cluster: &Cluster,
+    name: &str,
+    node: &str,
+    image: &str,
+    login: Option<&str>,
+) -> Result<String> {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{
@@ -194,16 +206,38 @@ fn secret(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn killed(cluster: &Cluster) -> Result<Counts> {
-    let login = format!("-u ci:{PASSWORD}");
+    let (host, login) = (&cluster.bootstrap, format!("-u ci:{PASSWORD}"));
+    let digest = host.sh(
+        "cd /root && head -c 200000 /dev/urandom > blob && head -c 80000 blob > half && tail -c 120000 blob > rest && \
+         sha256sum < blob | cut -d' ' -f1",
+    )?;
+    let digest = digest.trim();
+    // Each answer says where the upload goes on.
+    let step = |options: &str, path: &str| -> Result<String> {
+        let (code, _) = asked(host, &format!("{login} -D /root/upload.txt {options}"), path)?;
+        ensure!(code == "202", "{options}: {code}");
+        let place = host.sh("tr -d '\\r' < /root/upload.txt | sed -n 's/^location: //Ip'")?;
+        Ok(place.trim().to_owned())
+    };
+    let octets = "-H 'Content-Type: application/octet-stream'";
+    let begun = step("-X POST", "/v2/team/cut/blobs/uploads/")?;
+    let half = format!("-X PATCH {octets} -H 'Content-Range: 0-79999' --data-binary @/root/half");
+    let place = step(&half, &begun)?;
     // Half a blob is there, and then its server dies.
-    let start = format!("{login} -X POST -D /root/upload.txt");
-    let (code, _) = asked(&cluster.bootstrap, &start, "/v2/team/cut/blobs/uploads/")?;
-    ensure!(code == "202", "{code}");
     cluster.worker.sh("systemctl kill --signal=KILL halite-registry.service")?;
-    wait::until("the registry to be back", READY, || match asked(&cluster.bootstrap, &login, "/v2/") {
+    wait::until("the registry to be back", READY, || match asked(host, &login, "/v2/") {
         Ok((code, _)) if code == "200" => Ok(()),
         other => Err(format!("{other:?}")),
     })?;
+    let rest = format!("{login} -X PUT {octets} -H 'Content-Range: 80000-199999' --data-binary @/root/rest");
+    let (code, body) = asked(host, &rest, &format!("{place}&digest=sha256:{digest}"))?;
+    ensure!(code == "201", "{code} {body}");
+    let got = host.sh(&format!(
+        "curl -sS --noproxy '*' --cacert {CA} {login} https://{NAME}/v2/team/cut/blobs/sha256:{digest} | cmp - /root/blob"
+    ));
+    host.sh("cd /root && rm blob half rest upload.txt")?;
+    got.context("another blob came back")?;
+    // And a new one.
     let image = format!("{NAME}/team/cut:1");
     push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
     let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;
@@ -253,6 +287,74 @@ fn backup(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts { passed: 2, failed: 0 })
 }
 
+/// Waits until `ctl status` has one problem of the registry with each of these parts, and no other; without any, none.
+fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
+    let what = format!("the status to say {parts:?} of the registry");
+    wait::until(&what, TOLD, || {
+        let status = cluster.bootstrap.run(&[CTL, "status", "-o", "json"]).map_err(|e| e.to_string())?;
+        let status: Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
+        let all = status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let own: Vec<&str> = all.filter(|problem| problem.contains("site's registry")).collect();
+        match own.as_slice() {
+            [] if parts.is_empty() => Ok(status),
+            [one] if !parts.is_empty() && parts.iter().all(|part| one.contains(part)) => Ok(status),
+            _ => Err(format!("{own:?}")),
+        }
+    })
+}
+
+fn told(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    let newest = || -> Result<String> {
+        let all = worker.sh(&format!("ls {BACKUPS}"))?;
+        all.lines().last().map(str::to_owned).context("there is no backup")
+    };
+    let timers = worker.sh("systemctl list-timers --no-pager halite-registry-verify.timer")?;
+    ensure!(timers.contains("Sun") && timers.contains("02:30:00"), "{timers}");
+    // Both at once, as on a Sunday: the second waits for the first.
+    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
+    let last = newest()?;
+    wait::until("the status to know the last backup", TOLD, || {
+        let status = problem(cluster, &[]).map_err(|error| error.to_string())?;
+        let known = &status["registry"];
+        let good =
+            known["node"] == WORKER && known["backup"] == last.as_str() && known["verified"].is_string();
+        if good { Ok(()) } else { Err(known.to_string()) }
+    })?;
+    // Its disk is not mounted.
+    worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;
+    let failed = worker.sh("systemctl start halite-registry-backup.service");
+    ensure!(failed.is_err(), "a backup without its disk: {failed:?}");
+    problem(cluster, &[WORKER, "not mounted?", "systemctl start halite-registry-backup"])?;
+    worker.sh(&format!("rm -rf {BACKUPS} && mv {BACKUPS}.away {BACKUPS}"))?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    problem(cluster, &[])?;
+    // It cannot even begin.
+    worker.sh("chmod a-x /usr/local/bin/ctl")?;
+    let failed = worker.sh("systemctl start halite-registry-backup.service");
+    worker.sh("chmod a+x /usr/local/bin/ctl")?;
+    ensure!(failed.is_err(), "a backup without its program: {failed:?}");
+    problem(cluster, &["could not begin or was cut off"])?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    problem(cluster, &[])?;
+    // A blob rots: in its place, so in all backups at once.
+    let layer =
+        worker.sh(&format!("find {BACKUPS}/{}/docker -name data -size +100k | head -n 1", newest()?))?;
+    let layer = layer.trim();
+    ensure!(!layer.is_empty(), "no layer in {}", newest()?);
+    worker.sh(&format!("printf rotten | dd of={layer} bs=1 seek=1000 conv=notrunc status=none"))?;
+    let found = worker.sh("systemctl start halite-registry-verify.service");
+    ensure!(found.is_err(), "the damage was not found: {found:?}");
+    problem(cluster, &["verification", "is damaged", "ctl registry verify"])?;
+    // What that says to do.
+    let hex = layer.rsplit('/').nth(1).context("no digest")?;
+    worker.sh(&format!("find {BACKUPS} -path '*/{hex}/data' -delete"))?;
+    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
+    problem(cluster, &[])?;
+    quiet(cluster)?;
+    Ok(Counts { passed: 4, failed: 0 })
+}
+
 fn own_login(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "siteRegistry", &document(""))?;
     highstate(cluster, &[])?;
@@ -289,6 +391,8 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     for path in [
         "/etc/halite/registry",
         "/etc/systemd/system/halite-registry.service",
+        "/etc/systemd/system/halite-registry-verify.timer",
+        "/var/lib/halite/reports",
         "/etc/containerd/certs.d/registry.demo.internal:4552",
     ] {
         ensure!(!worker.root().join(path.trim_start_matches('/')).exists(), "{path} is still there");

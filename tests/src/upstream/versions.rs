@@ -113,6 +113,7 @@ pub const AGNHOST: &str = "2.57";
 /// The Debian packages that every host of the site may need; the bundle carries them with whatever they need that a
 /// minimal installation lacks.
 pub const HOST_PACKAGES: &[&str] = &[
+    "chrony",
     "conntrack",
     "ethtool",
     "firewalld",

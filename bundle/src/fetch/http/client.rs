@@ -14,6 +14,7 @@ use super::{
     proxy::Proxies,
     retry::{self, Again, Failure},
     tls,
+    transfer::length,
 };
 use crate::fetch::Error;
 
@@ -124,15 +125,16 @@ impl Client {
         if !response.status().is_success() {
             return Err(self.status(&request.url, response));
         }
+        let too_large =
+            || Error::server(url(), format!("it is larger than {limit} bytes, which cannot be right"));
+        if length(&response).is_some_and(|length| length > limit) {
+            return Err(too_large().into());
+        }
         let mut body = Vec::new();
         let mut reader = response.body_mut().with_config().limit(u64::MAX).reader().take(limit + 1);
         reader.read_to_end(&mut body).map_err(|error| self.broken(&url(), &error))?;
         if body.len() as u64 > limit {
-            return Err(Error::server(
-                url(),
-                format!("it is larger than {limit} bytes, which cannot be right"),
-            )
-            .into());
+            return Err(too_large().into());
         }
         Ok(Reply { headers: response.headers().clone(), body })
     }

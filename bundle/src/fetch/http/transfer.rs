@@ -192,7 +192,7 @@ impl Transfer<'_> {
             if count == 0 {
                 break;
             }
-            if let Some(expected) = self.target.size.or(self.client.settings().largest)
+            if let Some(expected) = self.target.size
                 && partial.len() + count as u64 > expected
             {
                 return Err(Error::Size { url: url(), expected, found: "more".into() }.into());
@@ -211,9 +211,12 @@ impl Transfer<'_> {
         }
     }
 
-    /// A server that never ends would fill the disk. A size that is known bounds what comes by itself.
+    /// A server that never ends would fill the disk, and what it says that it will send need not come to be too much. A
+    /// size that is known bounds what comes by itself.
     fn bounded(&self, size: u64) -> Result<(), Error> {
-        match self.target.limit.filter(|limit| self.target.size.is_none() && size > *limit) {
+        let limits = [self.target.limit, self.client.settings().largest];
+        let limit = limits.into_iter().flatten().min();
+        match limit.filter(|limit| self.target.size.is_none() && size > *limit) {
             None => Ok(()),
             Some(limit) => Err(Error::Limit { url: shown(&self.target.url), limit }),
         }
@@ -227,7 +230,7 @@ impl Transfer<'_> {
 }
 
 /// How many bytes the answer will bring.
-fn length(response: &Response<Body>) -> Option<u64> {
+pub(super) fn length(response: &Response<Body>) -> Option<u64> {
     text(response.headers(), header::CONTENT_LENGTH)?.parse().ok()
 }
 

@@ -16,7 +16,7 @@ const MODE: u32 = 0o644;
 
 impl PublicKey {
     /// Keeps the key in a trust directory; where. A key that is there under whatever name is not written again, unless its
-    /// end is another now. A file that has the key's name and holds another key stays: a rotated key stands beside the
+    /// end is an earlier one now: a later one, or none, is for whoever owns the directory to write there. A file that has the key's name and holds another key stays: a rotated key stands beside the
     /// old one as `NAME-KEYID.pub`.
     ///
     /// # Errors
@@ -30,8 +30,10 @@ impl PublicKey {
                 let why = format!("another key with the id {} is here: one of the two is forged", self.id());
                 return Err(Error::content(path, why));
             }
-            if key.not_after() != self.not_after() {
-                files::replace(&path, MODE, self.to_text().as_bytes())?;
+            let mut ending = key.clone();
+            ending.until(self);
+            if ending != key {
+                files::replace(&path, MODE, ending.to_text().as_bytes())?;
             }
             there = there.or(Some(path));
         }
@@ -82,7 +84,7 @@ pub(super) fn list(path: &Path) -> Result<String, Error> {
 }
 
 /// The `.pub` files of a directory, which need not be there.
-fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let listed = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         listed => listed.map_err(Error::file("list", dir))?,

@@ -97,11 +97,18 @@ impl Trust {
         Ok(trust)
     }
 
-    /// Takes trust away from what a directory's file `revoked` lists, too; the directory's keys do not count.
+    /// Trusts nobody whom a directory trusts no more: what its file `revoked` lists, and a key that it has with an earlier
+    /// end after that. Its other keys do not count.
     ///
     /// # Errors
-    /// When the file is there and cannot be read, or is none.
-    pub fn revoked_in(mut self, dir: &Path) -> Result<Self, Error> {
+    /// When the directory is there and cannot be read, or its file `revoked` is none.
+    pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
+        for path in kept::public(dir)? {
+            // What is no key is for whoever loads the directory to name.
+            let Ok(there) = PublicKey::load(&path) else { continue };
+            let same = |key: &&mut PublicKey| key.id() == there.id() && key.bytes() == there.bytes();
+            self.keys.iter_mut().filter(same).for_each(|key| key.until(&there));
+        }
         let path = dir.join(REVOKED);
         let revoked =
             parse_revoked(&kept::list(&path)?).map_err(|wrong| Error::content(&path, wrong.join("; ")))?;

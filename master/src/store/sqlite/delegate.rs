@@ -2,7 +2,8 @@
 
 use super::SqliteStore;
 use crate::store::records::{
-    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, Revocation, Run, RunStatus, Step, Token,
+    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle, Revocation, Run, RunStatus,
+    Step, Token,
 };
 use crate::store::{Created, Millis, Store, StoreFuture};
 
@@ -111,6 +112,10 @@ impl Store for SqliteStore {
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_last_returned(jid, minion, answer))
+    }
+
+    fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>> {
+        Box::pin(self.get_minion_bundles())
     }
 
     fn mark_lost<'a>(

@@ -1,20 +1,15 @@
 //! Jobs and their rows.
 
-use sqlx::{Executor, Sqlite};
+use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::rows::json;
-use crate::store::records::{Answer, Job, JobRow};
+use crate::store::records::{Answer, Job, JobRow, MinionBundle};
 use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-async fn write_return<'e>(
-    to: impl Executor<'e, Database = Sqlite>,
-    jid: &str,
-    minion: &str,
-    answer: &Answer,
-) -> Outcome<bool> {
+async fn write_return(to: &mut SqliteConnection, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
     let done = sqlx::query(
         "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
          WHERE jid = ? AND minion = ? AND state <> 'returned'",
@@ -25,9 +20,40 @@ async fn write_return<'e>(
     .bind(answer.when)
     .bind(jid)
     .bind(minion)
+    .execute(&mut *to)
+    .await?;
+    let first = done.rows_affected() > 0;
+    if first && answer.retcode == 0 {
+        note_highstate(to, jid, minion).await?;
+    }
+    Ok(first)
+}
+
+/// What succeeded as a whole leaves nothing of the bundles before.
+async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> Outcome<()> {
+    let bundle: Option<Option<String>> = sqlx::query_scalar(
+        "SELECT bundle FROM jobs WHERE jid = ? AND function = 'state.highstate' AND test = 0",
+    )
+    .bind(jid)
+    .fetch_optional(&mut *to)
+    .await?;
+    let Some(bundle) = bundle.flatten() else { return Ok(()) };
+    sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
+        .bind(minion)
+        .bind(jid)
+        .execute(&mut *to)
+        .await?;
+    // One that was given up may answer after its successor did.
+    sqlx::query(
+        "UPDATE minion_bundles SET highstate = ?1 \
+         WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
+    )
+    .bind(jid)
+    .bind(minion)
+    .bind(bundle)
     .execute(to)
     .await?;
-    Ok(done.rows_affected() > 0)
+    Ok(())
 }
 
 impl SqliteStore {
@@ -44,7 +70,7 @@ impl SqliteStore {
         }
         sqlx::query(
             "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
-             status, retcode, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             status, retcode, finished, bundle) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(&job.jid)
         .bind(&job.function)
@@ -59,6 +85,7 @@ impl SqliteStore {
         .bind(job.status.as_str())
         .bind(job.retcode)
         .bind(job.finished)
+        .bind(&job.bundle)
         .execute(&mut *transaction)
         .await?;
         for row in rows {
@@ -78,6 +105,17 @@ impl SqliteStore {
             .bind(row.ended)
             .execute(&mut *transaction)
             .await?;
+            if let Some(bundle) = job.bundle.as_ref().filter(|_| !job.test) {
+                sqlx::query(
+                    "INSERT INTO minion_bundles (minion, bundle, jid) VALUES (?, ?, ?) \
+                     ON CONFLICT (minion, bundle) DO UPDATE SET jid = max(jid, excluded.jid)",
+                )
+                .bind(&row.minion)
+                .bind(bundle)
+                .bind(&job.jid)
+                .execute(&mut *transaction)
+                .await?;
+            }
         }
         transaction.commit().await?;
         Ok(Created::New)
@@ -150,12 +188,21 @@ impl SqliteStore {
     }
 
     pub(super) async fn set_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
-        write_return(&self.writer, jid, minion, answer).await
+        let mut transaction = self.writer.begin().await?;
+        let first = write_return(&mut transaction, jid, minion, answer).await?;
+        transaction.commit().await?;
+        Ok(first)
+    }
+
+    pub(super) async fn get_minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
+        Ok(sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
+            .fetch_all(&self.reader)
+            .await?)
     }
 
     pub(super) async fn set_last_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
-        let first = write_return(&mut *transaction, jid, minion, answer).await?;
+        let first = write_return(&mut transaction, jid, minion, answer).await?;
         sqlx::query(
             "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
                SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \

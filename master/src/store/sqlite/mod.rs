@@ -26,7 +26,10 @@ pub use good::keep_good_copies;
 use good::{advice, good_path};
 
 /// The schema's history. A released file never changes; a change is a new file.
-const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "first", include_str!("../../../migrations/0001_first.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "first", include_str!("../../../migrations/0001_first.sql")),
+    (2, "bundles", include_str!("../../../migrations/0002_bundles.sql")),
+];
 
 /// The store in one SQLite file.
 pub struct SqliteStore {
@@ -60,7 +63,7 @@ impl SqliteStore {
         };
         store.check().await.map_err(|error| explain(path, error))?;
         store.assert_durable().await?;
-        migrator().run(&store.writer).await?;
+        migrator(MIGRATIONS).run(&store.writer).await?;
         // Without room for a copy the master must run all the more: the copy before is kept.
         if let Err(error) = store.keep_good_copy().await {
             tracing::error!(%error, "no new good copy of the store can be kept");
@@ -136,8 +139,8 @@ impl SqliteStore {
     }
 }
 
-fn migrator() -> Migrator {
-    let migrations = MIGRATIONS.iter().map(|(version, name, sql)| {
+fn migrator(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {
+    let migrations = migrations.iter().map(|(version, name, sql)| {
         Migration::new(*version, Cow::Borrowed(*name), MigrationType::Simple, (*sql).into_sql_str(), false)
     });
     Migrator::with_migrations(migrations.collect())

@@ -5,8 +5,8 @@ use sqlx::{Error, FromRow, Row as _};
 
 use crate::store::StoreError;
 use crate::store::records::{
-    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, Revocation, RowState, Run,
-    RunStatus, Step, StepStatus, Token,
+    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle, Revocation,
+    RowState, Run, RunStatus, Step, StepStatus, Token,
 };
 
 fn list(row: &SqliteRow, column: &str) -> Result<Vec<String>, Error> {
@@ -99,6 +99,18 @@ impl FromRow<'_, SqliteRow> for Job {
             status: word(row, "status", JobStatus::parse)?,
             retcode: row.try_get("retcode")?,
             finished: row.try_get("finished")?,
+            bundle: row.try_get("bundle")?,
+        })
+    }
+}
+
+impl FromRow<'_, SqliteRow> for MinionBundle {
+    fn from_row(row: &SqliteRow) -> Result<Self, Error> {
+        Ok(Self {
+            minion: row.try_get("minion")?,
+            bundle: row.try_get("bundle")?,
+            jid: row.try_get("jid")?,
+            highstate: row.try_get("highstate")?,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::records::{Answer, KeyState, RowState};
+use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
 use crate::store::{JobRow, Store as _, suite};
 
 async fn fresh() -> (SqliteStore, TempDir) {
@@ -25,6 +25,49 @@ async fn what_was_answered_is_there_after_a_restart() {
     drop(store);
     let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
     assert_eq!(store.row("1", "a").await.unwrap().unwrap().state, RowState::Sent);
+}
+
+#[tokio::test]
+async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_something() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    create_private(&path).unwrap();
+    let earlier = SqliteStore::connect(&path).await.unwrap();
+    migrator(&MIGRATIONS[..1]).run(&earlier.writer).await.unwrap();
+    for (jid, args, test, retcode) in [
+        ("1", r#"{"bundle": "A"}"#, 0, 0),
+        ("2", r#"{"bundle": "B"}"#, 0, 0),
+        ("3", r#"{"bundle": "C"}"#, 0, 1),
+        ("4", r#"{"bundle": "D"}"#, 1, 0),
+        ("5", "{}", 0, 0),
+    ] {
+        sqlx::query(
+            "INSERT INTO jobs VALUES (?, 'state.highstate', ?, ?, 'root', '*', '[\"a\"]', 1, NULL, NULL, 'finished', 0, 9)",
+        )
+        .bind(jid)
+        .bind(args)
+        .bind(test)
+        .execute(&earlier.writer)
+        .await
+        .unwrap();
+        sqlx::query("INSERT INTO job_rows VALUES (?, 'a', NULL, 'returned', 'null', ?, '', NULL, NULL, 9)")
+            .bind(jid)
+            .bind(retcode)
+            .execute(&earlier.writer)
+            .await
+            .unwrap();
+    }
+    earlier.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let known = |bundle: &str, jid: &str, good: bool| MinionBundle {
+        minion: "a".to_owned(),
+        bundle: bundle.to_owned(),
+        jid: jid.to_owned(),
+        highstate: good.then(|| jid.to_owned()),
+    };
+    assert_eq!(store.minion_bundles().await.unwrap(), [known("B", "2", true), known("C", "3", false)]);
+    assert_eq!(store.job("3").await.unwrap().unwrap().bundle.as_deref(), Some("C"));
+    assert_eq!(store.job("5").await.unwrap().unwrap().bundle, None);
 }
 
 #[tokio::test]

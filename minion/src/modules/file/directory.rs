@@ -7,7 +7,9 @@ use super::content::kind_name;
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
-use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, surplus, walk};
+use crate::modules::paths::{
+    absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
+};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -37,19 +39,19 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     if set != Meta::default() {
         effects.push(Effect::SetMeta { path: path.clone(), meta: set });
     }
-    below(host, &args, &path, &wanted, &mut changes, &mut effects).await?;
+    let remark = below(host, &args, &path, &wanted, &mut changes, &mut effects).await?;
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The directory {name} is in the correct state")));
+        return Ok(Plan::nothing(format!("The directory {name} is in the correct state{remark}")));
     }
     Ok(Plan::change(
         changes,
         effects,
-        format!("The directory {name} is set to be changed"),
-        format!("Directory {name} updated"),
+        format!("The directory {name} is set to be changed{remark}"),
+        format!("Directory {name} updated{remark}"),
     ))
 }
 
-/// `recurse` and `clean`: what is to be done with everything below.
+/// `recurse` and `clean`: what is to be done with everything below; and what is to be said of what stays.
 async fn below(
     host: &dyn Host,
     args: &Args<'_>,
@@ -57,22 +59,27 @@ async fn below(
     directory: &Meta,
     changes: &mut Map<String, Value>,
     effects: &mut Vec<Effect>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let recurse = args.list("recurse")?;
     let clean = args.flag("clean", false)?;
     if recurse.is_empty() && !clean {
-        return Ok(());
+        return Ok(String::new());
     }
     if let Some(unknown) = recurse.iter().find(|what| !matches!(what.as_str(), "user" | "group" | "mode")) {
         return fail(format!("file.directory: `recurse` takes user, group and mode, not `{unknown}`"));
     }
     let on = |what: &str| recurse.iter().any(|r| r == what);
     let found = walk(host, path).await?;
-    let gone = if clean { surplus(&found, |_| false, &args.list("exclude_pat")?) } else { Vec::new() };
+    let (gone, remark) = if clean {
+        surplus_below(&host.mounts().await?, path, &found, |_| false, &args.list("exclude_pat")?)
+    } else {
+        (Vec::new(), String::new())
+    };
     let file_mode = args.mode("file_mode")?;
     for (relative, stat) in &found {
+        let full = join(path, relative);
         let is_gone = gone.iter().any(|top| {
-            relative == top || relative.strip_prefix(top.as_str()).is_some_and(|r| r.starts_with('/'))
+            full == *top || full.strip_prefix(top.as_str()).is_some_and(|rest| rest.starts_with('/'))
         });
         if is_gone || stat.kind == FileKind::Symlink {
             continue;
@@ -85,15 +92,13 @@ async fn below(
         };
         let (differs, set) = meta_difference(host, stat, &wanted).await?;
         if !differs.is_empty() {
-            let full = join(path, relative);
             changes.insert(full.clone(), Value::Object(differs));
             effects.push(Effect::SetMeta { path: full, meta: set });
         }
     }
     if !gone.is_empty() {
-        let full: Vec<String> = gone.iter().map(|relative| join(path, relative)).collect();
-        changes.insert("removed".into(), json!(full));
-        effects.extend(full.into_iter().map(|path| Effect::Remove { path }));
+        changes.insert("removed".into(), json!(gone));
+        effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
     }
-    Ok(())
+    Ok(remark)
 }

@@ -9,7 +9,9 @@ use super::content::{Difference, Source, Wanted, difference, kind_name};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
-use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, surplus, walk};
+use crate::modules::paths::{
+    absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
+};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -68,24 +70,26 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
             effects.append(&mut more);
         }
     }
+    let mut remark = String::new();
     if args.flag("clean", false)? {
         let found = walk(host, &root).await?;
+        let mounts = host.mounts().await?;
         let keep = |path: &str| files.contains_key(path) || directories.contains(path);
-        let gone: Vec<String> =
-            surplus(&found, keep, &args.list("exclude_pat")?).iter().map(|r| join(&root, r)).collect();
+        let gone;
+        (gone, remark) = surplus_below(&mounts, &root, &found, keep, &args.list("exclude_pat")?);
         if !gone.is_empty() {
             changes.insert("removed".into(), json!(gone));
             effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
         }
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The directory {name} is in the correct state")));
+        return Ok(Plan::nothing(format!("The directory {name} is in the correct state{remark}")));
     }
     Ok(Plan::change(
         changes,
         effects,
-        format!("The directory {name} is set to be changed"),
-        format!("Recursively updated {name}"),
+        format!("The directory {name} is set to be changed{remark}"),
+        format!("Recursively updated {name}{remark}"),
     ))
 }
 

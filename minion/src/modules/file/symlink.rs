@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
 use crate::modules::args::Args;
-use crate::modules::paths::{absolute, parents};
+use crate::modules::paths::{absolute, parents, removable};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn symlink(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -34,6 +34,7 @@ pub(in crate::modules) async fn symlink(host: &dyn Host, chunk: &Chunk) -> Resul
             changes.insert("forced".into(), json!("Symlink was forcibly replaced"));
             // A file is replaced in one step; a directory cannot be.
             if stat.kind == FileKind::Directory {
+                removable(host, &path).await?;
                 effects.push(Effect::Remove { path: path.clone() });
             }
         }
@@ -55,6 +56,10 @@ pub(in crate::modules) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result
     let Some(stat) = host.stat(&path).await? else {
         return Ok(Plan::nothing(format!("File {path} is not present")));
     };
+    // Of a link only the link goes.
+    if stat.kind != FileKind::Symlink {
+        removable(host, &path).await?;
+    }
     let what = if stat.kind == FileKind::Directory { "Directory" } else { "File" };
     let word = if stat.kind == FileKind::Directory { "directory" } else { "file" };
     Ok(Plan::change(

@@ -1,7 +1,9 @@
-# The container runtime, with the bundle as its only registry.
+{%- from 'base/containerd/hosts.jinja' import proxy_drop_in with context %}
+# The container runtime, with the bundle as its only registry unless others are declared.
 include:
   - host.repository
   - host.packages
+  - host.trust
   - base.containerd.servers
 
 /etc/containerd/config.toml:
@@ -15,6 +17,19 @@ include:
     - require:
         - pkg: host-packages
 
+# Of all that runs on a host, only containerd has anything to ask outside of the site.
+/etc/systemd/system/containerd.service.d/halite-proxy.conf:
+{%- if pillar.proxy.http or pillar.proxy.https %}
+  file.managed:
+    - contents: {{ proxy_drop_in() | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+{%- else %}
+  file.absent: []
+{%- endif %}
+
 containerd:
   service.running:
     - enable: True
@@ -23,6 +38,10 @@ containerd:
         - file: /etc/containerd/certs.d/_default/hosts.toml
     - watch:
         - file: /etc/containerd/config.toml
+        - file: /etc/systemd/system/containerd.service.d/halite-proxy.conf
+        # It reads the host's trust store once.
+        - cmd: trust-store
+        - cmd: trust-store-whole
 
 # containerd runs on when its CRI cannot be loaded (a wrong key in its configuration is enough), and the kubelet would only
 # try again and again. While containerd does not run there is nothing to ask: a test run has no answer yet, and a real one

@@ -1,16 +1,21 @@
 {#- A host that does not run the site's registry, perhaps no longer. Images and backups are the site's own: they stay. -#}
-{%- for unit in ['halite-registry-backup.timer', 'halite-registry'] %}
+{%- set timers = ['halite-registry-backup.timer', 'halite-registry-verify.timer'] %}
+{%- for unit in timers + ['halite-registry'] %}
 
 {{ unit }}:
   service.dead:
     - enable: False
 {%- endfor %}
 {%- for path in ['/etc/systemd/system/halite-registry-backup.timer', '/etc/systemd/system/halite-registry-backup.service',
-                 '/etc/systemd/system/halite-registry.service', '/etc/halite/registry'] %}
+                 '/etc/systemd/system/halite-registry-verify.timer', '/etc/systemd/system/halite-registry-verify.service',
+                 '/etc/systemd/system/halite-failed@.service', '/etc/systemd/system/halite-registry.service',
+                 '/etc/halite/registry', '/var/lib/halite/reports'] %}
 
 {{ path }}:
   file.absent:
     - require:
-        - service: halite-registry-backup.timer
+{%-   for timer in timers %}
+        - service: {{ timer }}
+{%-   endfor %}
         - service: halite-registry
 {%- endfor %}

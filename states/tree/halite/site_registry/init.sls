@@ -7,6 +7,9 @@ include:
   - halite.site_registry.gone
 {%- else %}
 {%- set certificate = '/etc/halite/registry/server.crt' %}
+{%- set is_verified = registry.backup.verify != 'never' %}
+{%- set scheduled = ['halite-registry-backup.service', 'halite-registry-backup.timer'] +
+                    (['halite-registry-verify.service', 'halite-registry-verify.timer'] if is_verified else []) %}
 include:
   - host.repository
   - host.packages
@@ -81,7 +84,16 @@ halite-registry-user:
     - mode: '0640'
     - require:
         - file: /etc/halite/registry
-{%- for unit in ['halite-registry.service', 'halite-registry-backup.service', 'halite-registry-backup.timer'] %}
+
+# What it signs the state of an upload with. It makes one at each start if it is told none, and all pushes under way break.
+# Made on this host, which alone needs it.
+site-registry-uploads:
+  cmd.run:
+    - name: cd /etc/halite/registry && umask 077 && key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n') && test -n "$key" && printf 'REGISTRY_HTTP_SECRET=%s\n' "$key" > uploads.new && sync uploads.new && mv uploads.new uploads.env
+    - creates: /etc/halite/registry/uploads.env
+    - require:
+        - file: /etc/halite/registry
+{%- for unit in ['halite-registry.service', 'halite-failed@.service'] + scheduled %}
 
 /etc/systemd/system/{{ unit }}:
   file.managed:
@@ -99,6 +111,7 @@ halite-registry:
         - pkg: host-packages
         - file: {{ registry.data }}
         - file: /etc/halite/registry/htpasswd
+        - cmd: site-registry-uploads
     - watch:
         - file: /etc/systemd/system/halite-registry.service
         - file: /etc/halite/registry/config.yml
@@ -114,19 +127,56 @@ site-registry-answers:
     - require:
         - service: halite-registry
 
-# The timer starts it, and systemd would start what it read before.
+# What `ctl status` knows of backups, by way of the minion.
+/var/lib/halite/reports:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - require:
+        - file: /var/lib/halite
+
+/var/lib/halite/reports/registry-backup.since:
+  file.managed:
+    - contents: There should be backups since this file was made.
+    - user: root
+    - group: root
+    - mode: '0600'
+    - require:
+        - file: /var/lib/halite/reports
+
+# Timers start these, and systemd would start what it read before.
 site-registry-backup-read:
   cmd.run:
     - name: systemctl daemon-reload
     - onchanges:
-        - file: /etc/systemd/system/halite-registry-backup.service
+        - file: /etc/systemd/system/halite-failed@.service
+{%- for unit in scheduled if unit.endswith('.service') %}
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- for unit in scheduled if unit.endswith('.timer') %}
 
-halite-registry-backup.timer:
+{{ unit }}:
   service.running:
     - enable: True
     - require:
         - file: /usr/local/bin/ctl
+        - file: /var/lib/halite/reports/registry-backup.since
         - cmd: site-registry-backup-read
     - watch:
-        - file: /etc/systemd/system/halite-registry-backup.timer
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- if not is_verified %}
+
+halite-registry-verify.timer:
+  service.dead:
+    - enable: False
+{%-   for unit in ['halite-registry-verify.timer', 'halite-registry-verify.service'] %}
+
+/etc/systemd/system/{{ unit }}:
+  file.absent:
+    - require:
+        - service: halite-registry-verify.timer
+{%-   endfor %}
+{%- endif %}
 {%- endif %}

@@ -4,6 +4,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_states::tree::sha256;
 use serde_json::{Value, json};
 
 use super::{
@@ -57,6 +58,8 @@ both-are-there:
         - file: /srv/link
 ";
 
+const COPY: &str = "byte for byte\n";
+
 /// The same for `ctl local`, which brings a pillar of its own.
 const LOCAL_PILLAR: &str = "cluster: {name: nobody}\n";
 
@@ -80,15 +83,18 @@ pub(super) fn works((): &()) -> Result<Counts> {
 fn bundle(root: &Root) -> Result<()> {
     let images: serde_json::Map<String, Value> =
         IMAGES.iter().map(|name| ((*name).to_owned(), json!(format!("registry.k8s.io/{name}:1")))).collect();
+    let states = [("states/motd/init.sls", STATES), ("states/motd/copy.txt", COPY)];
+    let mut files = serde_json::Map::new();
+    for (path, text) in states {
+        files.insert(path.to_owned(), json!({"sha256": sha256(text.as_bytes()), "size": text.len()}));
+        root.put(&format!("media/halite/{path}"), text)?;
+    }
     let manifest = json!({"format": 1, "name": "halite", "version": "0.1.0", "built": "2026-01-01T00:00:00Z",
-        "kubernetes": "v1.36.3", "components": {}, "images": images, "packages": {}, "files": {}});
-    root.put("media/halite/manifest.json", &manifest.to_string())?;
-    let path = root.path("media/halite/manifest.json");
-    let digest = run("sha256sum", &[&path])?;
-    let digest = digest.split_whitespace().next().context("sha256sum printed nothing")?;
-    root.put("media/halite/manifest.json.sha256", &format!("{digest}  manifest.json\n"))?;
-    root.put("media/halite/states/motd/init.sls", STATES)?;
-    root.put("media/halite/states/motd/copy.txt", "byte for byte\n")
+        "kubernetes": "v1.36.3", "components": {}, "images": images, "packages": {}, "files": files})
+    .to_string();
+    root.put("media/halite/manifest.json", &manifest)?;
+    let digest = sha256(manifest.as_bytes());
+    root.put("media/halite/manifest.json.sha256", &format!("{digest}  manifest.json\n"))
 }
 
 fn site(root: &mut Root) -> Result<()> {
@@ -170,7 +176,7 @@ fn are_there(root: &Root, greeting: &str) -> Result<()> {
     ensure!(text.trim_end() == greeting, "the greeting is {text:?}");
     let mode = fs::metadata(&path)?.permissions().mode() & 0o7777;
     ensure!(mode == 0o640, "the greeting has mode {mode:o}");
-    ensure!(fs::read_to_string(root.path("srv/copy"))? == "byte for byte\n", "the copy is another");
+    ensure!(fs::read_to_string(root.path("srv/copy"))? == COPY, "the copy is another");
     ensure!(fs::read_link(root.path("srv/link"))? == Path::new("/srv/copy"), "the link leads elsewhere");
     Ok(())
 }

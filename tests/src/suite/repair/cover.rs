@@ -20,6 +20,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "keepalived",
         "acts only on a host that held the virtual address before; this one has no keepalived",
     ),
+    ("service.dead", "chrony", "acts only on a host whose clock Halite kept before"),
     (
         "cmd.run",
         "systemctl reload nginx.service",
@@ -31,6 +32,17 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "acts only on a host that ran the site's registry, which the suite of that switches off",
     ),
     ("service.dead", "halite-registry-backup.timer", "the same"),
+    ("service.dead", "halite-registry-verify.timer", "the same"),
+    (
+        "cmd.run",
+        "openssl rehash /etc/ssl/certs",
+        "acts when a run was cut off before: the suite of what is outside leaves a store as such a run does",
+    ),
+    (
+        "cmd.run",
+        "do rm -r \"${file%/*}\"; done",
+        "removes registries that were taken out, which the suite of what is outside does",
+    ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
     ("kubernetes.owned", "addons-owned", "removes what was switched off, which the suite of the addons does"),
 ];

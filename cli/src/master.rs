@@ -1,4 +1,4 @@
-//! The command line. `ctl` compiles this file too, to write the manual pages: it may use nothing else of this crate.
+//! The master.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The command line. `ctl` compiles this file too, to write the manual pages: it may use nothing else of this crate.
+//! The minion.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
 
 /// The agent on every managed host.
 #[derive(Debug, Parser)]
-#[command(name = "halite-minion", version, about)]
+#[command(name = "halite-minion", version)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

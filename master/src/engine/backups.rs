@@ -1,0 +1,140 @@
+//! What `ctl status` says of the backups of the site's own registry. They are made on the registry's host, whose minion
+//! passes on what each run leaves behind.
+
+use std::collections::BTreeMap;
+
+use halite_pillar::load::Declaration;
+use halite_pillar::registry::{self, BACKUP_PERIOD, RegistryBackup};
+use halite_proto::reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
+use serde_json::{Value, json};
+
+use crate::store::{Facts, Millis};
+
+/// How long the first backup may take after its time has come.
+const FIRST: Millis = 60 * 60 * 1000;
+/// systemd notes within this time that a run has failed which has said so itself.
+const AT_ONCE: Millis = 60 * 1000;
+
+/// What is known of the registry's backups, and what is wrong with them; nothing where no registry is declared.
+pub(super) fn look(
+    declaration: &Declaration,
+    facts: &BTreeMap<String, Facts>,
+    now: Millis,
+) -> (Value, Vec<String>) {
+    let Some(host) = registry::host(declaration).map(|host| host.metadata.name.as_str()) else {
+        return (Value::Null, Vec::new());
+    };
+    // Of a host that has never come the table of the nodes tells.
+    let Some(facts) = facts.get(host) else { return (json!({"node": host}), Vec::new()) };
+    let grains: Value = serde_json::from_str(&facts.grains_json).unwrap_or_default();
+    let known = Known { host, backup: &declaration.cluster.site_registry.backup, reports: &grains[GRAIN] };
+    (known.document(), known.problems(now))
+}
+
+struct Known<'a> {
+    host: &'a str,
+    backup: &'a RegistryBackup,
+    /// What the host says.
+    reports: &'a Value,
+}
+
+impl Known<'_> {
+    fn document(&self) -> Value {
+        let (backup, verify) = (self.report(REGISTRY_BACKUP), self.report(REGISTRY_VERIFY));
+        let good = backup.and_then(|report| report.good);
+        let verified = verify.filter(|report| report.failure.is_none());
+        json!({
+            "node": self.host,
+            "backup": good.as_ref().map(|good| good.name.as_str()),
+            "backup_time": good.as_ref().map(|good| time(good.time)),
+            "verified": verified.map(|report| time(report.ended)),
+        })
+    }
+
+    fn problems(&self, now: Millis) -> Vec<String> {
+        let Some(since) = self.time_of(REGISTRY_BACKUP, "since") else {
+            return vec![format!(
+                "nothing is known of backups of the site's registry on {}: `ctl highstate` sets them up there",
+                self.host
+            )];
+        };
+        let mut problems: Vec<String> = self.late(since, now).into_iter().collect();
+        problems.extend(self.failed(REGISTRY_BACKUP).map(|(when, why)| {
+            format!(
+                "the backup of the site's registry on {} {why}, {when}: `journalctl -u halite-{REGISTRY_BACKUP}` there says \
+                 more, and `systemctl start halite-{REGISTRY_BACKUP}` tries again",
+                self.host
+            )
+        }));
+        let verify = self.backup.is_verified().then(|| self.failed(REGISTRY_VERIFY)).flatten();
+        problems.extend(verify.map(|(when, why)| {
+            format!(
+                "the verification of the backups of the site's registry on {} {why}, {when}: `ctl registry verify {}` there \
+                 names what is damaged and says what to do; after that, `systemctl start halite-{REGISTRY_BACKUP} \
+                 halite-{REGISTRY_VERIFY}`",
+                self.host, self.backup.directory
+            )
+        }));
+        problems
+    }
+
+    fn late(&self, since: Millis, now: Millis) -> Option<String> {
+        let host = self.host;
+        let what = match self.report(REGISTRY_BACKUP).and_then(|report| report.good) {
+            Some(good) if now - good.time > 2 * BACKUP_PERIOD => {
+                format!(
+                    "the last good backup of the site's registry on {host} is {}, of {}",
+                    good.name,
+                    time(good.time)
+                )
+            }
+            None if now - since > BACKUP_PERIOD + FIRST => format!(
+                "there is no good backup of the site's registry on {host}, where there should be one each day since {}",
+                time(since)
+            ),
+            _ => return None,
+        };
+        Some(format!(
+            "{what}: `journalctl -u halite-{REGISTRY_BACKUP}` there says why, and `systemctl start halite-{REGISTRY_BACKUP}` \
+             makes one"
+        ))
+    }
+
+    /// When the last run of a work failed, if it did, and how.
+    fn failed(&self, work: &str) -> Option<(String, String)> {
+        let report = self.report(work);
+        let noted = self.time_of(work, "failed");
+        let ended = report.as_ref().map_or(Millis::MIN, |report| report.ended);
+        let failure = report.and_then(|report| report.failure);
+        match (noted, failure) {
+            // It could not say itself.
+            (Some(noted), None) if noted > ended => Some((time(noted), self.cut_off())),
+            (Some(noted), Some(_)) if noted > ended.saturating_add(AT_ONCE) => {
+                Some((time(noted), self.cut_off()))
+            }
+            (_, Some(failure)) => Some((time(ended), format!("failed ({failure})"))),
+            (_, None) => None,
+        }
+    }
+
+    fn cut_off(&self) -> String {
+        format!("could not begin or was cut off (is {} mounted?)", self.backup.directory)
+    }
+
+    fn report(&self, work: &str) -> Option<Report> {
+        serde_json::from_value(self.reports[format!("{work}.json")].clone()).ok()
+    }
+
+    fn time_of(&self, work: &str, what: &str) -> Option<Millis> {
+        self.reports[format!("{work}.{what}")].as_i64()
+    }
+}
+
+/// For people, who need no milliseconds.
+fn time(time: Millis) -> String {
+    jiff::Timestamp::from_millisecond(time).map_or_else(|_| time.to_string(), |time| format!("{time:.0}"))
+}
+
+#[cfg(test)]
+#[path = "backups_tests.rs"]
+mod tests;

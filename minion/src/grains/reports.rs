@@ -1,0 +1,72 @@
+//! What scheduled work on this host says of its last runs (`halite_proto::reports`).
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Map, Value, json};
+
+/// Longer ones are no reports, in bytes.
+const LONGEST: u64 = 64 << 10;
+/// More files than all work together leaves.
+const MOST: usize = 64;
+
+/// The reports in a directory by the names of their files, if there are any.
+pub(super) fn read(dir: &Path) -> Option<Value> {
+    let names = crate::host::linux::files::list(dir).unwrap_or_default();
+    let files = names.into_iter().take(MOST).filter_map(|name| {
+        // Whoever writes one makes it under another name first.
+        let (work, kind) = name.rsplit_once('.')?;
+        let path = dir.join(&name);
+        let value = match kind {
+            _ if work.is_empty() => None,
+            "json" => content(&path),
+            "since" | "failed" => changed(&path),
+            _ => None,
+        };
+        Some((name, value?))
+    });
+    let files: Map<String, Value> = files.collect();
+    (!files.is_empty()).then_some(Value::Object(files))
+}
+
+fn content(path: &Path) -> Option<Value> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// When a file was last changed, in milliseconds since 1970.
+fn changed(path: &Path) -> Option<Value> {
+    let time = fs::symlink_metadata(path).and_then(|facts| facts.modified()).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?.as_millis();
+    Some(json!(u64::try_from(since).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_file_says_what_it_is_for() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(&dir.path().join("not-there")), None);
+        assert_eq!(read(dir.path()), None);
+        let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        put("b.json", "{\"ended\": 7}");
+        put("b.json.new", "{\"ended\": 8}");
+        put("broken.json", "{");
+        put("huge.json", &format!("\"{}\"", "x".repeat(70_000)));
+        put(".json", "1");
+        put("notes", "of somebody");
+        for (name, time) in [("b.failed", 5), ("b.since", 3)] {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::from_micros(time * 1000 + 999)).unwrap();
+        }
+        let wanted = json!({"b.failed": 5, "b.json": {"ended": 7}, "b.since": 3});
+        assert_eq!(read(dir.path()), Some(wanted));
+    }
+}

@@ -1,0 +1,132 @@
+//! Certificates that hosts trust besides those of their distribution.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::formats;
+
+/// Characters in a line of PEM (RFC 7468, section 2).
+const LINE: usize = 64;
+
+/// Certificates that every host trusts, besides those of its distribution.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Trust {
+    /// Certificates of authorities (PEM, one or several together), by a name for them. They are for all programs of a
+    /// host that ask its trust store, containerd among them.
+    #[schemars(schema_with = "formats::certificates")]
+    pub certificates: BTreeMap<String, String>,
+}
+
+/// Why a text cannot be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// Nothing in it is PEM.
+    #[error("there is no certificate in it")]
+    Nothing,
+    /// A block in it is no certificate.
+    #[error("it holds a {0}, not only certificates")]
+    Other(String),
+    /// It begins like PEM, but does not go on so.
+    #[error("it is cut off, or not base64 between its lines")]
+    Damaged,
+    /// The certificate of this number, from 1, is none.
+    #[error("its certificate {0} cannot be read")]
+    Certificate(usize),
+}
+
+/// The certificates in a text, each in PEM as every other program writes it.
+///
+/// # Errors
+/// Anything in it is not a certificate, or there is none.
+pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
+    let mut found = Vec::new();
+    for block in Pem::iter_from_buffer(text.as_bytes()) {
+        let block = block.map_err(|_| Unfit::Damaged)?;
+        if block.label != "CERTIFICATE" {
+            return Err(Unfit::Other(block.label));
+        }
+        match X509Certificate::from_der(&block.contents) {
+            Ok(([], _)) => found.push(encode(&block.contents)),
+            _ => return Err(Unfit::Certificate(found.len() + 1)),
+        }
+    }
+    if found.is_empty() { Err(Unfit::Nothing) } else { Ok(found) }
+}
+
+fn encode(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(LINE.min(rest.len()));
+        out.push_str(line);
+        out.push('\n');
+        rest = after;
+    }
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
+}
+
+/// What templates see: one certificate by each name, because a trust store of OpenSSL finds no second one in a file.
+pub(crate) fn view(trust: &Trust) -> Value {
+    let mut out = Map::new();
+    for (name, text) in &trust.certificates {
+        let found = certificates(text).unwrap_or_default();
+        let several = found.len() > 1;
+        for (at, certificate) in found.into_iter().enumerate() {
+            let name = if several { format!("{name}.{}", at + 1) } else { name.clone() };
+            out.insert(name, Value::String(certificate));
+        }
+    }
+    json!({ "certificates": out })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+mod tests {
+    use super::*;
+
+    fn authority(name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        (params.self_signed(&key).unwrap().pem().replace("\r\n", "\n"), key.serialize_pem())
+    }
+
+    #[test]
+    fn certificates_are_told_from_all_else() {
+        let ((one, key), (other, _)) = (authority("one"), authority("other"));
+        assert_eq!(certificates(&one), Ok(vec![one.clone()]));
+        let both = format!("# the site's\n{one}\nand another:\r\n{}", other.replace('\n', "\r\n"));
+        assert_eq!(certificates(&both), Ok(vec![one.clone(), other.clone()]));
+        assert_eq!(certificates(""), Err(Unfit::Nothing));
+        assert_eq!(certificates("hello"), Err(Unfit::Nothing));
+        assert_eq!(certificates(&format!("{one}{key}")), Err(Unfit::Other("PRIVATE KEY".to_owned())));
+        let end = one.find("-----END").unwrap();
+        assert_eq!(certificates(&one[..end]), Err(Unfit::Damaged));
+        assert_eq!(certificates(&one.replacen("MII", "M*I", 1)), Err(Unfit::Damaged));
+        let cut = encode(
+            &STANDARD.decode(one.lines().filter(|l| !l.starts_with('-')).collect::<String>()).unwrap()[..99],
+        );
+        assert_eq!(certificates(&format!("{one}{cut}")), Err(Unfit::Certificate(2)));
+        assert_eq!(certificates(&encode(b"no DER at all")), Err(Unfit::Certificate(1)));
+    }
+
+    #[test]
+    fn each_certificate_has_a_name_of_its_own() {
+        let (one, other) = (authority("one").0, authority("other").0);
+        let certificates = [("corp", one.clone()), ("lab", format!("{one}{other}"))];
+        let trust = Trust { certificates: certificates.map(|(name, text)| (name.to_owned(), text)).into() };
+        let wanted = json!({"certificates": {"corp": &one, "lab.1": &one, "lab.2": &other}});
+        assert_eq!(view(&trust), wanted);
+    }
+}

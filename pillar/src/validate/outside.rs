@@ -1,0 +1,132 @@
+//! What a cluster has to do with the world outside of it: whom hosts trust, which registries and proxy containerd uses,
+//! where the time comes from.
+
+use std::collections::BTreeSet;
+
+use url::Url;
+
+use super::Check;
+use crate::registry;
+use crate::source::join;
+use crate::trust::{Unfit, certificates};
+
+/// The package that keeps the clock.
+const CHRONY: &str = "chrony";
+
+pub(super) fn check(check: &mut Check<'_>) {
+    let cluster = &check.declaration.cluster;
+    for (name, text) in &cluster.trust.certificates {
+        pem(check, &join("trust.certificates", name), text);
+    }
+    registries(check);
+    proxy(check);
+    time(check);
+}
+
+fn pem(check: &mut Check<'_>, path: &str, text: &str) {
+    let Err(unfit) = certificates(text) else { return };
+    let hint = match unfit {
+        Unfit::Other(_) => {
+            "only certificates belong here: every host, and whoever reads this document, sees them"
+        }
+        Unfit::Nothing | Unfit::Damaged | Unfit::Certificate(_) => {
+            "write it as PEM: from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----, after `|` on lines of its own"
+        }
+    };
+    // It may be a private key.
+    check.unseen(path, unfit.to_string(), hint);
+}
+
+fn registries(check: &mut Check<'_>) {
+    let cluster = &check.declaration.cluster;
+    let own = format!("{}:{}", registry::name(cluster), registry::PORT);
+    for (host, foreign) in &cluster.containerd.registries {
+        let path = join("containerd.registries", host);
+        if *host == own {
+            check.cluster(
+                &path,
+                format!("`{host}` is the site's own registry, which Halite itself tells containerd of"),
+                "remove it, and set `siteRegistry`",
+            );
+        }
+        let mut seen = BTreeSet::new();
+        for (at, mirror) in foreign.mirrors.iter().enumerate() {
+            let path = format!("{path}.mirrors[{at}]");
+            if !seen.insert(mirror.trim_end_matches('/')) {
+                check.unseen(&path, "this mirror is there twice", "name it once: it is asked once");
+            }
+            address(check, &path, mirror, true);
+        }
+        if let Some(text) = &foreign.ca {
+            pem(check, &join(&path, "ca"), text);
+        }
+    }
+}
+
+fn proxy(check: &mut Check<'_>) {
+    let proxy = &check.declaration.cluster.proxy;
+    for (path, url) in [("proxy.http", &proxy.http), ("proxy.https", &proxy.https)] {
+        if let Some(url) = url {
+            address(check, path, url, false);
+        }
+    }
+    if !proxy.is_there() && !proxy.no_proxy.is_empty() {
+        check.cluster(
+            "proxy.noProxy",
+            "there is no proxy that it could be left out of",
+            "name one, or remove it",
+        );
+    }
+}
+
+/// The address of somebody who is asked over HTTP; only a mirror may be below a path.
+fn address(check: &mut Check<'_>, path: &str, text: &str, below: bool) {
+    let example = if below { "https://mirror.corp/hub" } else { "http://proxy.corp:3128" };
+    let plain = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'));
+    let url = Url::parse(text).ok().filter(|url| plain && matches!(url.scheme(), "http" | "https"));
+    let Some(url) = url.filter(|url| url.host_str().is_some_and(|host| !host.is_empty())) else {
+        // There may be a login in what cannot be read, too.
+        let message = "this is not an address that begins with http:// or https://";
+        return check.unseen(path, message, format!("for example {example}"));
+    };
+    if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
+        return check.unseen(
+            path,
+            "there is a login in this address",
+            "every host would keep it where all can read it: let the hosts in without one",
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() || !(below || url.path() == "/") {
+        let message = "this address has more behind its host than can be asked for";
+        check.unseen(path, message, format!("for example {example}"));
+    }
+}
+
+fn time(check: &mut Check<'_>) {
+    let cluster = &check.declaration.cluster;
+    if cluster.host.manage_time {
+        if cluster.time.servers.is_empty() && check.sound("time.servers") {
+            check.cluster(
+                "host.manageTime",
+                "there is nobody to ask for the time",
+                "name some: `time: {servers: [ntp.example.com]}`",
+            );
+        }
+        if let Some(bundle) = check.context.bundle
+            && !bundle.packages.contains_key(CHRONY)
+            && !bundle.rpms.contains_key(CHRONY)
+        {
+            check.cluster(
+                "host.manageTime",
+                format!("the bundle {} lacks the package `{CHRONY}`", bundle.path),
+                "switch it off, or use a bundle that was made with it; `ctl bundle show` shows what this one has",
+            );
+        }
+    } else if !cluster.time.servers.is_empty() {
+        check.cluster(
+            "time.servers",
+            "nobody asks these servers",
+            "set `host.manageTime: true`, or remove them where somebody else keeps the clocks",
+        );
+    }
+}

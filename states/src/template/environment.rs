@@ -1,0 +1,113 @@
+//! What there is for a template: its language, the functions that it can call, and the data of a minion.
+
+use std::sync::Arc;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use serde_json::Value as Json;
+
+use super::files::Files;
+use super::guard::{self, Purpose};
+use super::prepare::{Prepared, prepare};
+use super::values::from_json;
+use super::{lines, methods, salt};
+
+/// Steps that one template may take; enough for thousands of objects, too little for an endless loop.
+const FUEL: u64 = 2_000_000;
+
+/// The same environment twice: for the text, and for the text with line marks.
+pub(super) struct Pair {
+    pub plain: Environment<'static>,
+    pub marked: Environment<'static>,
+}
+
+impl Pair {
+    pub(super) fn new(files: &Arc<Files>, purpose: Purpose) -> Self {
+        Self { plain: environment(files, purpose, false), marked: environment(files, purpose, true) }
+    }
+
+    /// From now on templates are rendered for a minion. What was compiled of them stays.
+    pub(super) fn about(&mut self, known: &Arc<salt::Known>) {
+        for env in [&mut self.plain, &mut self.marked] {
+            env.add_global("salt", Value::from_object(salt::Salt(known.clone())));
+            env.add_global("pillar", known.pillar.clone());
+            env.add_global("grains", known.grains.clone());
+            env.add_global("opts", known.opts.clone());
+        }
+    }
+}
+
+fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_debug(true);
+    env.set_fuel(Some(FUEL));
+    env.set_recursion_limit(100);
+    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
+        env.set_syntax(syntax);
+    }
+    // The engine asks its loader once for each file, and this each time that one is named.
+    let named = files.clone();
+    env.set_path_join_callback(move |name, parent| {
+        let path = resolve(name, parent);
+        named.note(&path);
+        path.into()
+    });
+    guard::add(&mut env, purpose);
+    env.set_unknown_method_callback(|state, value, method, args| {
+        guard::guard_method(method, value, args)?;
+        methods::call(state, value, method, args)
+    });
+    let loaded = files.clone();
+    env.set_loader(move |path| {
+        let (Some(source), Some(number)) = (loaded.text(path), loaded.number(path)) else { return Ok(None) };
+        let Prepared { text, .. } = prepare(path, source)
+            .map_err(|message| Error::new(ErrorKind::SyntaxError, format!("{path}: {message}")))?;
+        Ok(Some(if marked { lines::mark(&text, number) } else { text }))
+    });
+    env.add_global("saltenv", "base");
+    env.add_function("import_yaml", |state: &mut State, path: &str| -> Result<Value, Error> {
+        let text = imported(state, path)?;
+        let node = crate::yaml::parse(path, &text)
+            .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
+        Ok(from_json(&node.to_json()))
+    });
+    env.add_function("import_json", |state: &mut State, path: &str| -> Result<Value, Error> {
+        let json: Json = serde_json::from_str(&imported(state, path)?).map_err(|error| {
+            Error::new(ErrorKind::InvalidOperation, format!("{path} is not JSON: {error}"))
+        })?;
+        Ok(from_json(&json))
+    });
+    env.add_function("import_text", |state: &mut State, path: &str| imported(state, path));
+    env.add_function("raise", |message: &str| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()))
+    });
+    env
+}
+
+/// A file of the tree, rendered.
+fn imported(state: &mut State, path: &str) -> Result<String, Error> {
+    let template = state.get_template(path)?;
+    Ok(lines::strip(&template.render(Value::from(()))?))
+}
+
+/// The path of an imported template: `./x` and `../x` are relative to the importing file, all else to the root.
+fn resolve(name: &str, parent: &str) -> String {
+    let name = name.strip_prefix("salt://").unwrap_or(name);
+    if !name.starts_with("./") && !name.starts_with("../") {
+        return name.trim_start_matches('/').to_owned();
+    }
+    let mut parts: Vec<&str> = parent.split('/').collect();
+    parts.pop();
+    for part in name.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}

@@ -1,0 +1,58 @@
+//! The text files of a state tree, as templates find them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::lines::Source;
+use crate::tree::Tree;
+
+/// Largest file that templates may import, in bytes.
+const MAX_TEMPLATE: usize = 1024 * 1024;
+
+/// The text files of a state tree, and which of them were read.
+#[derive(Debug)]
+pub(super) struct Files {
+    sources: Arc<[Source]>,
+    /// Places in `sources`; line marks name a file by its own.
+    numbers: HashMap<String, usize>,
+    read: Mutex<Vec<usize>>,
+}
+
+impl Files {
+    pub(super) fn new(tree: &dyn Tree) -> Self {
+        let text = |path: String| {
+            let content = tree.read(&path).filter(|content| content.len() <= MAX_TEMPLATE)?;
+            Some(Source { name: path, text: Arc::from(String::from_utf8(content).ok()?) })
+        };
+        let sources: Arc<[Source]> = tree.list().into_iter().filter_map(text).collect();
+        let numbers = sources.iter().enumerate().map(|(at, source)| (source.name.clone(), at)).collect();
+        Self { sources, numbers, read: Mutex::default() }
+    }
+
+    pub(super) fn text(&self, path: &str) -> Option<&Arc<str>> {
+        Some(&self.sources.get(self.number(path)?)?.text)
+    }
+
+    pub(super) fn number(&self, path: &str) -> Option<usize> {
+        self.numbers.get(path).copied()
+    }
+
+    pub(super) fn sources(&self) -> &Arc<[Source]> {
+        &self.sources
+    }
+
+    /// Remembers that a file is read, if it is there.
+    pub(super) fn note(&self, path: &str) {
+        let Some(number) = self.number(path) else { return };
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if !read.contains(&number) {
+            read.push(number);
+        }
+    }
+
+    /// The files that were read since the last call, in the order in which they were first.
+    pub(super) fn take(&self) -> Vec<String> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        read.into_iter().filter_map(|at| self.sources.get(at)).map(|source| source.name.clone()).collect()
+    }
+}
