@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{
     Counts, Test, addons,
     bundles::{chart, problems},
+    outside::harmless_chrony,
     registry::curl,
     repair::{CTL, quiet},
     site_registry,
@@ -45,7 +46,8 @@ const OWN_STATES: &str = "/etc/halite-every-option:
     - contents: '{{ pillar.custom.motd }}'
 ";
 
-/// Below `kubelet` stands beside it what this kernel and machine lack, as in every document of the lab.
+/// Nobody answers at the addresses of the mirror and the proxy (RFC 5737; the host's own): whatever the site has comes from the
+/// site. Below `kubelet` stands beside it what this kernel and machine lack, as in every document of the lab.
 const DOCUMENT: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -82,6 +84,7 @@ kubelet:
     imageGCHighThresholdPercent: 100
 containerd:
   restrictOomScoreAdj: true
+  registries: {mirrored.corp: {mirrors: ["https://192.0.2.9:5000"]}}
   config:
     plugins: {io.containerd.cri.v1.runtime: {max_container_log_line_size: 32768}}
 kubeProxy:
@@ -95,12 +98,13 @@ siteRegistry:
   node: bootstrap-1
   users: {ci: registry-ci}
   pullAs: ci
-  backup: {directory: /srv/registry-backups, at: "03:15", keep: 2}
+  backup: {directory: /srv/registry-backups, at: "03:15", keep: 2, verify: Sat}
 host:
   sysctls: {net.ipv4.tcp_keepalive_time: "1234"}
   kernelModules: []
   manageSwap: true
   manageFirewall: true
+  manageTime: true
   packages: [kubectl]
 firewall:
   sources:
@@ -109,6 +113,22 @@ firewall:
     cidrs: [10.20.0.0/24]
 master:
   jobs: {keepDays: 7, keepLast: 50}
+trust:
+  certificates:
+    corp: |
+      -----BEGIN CERTIFICATE-----
+      MIIBljCCAT2gAwIBAgIUclCxTBFwgBor2xwZ/ebVZ/2+Ij4wCgYIKoZIzj0EAwIw
+      IDEeMBwGA1UEAwwVZXZlcnlib2R5J3MgYXV0aG9yaXR5MCAXDTI2MTEyMjEwMTkw
+      NloYDzIxMjYxMDI5MTAxOTA2WjAgMR4wHAYDVQQDDBVldmVyeWJvZHkncyBhdXRo
+      b3JpdHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATx5EOz1KzVX6BiN3Xv7Lfg
+      n9eLfxE5SA3exueO4WEBkvfjXDZCcoJ3VjkhoiojmBB3tIC5FMtmuBDovDqP2QkJ
+      o1MwUTAdBgNVHQ4EFgQU2ZWweFJfSWivelv7XpbY+04qeIQwHwYDVR0jBBgwFoAU
+      2ZWweFJfSWivelv7XpbY+04qeIQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
+      AgNHADBEAiBeUGK62af84FVnFNfvklRXwbouF4+Y+RQsDZwjMDiUzAIgN3oGfLux
+      fNNBlUb87xTFPUxOwZmChgBJsMNYx2IjJa0=
+      -----END CERTIFICATE-----
+proxy: {http: "http://127.0.0.1:3128", https: "http://127.0.0.1:3128", noProxy: [.corp]}
+time: {servers: [10.10.0.11]}
 secrets:
   registry-ci: {value: PASSWORD}
 custom:
@@ -120,8 +140,9 @@ pub(super) fn document() -> String {
     DOCUMENT.replace("MINOR", OLDER.minor()).replace("PASSWORD", site_registry::PASSWORD)
 }
 
-/// Lays the operator's own states on a bare host.
+/// Lays the operator's own states on a bare host, whose chrony can set no clock.
 pub(super) fn prepare(host: &Host) -> Result<()> {
+    harmless_chrony(host)?;
     let custom = host.file("/etc/halite/custom");
     fs::create_dir_all(&custom)?;
     fs::write(custom.join("init.sls"), OWN_STATES)?;
@@ -170,6 +191,15 @@ fn on_host(host: &Host) -> Result<()> {
     let name = &host.spec.name;
     let value = host.run(&["cat", &format!("/proc/sys/{}", KEEPALIVE.0)])?;
     ensure!(value.trim() == KEEPALIVE.1, "{} of {name} is {value}", KEEPALIVE.0);
+    let certificate = "/usr/local/share/ca-certificates/halite/halite-corp.crt";
+    host.sh(&format!("openssl verify -no-CAfile -CApath /etc/ssl/certs {certificate}"))?;
+    host.run(&["systemctl", "is-active", "chrony"])?;
+    let environment =
+        host.sh("tr '\\0' '\\n' < /proc/$(systemctl show -p MainPID --value containerd)/environ")?;
+    ensure!(
+        environment.contains("HTTPS_PROXY=http://127.0.0.1:3128\n"),
+        "containerd of {name}: {environment}"
+    );
     let own = host.run(&["cat", OWN_FILE])?;
     ensure!(own.trim() == "every option is on", "{OWN_FILE} of {name} says {own:?}");
     host.run(&["kubectl", "version", "--client"])?;

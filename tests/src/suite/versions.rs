@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Counts, Site, Test,
     cluster::nothing_left,
-    everything, kubeadm,
+    everything, kubeadm, outside,
     repair::{CTL, highstate},
 };
 use crate::{
@@ -52,8 +52,8 @@ pub(super) fn site() -> Site {
     }
 }
 
-/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A document that asks for another Kubernetes than
-/// the bundle has is refused before.
+/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A document that asks for
+/// another Kubernetes than the bundle has is refused before.
 fn make(lab: &str) -> Result<Cluster> {
     let mut progress = |line: &str| println!("  {line}");
     let newer = demo::medium(&mut progress)?;
@@ -68,6 +68,7 @@ fn make(lab: &str) -> Result<Cluster> {
     let left = host.root().join("etc/halite/cluster.yaml");
     ensure!(!left.exists(), "the refused bootstrap left its cluster document");
     everything::prepare(host)?;
+    outside::harmless_chrony(&cluster.worker)?;
     cluster.bootstrap(&everything::document())?;
     Ok(cluster)
 }
