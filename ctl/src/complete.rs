@@ -214,8 +214,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// The orchestrations themselves, and once each list of SLS files that they apply: what is in those the highstate
-    /// has as well.
+    /// The orchestrations themselves, and once each list of SLS files that they, or `ctl bootstrap` by itself, apply.
     fn orchestrations(
         &self,
         compiler: &mut Compiler,
@@ -235,18 +234,33 @@ impl Site<'_> {
                 let host = self.set.targets.iter().find(|target| (target.minion == MASTER) == to.is_some());
                 let named = step.args.get("sls").and_then(Value::as_array).into_iter().flatten();
                 let named: Vec<String> = named.filter_map(Value::as_str).map(str::to_owned).collect();
-                let Some(host) = host.filter(|_| !named.is_empty() && applied.insert(named.clone())) else {
-                    continue;
-                };
-                let pillar = self.view(&host.minion)?;
-                let grains = grains(host, &pillar, DEBIAN);
-                let what = format!("{}, by {}:{}", host.what, step.file, step.line);
-                let host = Target { minion: host.minion.clone(), what };
-                needs.add(&self.render(compiler, &host, &pillar, &grains, Some(&named)));
+                if let Some(host) = host.filter(|_| !named.is_empty() && applied.insert(named.clone())) {
+                    let who = format!("by {}:{}", step.file, step.line);
+                    needs.add(&self.applied(compiler, host, &who, &named)?);
+                }
             }
             needs.add(&rendering);
         }
+        let named = crate::bootstrap::BY_ITSELF.map(str::to_owned).to_vec();
+        let first = self.set.targets.iter().find(|target| target.minion != MASTER);
+        if let Some(first) = first.filter(|_| applied.insert(named.clone())) {
+            needs.add(&self.applied(compiler, first, "by ctl bootstrap", &named)?);
+        }
         Ok(())
+    }
+
+    /// SLS files that somebody applies on a host.
+    fn applied(
+        &self,
+        compiler: &mut Compiler,
+        host: &Target,
+        who: &str,
+        named: &[String],
+    ) -> anyhow::Result<Rendering> {
+        let pillar = self.view(&host.minion)?;
+        let grains = grains(host, &pillar, DEBIAN);
+        let host = Target { minion: host.minion.clone(), what: format!("{}, {who}", host.what) };
+        Ok(self.render(compiler, &host, &pillar, &grains, Some(named)))
     }
 
     fn view(&self, minion: &str) -> anyhow::Result<Value> {

@@ -41,6 +41,9 @@ pub use self::declare::CLUSTER_MODE;
 /// The orchestration that makes a control plane of the first host.
 pub const ORCHESTRATION: &str = "orchestrate.bootstrap";
 
+/// The states that it applies on the first host by itself, and that are in no highstate.
+pub const BY_ITSELF: [&str; 2] = [daemon::MASTER.restart, daemon::MINION.restart];
+
 /// What every step works with.
 struct Ground {
     /// Where the bundle can be read.
