@@ -1,6 +1,10 @@
 //! Packages of the operating system: from the repositories that the recipe names, or from this machine's own sources.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use jiff::Timestamp;
 
@@ -158,12 +162,18 @@ impl Gather<'_> {
         if self.recipe.apt.iter().any(|wanted| wanted == name) {
             return "asked for".to_owned();
         }
-        let users: Vec<_> =
-            all.filter(|user| user.needs().contains(&name)).map(|user| user.field("Package")).collect();
-        match users[..] {
-            [] => "a newer one than the base has is needed".to_owned(),
-            _ => format!("needed by {}", users.join(", ")),
-        }
+        needed_by(name, all)
+    }
+}
+
+/// Who of some packages needs one of that name, by their names: they come in apt's order the first time, and in the lock's
+/// afterwards.
+fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c apt::Control>) -> String {
+    let users = all.filter(|user| user.needs().contains(&name)).map(|user| user.field("Package"));
+    let users: Vec<&str> = users.collect::<BTreeSet<_>>().into_iter().collect();
+    match users[..] {
+        [] => "a newer one than the base has is needed".to_owned(),
+        _ => format!("needed by {}", users.join(", ")),
     }
 }
 
@@ -176,4 +186,17 @@ fn source(repository: &Repository) -> Result<Source, fetch::Error> {
         architectures: vec!["amd64".to_owned()],
         keyring: Keyring::open(key)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_needs_a_package_is_said_in_one_order() {
+        let control = |name: &str| apt::Control::parse(&format!("Package: {name}\nDepends: libc6\n"));
+        let all = [control("nginx"), control("apt"), control("libc6")];
+        assert_eq!(needed_by("libc6", all.iter()), needed_by("libc6", all.iter().rev()));
+        assert_eq!(needed_by("apt", all.iter()), "a newer one than the base has is needed");
+    }
 }
