@@ -120,7 +120,10 @@ fn added_node(cluster: &Cluster) -> Result<Counts> {
     for host in [&cluster.bootstrap, &cluster.worker] {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }
-    nothing_to_do(cluster)?;
+    // The host serves bundles, too: those that are enrolled after it ask it as well.
+    let changed = highstate(cluster, &[])?.changed;
+    let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
+    ensure!(changed.iter().all(|tag| *tag == enrol), "a highstate changed more than {enrol}: {changed:?}");
     nothing_to_do(cluster)?;
     Ok(Counts::ONE)
 }
