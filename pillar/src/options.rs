@@ -134,17 +134,38 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What a cluster document chooses that is not allowed: field, value, and the values that are.
+/// Every field of the cluster document that is a choice, by its dotted path, and what it may be, the default first.
+pub fn choices() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    CHOICES
+        .0
+        .iter()
+        .map(|choice| (choice.path.as_str(), choice.ways.iter().map(|way| way.name.as_str()).collect()))
+}
+
+/// Every other field, by its dotted path: what stands there is the operator's own.
+pub fn others() -> impl Iterator<Item = &'static str> {
+    CHOICES.1.iter().map(String::as_str)
+}
+
+/// What a cluster document says for one of the choices, by its path: a name of [`choices()`]; `null` for a path that is
+/// none.
 #[must_use]
-pub fn refused<'a>(cluster: &Cluster, allowed: &'a Allowed) -> Vec<(&'a str, String, &'a [String])> {
-    let document = serde_json::to_value(cluster).unwrap_or_default();
-    let chosen = |path: &str| match (path, cluster.api_server.vip) {
+pub fn chosen(cluster: &Cluster, path: &str) -> String {
+    match (path, cluster.api_server.vip) {
         (VIP_PATH, None) => "none".to_owned(),
         (VIP_PATH, Some(_)) if cluster.api_server.keeps_vip() => "keepalived".to_owned(),
         (VIP_PATH, Some(_)) => "external".to_owned(),
-        _ => text(document.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null)),
-    };
-    let each = allowed.iter().map(|(path, values)| (path.as_str(), chosen(path), values.as_slice()));
+        _ => {
+            let document = serde_json::to_value(cluster).unwrap_or_default();
+            text(document.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null))
+        }
+    }
+}
+
+/// What a cluster document chooses that is not allowed: field, value, and the values that are.
+#[must_use]
+pub fn refused<'a>(cluster: &Cluster, allowed: &'a Allowed) -> Vec<(&'a str, String, &'a [String])> {
+    let each = allowed.iter().map(|(path, values)| (path.as_str(), chosen(cluster, path), values.as_slice()));
     each.filter(|(_, chosen, values)| !values.contains(chosen)).collect()
 }
 

@@ -191,6 +191,12 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
     })
 }
 
+/// `ctl node add` that does not wait.
+fn only_declares(mut add: Vec<String>) -> Vec<String> {
+    add.extend(["--no-wait", "-o", "json"].map(str::to_owned));
+    add
+}
+
 impl Cluster {
     /// The cluster of a lab that already runs.
     pub fn attach(lab: Lab) -> Result<Self> {
@@ -207,21 +213,27 @@ impl Cluster {
     /// The command that adds the worker; it declares it, and waits until it is Ready.
     #[must_use]
     pub fn add_command(&self) -> Vec<String> {
+        self.add_command_with("worker")
+    }
+
+    fn add_command_with(&self, roles: &str) -> Vec<String> {
         let address = self.worker.control_plane_address();
-        ["ctl", "node", "add", WORKER, "--address", &address, "--roles", "worker"].map(str::to_owned).to_vec()
+        ["ctl", "node", "add", WORKER, "--address", &address, "--roles", roles].map(str::to_owned).to_vec()
     }
 
     /// The command that only declares the worker, and prints what must run on it.
     #[must_use]
     pub fn declare_command(&self) -> Vec<String> {
-        let mut command = self.add_command();
-        command.extend(["--no-wait", "-o", "json"].map(str::to_owned));
-        command
+        only_declares(self.add_command())
     }
 
     /// Declares the worker; returns the shell line that must run on it.
     pub fn declare_worker(&self) -> Result<String> {
-        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(&self.declare_command())?)
+        self.declared(&self.declare_command())
+    }
+
+    fn declared(&self, command: &[String]) -> Result<String> {
+        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
             .context("`ctl node add -o json` did not print JSON")?;
         Ok(answer["command"].as_str().context("`ctl node add` printed no command")?.to_owned())
     }
@@ -241,11 +253,17 @@ impl Cluster {
 
     /// Declares the worker, runs the printed command on it, and waits until it is Ready.
     pub fn add_worker(&self) -> Result<Duration> {
+        self.add_worker_with("worker")
+    }
+
+    /// The same with other roles, parted by commas.
+    pub fn add_worker_with(&self, roles: &str) -> Result<Duration> {
         let start = Instant::now();
-        let command = self.declare_worker()?;
+        let add = self.add_command_with(roles);
+        let command = self.declared(&only_declares(add.clone()))?;
         self.enrol_worker(&command)?;
         // Repeating the command is how one waits: it changes nothing.
-        if !self.bootstrap.command(&self.add_command())?.status()?.success() {
+        if !self.bootstrap.command(&add)?.status()?.success() {
             bail!("adding {WORKER} failed");
         }
         Ok(start.elapsed())

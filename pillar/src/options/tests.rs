@@ -44,8 +44,6 @@ const FREE: &[&str] = &[
     "firewall.nodePorts.cidrs",
     "master.jobs.keepDays",
     "master.jobs.keepLast",
-    "master.jobs.keepDays",
-    "master.jobs.keepLast",
     "secrets",
     "custom",
     "resolved.kubernetes",
@@ -82,6 +80,17 @@ fn every_value_that_can_be_written_is_declared() {
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
     assert_eq!(CHOICES.0.len(), 10, "a choice that this test does not know");
+}
+
+#[test]
+fn a_cluster_says_what_it_chooses_in_the_names_of_the_choices() {
+    for set in sets("v1.36.3", &Allowed::new()).unwrap() {
+        for (path, names) in choices() {
+            let chosen = chosen(&set.declaration.cluster, path);
+            assert!(names.contains(&chosen.as_str()), "{}: {path} is {chosen}, one of {names:?}", set.name);
+        }
+    }
+    assert!(others().all(|path| FREE.contains(&path)) && others().any(|path| path == "charts"));
 }
 
 #[test]

@@ -104,6 +104,13 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     fs::write(cluster.bootstrap.root().join(BEFORE), before.join("\n"))?;
     declare(cluster, "addons", "{metricsServer: true, localPath: true}")?;
     highstate(cluster, &[])?;
+    measured(cluster)?;
+    holds_data(cluster)?;
+    Ok(Counts { passed: 3, failed: 0 })
+}
+
+/// Nodes and pods are measured, by somebody who knows the kubelets.
+pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     // Through the aggregation layer, and from the pod to the kubelet of either host.
     wait::until("both nodes to be measured", READY, || {
         let top = cluster.kubectl(&["top", "nodes", "--no-headers"]).map_err(|e| format!("{e:#}"))?;
@@ -119,7 +126,11 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     let server =
         cluster.kubectl(&["-n", "kube-system", "get", "deployment", "metrics-server", "-o", "yaml"])?;
     ensure!(!server.contains("insecure") && server.contains("--kubelet-certificate-authority="), "{server}");
+    Ok(())
+}
 
+/// A volume is made for a claim, and holds on its host's disk what a pod writes into it.
+pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
     fs::write(cluster.bootstrap.root().join("root/volume.yaml"), volume())?;
     cluster.kubectl(&["apply", "-f", "/root/volume.yaml"])?;
     let written = wait::until("a pod to write into a volume", READY, || {
@@ -137,7 +148,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     ensure!(class == "local-path Bound", "{class}");
     let on_disk = cluster.worker.sh("cat /opt/local-path-provisioner/*_default_kept-data/it")?;
     ensure!(on_disk == written, "on the disk of {WORKER} is {on_disk:?}");
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(())
 }
 
 /// Versions of all objects that bear our mark, by name; there are so many at least.

@@ -4,6 +4,7 @@ mod addons;
 mod bundle;
 mod bundles;
 mod cluster;
+mod everything;
 mod firewall;
 mod iso;
 mod kills;

@@ -86,7 +86,7 @@ fn mirror(host: &Host) -> Result<()> {
 }
 
 /// No clock of a lab's host is its own: chrony may run, but must not be able to set one.
-fn harmless_chrony(host: &Host) -> Result<()> {
+pub(super) fn harmless_chrony(host: &Host) -> Result<()> {
     let status = host.sh("grep CapBnd /proc/1/status")?;
     let capabilities = status.split_whitespace().last().context("no capabilities")?;
     let may_set = u64::from_str_radix(capabilities, 16)? >> 25 & 1 == 1;

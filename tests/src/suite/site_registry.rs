@@ -39,8 +39,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 
 /// What images of it are called.
 const NAME: &str = "registry.demo.internal:4552";
-const PASSWORD: &str = "not-a-word-of-any-dictionary";
-const BACKUPS: &str = "/srv/registry-backups";
+/// The password of its user `ci`.
+pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
+/// Where its backups go.
+pub(super) const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
 const READY: Duration = Duration::from_secs(60);
 /// A minion looks every 30 s at what a run has left.
@@ -127,6 +129,20 @@ fn on(cluster: &Cluster) -> Result<Counts> {
         let (code, body) = asked(host, &format!("-u ci:{PASSWORD}"), "/v2/_catalog")?;
         ensure!(code == "200", "{code} {body}");
     }
+    pulled_by_pods(cluster)?;
+    // Not into the bundle, and the bundle's servers do not know it.
+    let (_, catalog) = asked(&cluster.bootstrap, "-u dev:another-one-of-these", "/v2/_catalog")?;
+    ensure!(catalog.contains("team/app"), "{catalog}");
+    let first = cluster.bootstrap.control_plane_address();
+    let bundles = cluster
+        .bootstrap
+        .sh(&format!("curl -sS --noproxy '*' --cacert {CA} https://{first}:4551/v2/_catalog"))?;
+    ensure!(!bundles.contains("team/app"), "{bundles}");
+    Ok(Counts { passed: 3, failed: 0 })
+}
+
+/// An image is pushed by whoever knows the password, and by nobody else; pods of every host pull it.
+pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
     let image = format!("{NAME}/team/app:1");
     forget(&cluster.bootstrap, &image)?;
     cluster.bootstrap.sh(&format!(
@@ -148,15 +164,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
         let said = run_pod(cluster, "own-image", node, &image, None)?;
         ensure!(said.trim() == "it runs", "on {node}: {said:?}");
     }
-    // Not into the bundle, and the bundle's servers do not know it.
-    let (_, catalog) = asked(&cluster.bootstrap, "-u dev:another-one-of-these", "/v2/_catalog")?;
-    ensure!(catalog.contains("team/app"), "{catalog}");
-    let first = cluster.bootstrap.control_plane_address();
-    let bundles = cluster
-        .bootstrap
-        .sh(&format!("curl -sS --noproxy '*' --cacert {CA} https://{first}:4551/v2/_catalog"))?;
-    ensure!(!bundles.contains("team/app"), "{bundles}");
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(())
 }
 
 /// The password stands in the document alone; as a header, where hosts pull with it, in containerd's file.

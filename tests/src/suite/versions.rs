@@ -1,5 +1,5 @@
 //! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was recorded when the cluster
-//! was made counts for every node that is added later, too.
+//! was made counts for every node that is added later, too. Its cluster is also the one with every option on.
 
 use std::{fs, time::Duration};
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::{
     Counts, Site, Test,
     cluster::nothing_left,
-    kubeadm,
+    everything, kubeadm, outside,
     repair::{CTL, highstate},
 };
 use crate::{
-    cluster::{self, BOOTSTRAP, CLUSTER, Cluster, NEWER},
+    cluster::{self, BOOTSTRAP, CLUSTER, Cluster, NEWER, WORKER},
     demo,
     lab::{self, Lab, host::Host},
     upstream::{
@@ -29,6 +29,9 @@ const TESTS: &[Test<Cluster>] = &[
     Test { name: "versions: the older Kubernetes is as its own kubeadm makes it", run: as_kubeadm },
     Test { name: "versions: a newer bundle stands beside it, and is not used", run: newer_beside },
     Test { name: "versions: a node that is added then gets the recorded version", run: added_node },
+];
+
+const AT_THE_END: &[Test<Cluster>] = &[
     Test { name: "versions: the newer bundle goes as it came", run: newer_gone },
     Test { name: "versions: nothing tried to leave", run: nothing_left },
 ];
@@ -43,19 +46,14 @@ const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
 pub(super) fn site() -> Site {
     Site {
         lab: LAB.to_owned(),
-        made: "versions: bootstrap with the older Kubernetes",
+        made: "versions: bootstrap with the older Kubernetes and every option",
         make,
-        tests: TESTS.iter().collect(),
+        tests: TESTS.iter().chain(everything::TESTS).chain(AT_THE_END).collect(),
     }
 }
 
-/// The cluster document for the older release.
-fn document() -> String {
-    CLUSTER.replace(NEWEST.minor(), OLDER.minor())
-}
-
-/// Boots the hosts and makes a cluster of the older release of the first. A document that asks for another Kubernetes than
-/// the bundle has is refused before.
+/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A document that asks for
+/// another Kubernetes than the bundle has is refused before.
 fn make(lab: &str) -> Result<Cluster> {
     let mut progress = |line: &str| println!("  {line}");
     let newer = demo::medium(&mut progress)?;
@@ -69,7 +67,9 @@ fn make(lab: &str) -> Result<Cluster> {
     refused(host, &cluster::install(), &["kubernetes.version: ", &reason])?;
     let left = host.root().join("etc/halite/cluster.yaml");
     ensure!(!left.exists(), "the refused bootstrap left its cluster document");
-    cluster.bootstrap(&document())?;
+    everything::prepare(host)?;
+    outside::harmless_chrony(&cluster.worker)?;
+    cluster.bootstrap(&everything::document())?;
     Ok(cluster)
 }
 
@@ -115,12 +115,15 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn added_node(cluster: &Cluster) -> Result<Counts> {
-    cluster.add_worker()?;
+    cluster.add_worker_with(everything::ROLES)?;
     cluster.wait_for_pods(Duration::from_secs(120))?;
     for host in [&cluster.bootstrap, &cluster.worker] {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }
-    nothing_to_do(cluster)?;
+    // The host serves bundles, too: those that are enrolled after it ask it as well.
+    let changed = highstate(cluster, &[])?.changed;
+    let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
+    ensure!(changed.iter().all(|tag| *tag == enrol), "a highstate changed more than {enrol}: {changed:?}");
     nothing_to_do(cluster)?;
     Ok(Counts::ONE)
 }
@@ -130,8 +133,11 @@ fn newer_gone(cluster: &Cluster) -> Result<Counts> {
     host.run(&[CTL, "bundle", "remove", &NEWEST.bundle()])?;
     listed(host, &[(&OLDER, true)])?;
     let place = cluster::bundle_place(&NEWEST);
-    ensure!(!host.root().join(place.trim_start_matches('/')).exists(), "{place} is still there");
+    let copy = cluster.worker.file(&place);
+    ensure!(!host.file(&place).exists(), "{place} is still there");
+    ensure!(copy.exists(), "{WORKER} serves bundles, and never had a copy of {place}");
     only_served(cluster)?;
+    ensure!(!copy.exists(), "the copy of {place} on {WORKER} is still there");
     nothing_to_do(cluster)?;
     Ok(Counts::ONE)
 }
@@ -183,15 +189,21 @@ fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
     Ok(())
 }
 
-/// A highstate that changes nothing but what nginx serves.
+/// A highstate that changes nothing but what nginx serves, and of a further host that serves, its copies.
 pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
+    let node = cluster.bootstrap.file(&format!("/etc/halite/nodes/{WORKER}.yaml"));
+    let roles = fs::read_to_string(node).unwrap_or_default();
+    let copies = roles.lines().any(|line| line.starts_with("roles:") && line.contains("registry"));
     let changed = highstate(cluster, &[])?.changed;
     let others: Vec<_> = changed
         .iter()
-        // nginx goes on answering as before for a moment after it was told to read anew.
         .filter(|tag| {
+            // nginx goes on answering as before for a moment after it was told to read anew.
             let of_nginx = tag.contains("nginx") || tag.contains("bundle-server-answers");
-            !(tag.starts_with(&format!("{BOOTSTRAP}: ")) && of_nginx)
+            let of_copies = tag.ends_with("[/var/lib/halite/bundles]") || tag.contains("[bundle-");
+            let first = tag.starts_with(&format!("{BOOTSTRAP}: ")) && of_nginx;
+            let further = tag.starts_with(&format!("{WORKER}: ")) && copies && (of_nginx || of_copies);
+            !first && !further
         })
         .collect();
     ensure!(others.is_empty(), "another bundle on the site changed {others:?}");

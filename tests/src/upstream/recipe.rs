@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{
-    Upstream, command,
+    Upstream, chart, command,
     golang::Go,
     image::file_digest,
     licences, lock,
@@ -39,15 +39,19 @@ pub fn bundle(
     let tree = &std::path::absolute(tree)?;
     let dir = std::path::absolute(cache)?.join("bundle");
     let store = Store::new(dir.clone())?;
+    let helm = if upstream.release.chart { Some(super::helm(cache, progress)?) } else { None };
     let _lock = lock(&dir)?;
     let base = cache.join("base-root/var/lib/dpkg/status");
-    let site = store::key(&(
+    let mut site = store::key(&(
         REVISION,
         &upstream.bin,
         upstream.images.iter().map(|image| &image.layout).collect::<Vec<_>>(),
         versions::HOST_PACKAGES,
         file_digest(&base)?,
     ))?;
+    if helm.is_some() {
+        site = store::key(&(site, chart_key(upstream)?))?;
+    }
     let paper = Paper::make(&store, cache, upstream, programs, progress)?;
     let mut content = vec![site.clone(), paper.key()?];
     for name in BINARIES {
@@ -60,8 +64,13 @@ pub fn bundle(
         // What the packages came to is recorded beside the recipe, once for each site.
         let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
         fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
-        let text = serde_json::to_string_pretty(&document(&dir, &base, upstream, programs, tree, &paper)?)?;
-        fs::write(&recipe, text).with_context(|| format!("cannot write {}", recipe.display()))?;
+        let mut document = document(&dir, &base, upstream, programs, tree, &paper)?;
+        if let Some(helm) = &helm {
+            document["helm"] = json!(std::path::absolute(helm)?);
+            document["charts"] = json!([chart_entry(upstream)?]);
+        }
+        fs::write(&recipe, serde_json::to_string_pretty(&document)?)
+            .with_context(|| format!("cannot write {}", recipe.display()))?;
         progress("building the bundle");
         let mut ctl = Command::new(programs.join("ctl"));
         ctl.args(["bundle", "build", "--recipe"]).arg(&recipe).arg("--out").arg(out.join("bundle"));
@@ -71,6 +80,22 @@ pub fn bundle(
         command::run(&mut ctl, "building the bundle", progress)
     })?;
     Ok(made.join("bundle"))
+}
+
+/// The lab's chart, with the release's own image.
+fn chart_entry(upstream: &Upstream) -> Result<Value> {
+    let image = upstream.images.iter().find(|image| image.component == "agnhost");
+    Ok(chart::entry(&image.context("no image agnhost is made")?.reference))
+}
+
+/// Another one whenever the chart or its values are: what a chart came to is recorded too.
+fn chart_key(upstream: &Upstream) -> Result<String> {
+    let folder = chart::folder();
+    let mut content = vec![chart_entry(upstream)?.to_string()];
+    for file in store::files(&folder)? {
+        content.push(format!("{} {}", file.strip_prefix(&folder)?.display(), file_digest(&file)?));
+    }
+    store::key(&content)
 }
 
 /// What the bundle says of itself is made from this.

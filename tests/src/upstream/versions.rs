@@ -9,6 +9,8 @@ pub struct Release {
     pub suffix: &'static str,
     /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
     pub resolved: Option<u64>,
+    /// Whether its bundle has the lab's chart.
+    pub chart: bool,
     /// etcd's image.
     pub etcd: &'static str,
     /// CoreDNS' image.
@@ -22,6 +24,7 @@ pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
     resolved: None,
+    chart: false,
     etcd: "3.6.8-0",
     coredns: COREDNS,
     pause: "3.10.2",
@@ -29,11 +32,13 @@ pub const NEWEST: Release = Release {
 
 /// The minor version before, for sites that have both. The module proxy has neither its etcd (3.6.6) nor its CoreDNS, so
 /// those images hold the newer release's programs under the names that kubeadm asks for. Its bundle dates from the day
-/// of the release: it is the older one, whichever is built first.
+/// of the release: it is the older one, whichever is built first. The cluster of it has every option on, so that its bundle
+/// has a chart, which the suite of the bundles brings to the newest one's later.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
     resolved: Some(1_776_276_082),
+    chart: true,
     etcd: "3.6.6-0",
     coredns: "v1.13.1",
     pause: "3.10.1",
