@@ -14,8 +14,10 @@ const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 /// A site with a recipe that `ctl` builds, and a key `builder.key`.
 pub fn site() -> Site {
     let site = Site::new();
-    for name in ["bootstrap", "add_node"] {
-        put(&site.path(&format!("states/orchestrate/{name}.sls")), b"{}\n");
+    for name in
+        ["orchestrate/bootstrap", "orchestrate/add_node", "halite/master/restart", "halite/minion/restart"]
+    {
+        put(&site.path(&format!("states/{name}.sls")), b"{}\n");
     }
     fs::create_dir(site.path("tmp")).unwrap();
     site.written();
