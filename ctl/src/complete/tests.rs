@@ -322,7 +322,7 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let facts = facts(&site.manifest(), BUNDLE);
     let mut shared = Compiler::new(&tree);
     let all = sets(&site.manifest()).unwrap();
-    // Some of everything, in an order in which the next one differs much: each is 2 seconds without what was kept.
+    // Some of everything, in an order in which the next one differs much: all of them would take too long without what is kept.
     for at in [0, all.len() - 1, 7, all.len() / 2, 1] {
         let of_set = Site { tree: &tree, facts: &facts, set: &all[at] };
         for target in &of_set.set.targets {
