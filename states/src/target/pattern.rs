@@ -9,6 +9,8 @@ pub(crate) enum Glob {
     Any,
     /// There is nothing in it that makes it a pattern.
     Text(String),
+    /// Nothing but letters, `*` and `?`.
+    Wild(Vec<char>),
     Pattern(Regex),
 }
 
@@ -16,44 +18,13 @@ impl Glob {
     /// # Errors
     /// A set like `[z-a]` that is none.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
-        // Most are one of these, and a regular expression takes longer to make than to use.
+        // A regular expression takes longer to make than to use.
         match pattern {
-            "*" => return Ok(Self::Any),
-            text if !Self::is_pattern(text) => return Ok(Self::Text(text.to_owned())),
-            _ => {}
+            "*" => Ok(Self::Any),
+            text if !Self::is_pattern(text) => Ok(Self::Text(text.to_owned())),
+            wild if !wild.contains('[') => Ok(Self::Wild(wild.chars().collect())),
+            _ => expression(pattern).map(Self::Pattern),
         }
-        let mut regex = String::from("(?s)^");
-        let chars: Vec<char> = pattern.chars().collect();
-        let mut at = 0;
-        while let Some(&c) = chars.get(at) {
-            at += 1;
-            match c {
-                '*' => regex.push_str(".*"),
-                '?' => regex.push('.'),
-                '[' => {
-                    let negated = chars.get(at) == Some(&'!');
-                    let first = at + usize::from(negated);
-                    // A `]` that comes first belongs to the set; without an end the bracket is a letter.
-                    let end = (first + 1..chars.len()).find(|end| chars[*end] == ']');
-                    let Some(end) = end else {
-                        regex.push_str("\\[");
-                        continue;
-                    };
-                    regex.push_str(if negated { "[^" } else { "[" });
-                    for c in &chars[first..end] {
-                        if matches!(c, '\\' | '[' | ']' | '^' | '&' | '~') {
-                            regex.push('\\');
-                        }
-                        regex.push(*c);
-                    }
-                    regex.push(']');
-                    at = end + 1;
-                }
-                c => regex.push_str(&regex::escape(&c.to_string())),
-            }
-        }
-        regex.push('$');
-        compile(&regex).map(Self::Pattern).map_err(|_| format!("`{pattern}` is not a pattern"))
     }
 
     /// Whether the whole text matches.
@@ -61,6 +32,7 @@ impl Glob {
         match self {
             Self::Any => true,
             Self::Text(whole) => whole == text,
+            Self::Wild(pattern) => wild(pattern, text),
             Self::Pattern(regex) => regex.is_match(text),
         }
     }
@@ -69,6 +41,64 @@ impl Glob {
     pub(crate) fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
+}
+
+/// A pattern of letters, `*` and `?`. After a letter that does not fit, the last `*` takes one letter more.
+fn wild(pattern: &[char], text: &str) -> bool {
+    let text: Vec<char> = text.chars().collect();
+    let (mut at, mut here) = (0, 0);
+    let mut last: Option<(usize, usize)> = None;
+    while here < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                at += 1;
+                last = Some((at, here));
+            }
+            Some(c) if *c == '?' || *c == text[here] => (at, here) = (at + 1, here + 1),
+            _ => {
+                let Some((after, taken)) = last else { return false };
+                (at, here) = (after, taken + 1);
+                last = Some((at, here));
+            }
+        }
+    }
+    pattern[at..].iter().all(|c| *c == '*')
+}
+
+/// Any pattern as a regular expression.
+fn expression(pattern: &str) -> Result<Regex, String> {
+    let mut regex = String::from("(?s)^");
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        at += 1;
+        match c {
+            '*' => regex.push_str(".*"),
+            '?' => regex.push('.'),
+            '[' => {
+                let negated = chars.get(at) == Some(&'!');
+                let first = at + usize::from(negated);
+                // A `]` that comes first belongs to the set; without an end the bracket is a letter.
+                let end = (first + 1..chars.len()).find(|end| chars[*end] == ']');
+                let Some(end) = end else {
+                    regex.push_str("\\[");
+                    continue;
+                };
+                regex.push_str(if negated { "[^" } else { "[" });
+                for c in &chars[first..end] {
+                    if matches!(c, '\\' | '[' | ']' | '^' | '&' | '~') {
+                        regex.push('\\');
+                    }
+                    regex.push(*c);
+                }
+                regex.push(']');
+                at = end + 1;
+            }
+            c => regex.push_str(&regex::escape(&c.to_string())),
+        }
+    }
+    regex.push('$');
+    compile(&regex).map_err(|_| format!("`{pattern}` is not a pattern"))
 }
 
 /// A regular expression that must match at the start of the text.
@@ -89,7 +119,17 @@ fn compile(pattern: &str) -> Result<Regex, regex::Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn patterns_without_sets_are_what_their_expression_is(pattern in "[ab*?]{0,6}", text in "[ab\n]{0,6}") {
+            let glob = Glob::new(&pattern).unwrap();
+            prop_assert_eq!(glob.is_match(&text), expression(&pattern).unwrap().is_match(&text));
+        }
+    }
 
     #[test]
     fn patterns_are_fnmatchs() {
