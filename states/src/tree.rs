@@ -12,7 +12,26 @@ use crate::problem::Problem;
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// Where a tree has the charts of its bundle, each as `charts/NAME.yaml`, as the bundle itself has them.
-pub const CHARTS: &str = "charts";
+const CHARTS: &str = "charts";
+
+/// Where a bundle has the rest of its tree.
+const STATES: &str = "states";
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Where a bundle has a file of its tree.
+#[must_use]
+pub fn in_bundle(path: &str) -> String {
+    if is_below(path, CHARTS) { path.to_owned() } else { format!("{STATES}/{path}") }
+}
+
+/// Where the tree of a bundle has one of the bundle's files; `None` for one that is not of the tree.
+#[must_use]
+pub fn of_bundle(path: &str) -> Option<&str> {
+    if is_below(path, CHARTS) { Some(path) } else { path.strip_prefix(STATES)?.strip_prefix('/') }
+}
 
 /// Where the compiler reads from. Paths use `/`, are relative, and have no `.` or `..` parts.
 pub trait Tree: Sync {
@@ -72,10 +91,10 @@ impl DirTree {
         self
     }
 
-    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below [`CHARTS`].
+    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below `charts`.
     #[must_use]
     pub fn bundle(self, directory: &Path) -> Self {
-        self.mount(CHARTS, directory.join(CHARTS)).root(directory.join("states"))
+        self.mount(CHARTS, directory.join(CHARTS)).root(directory.join(STATES))
     }
 
     /// Adds what was read already, of a bundle for example: all directories win over it.
@@ -217,6 +236,20 @@ impl Tree for MemoryTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bundle_has_its_charts_beside_the_rest_of_its_tree() {
+        for (bundle, tree) in [
+            ("states/base/etcd.sls", "base/etcd.sls"),
+            ("charts/web.yaml", "charts/web.yaml"),
+            ("states/charts.sls", "charts.sls"),
+        ] {
+            assert_eq!((of_bundle(bundle), in_bundle(tree).as_str()), (Some(tree), bundle));
+        }
+        for path in ["bin/ctl", "states", "charts", "statesman/x"] {
+            assert_eq!(of_bundle(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn earlier_roots_win_and_nothing_outside_is_read() {

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use halite_states::compile::{Compiled, Input, highstate, sls};
-use halite_states::low::Chunk;
+use halite_states::compile::{Call, Compiled, Compiler, Input, highstate, sls};
+use halite_states::low::{Chunk, FORMAT, LowState, Requisites};
 use halite_states::problem::Problem;
 use halite_states::tree::{MemoryTree, sha256};
 use proptest::prelude::*;
@@ -45,19 +46,29 @@ impl Case {
         }
     }
 
-    fn compile(&self) -> Result<Compiled, Vec<Problem>> {
-        let tree = self
-            .sections
+    fn all() -> Vec<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths.into_iter().map(Self::read).collect()
+    }
+
+    fn tree(&self) -> MemoryTree {
+        self.sections
             .iter()
             .filter_map(|(name, body)| Some((name.strip_prefix("tree/")?, body)))
-            .fold(MemoryTree::new(), |tree, (path, body)| tree.with(path, body.as_str()));
-        let (pillar, grains) = (self.json("pillar"), self.json("grains"));
-        let bundle = |path: &str| (path == "images/pause.tar").then(|| sha256(b"pause"));
-        let input = Input { tree: &tree, minion: "web-1", pillar: &pillar, grains: &grains, bundle: &bundle };
-        match self.section("apply").split_whitespace().collect::<Vec<_>>().as_slice() {
-            [] => highstate(&input),
-            names => sls(&input, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()),
-        }
+            .fold(MemoryTree::new(), |tree, (path, body)| tree.with(path, body.as_str()))
+    }
+
+    /// The SLS files that it applies, if not a highstate.
+    fn names(&self) -> Option<Vec<String>> {
+        let names: Vec<String> = self.section("apply").split_whitespace().map(str::to_owned).collect();
+        (!names.is_empty()).then_some(names)
+    }
+
+    fn compile(&self) -> Result<Compiled, Vec<Problem>> {
+        compile(self, &self.tree(), &("web-1", self.json("pillar"), self.json("grains")))
     }
 
     fn outcome(&self) -> String {
@@ -69,6 +80,22 @@ impl Case {
             }),
         }
     }
+}
+
+/// A minion: its id, pillar and grains.
+type World = (&'static str, Value, Value);
+
+fn bundled(path: &str) -> Option<String> {
+    (path == "images/pause.tar").then(|| sha256(b"pause"))
+}
+
+fn compile(
+    case: &Case,
+    tree: &MemoryTree,
+    (minion, pillar, grains): &World,
+) -> Result<Compiled, Vec<Problem>> {
+    let input = Input { tree, minion, pillar, grains, bundle: &bundled };
+    case.names().map_or_else(|| highstate(&input), |names| sls(&input, &names))
 }
 
 fn show(compiled: &Compiled) -> String {
@@ -117,13 +144,8 @@ fn requisites(chunk: &Chunk, compiled: &Compiled) -> Value {
 
 #[test]
 fn cases() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
     let mut wrong = Vec::new();
-    for path in paths {
-        let case = Case::read(path);
+    for case in Case::all() {
         let outcome = case.outcome();
         if outcome == case.section("expected") {
             continue;
@@ -139,6 +161,67 @@ fn cases() {
         wrong.push(format!("{}:\n{outcome}", case.path.display()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The same with every text and number another.
+fn changed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(format!("{text}x")),
+        Value::Number(number) => json!(number.as_i64().unwrap_or_default() + 1),
+        Value::Bool(truth) => json!(!truth),
+        Value::Array(items) => items.iter().map(changed).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), changed(value))).collect(),
+        Value::Null => Value::Null,
+    }
+}
+
+/// Whatever minions a compiler had before, the next one's calls are those that it has alone; and where nothing differs
+/// they are not made again.
+#[test]
+fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
+    let (mut all, mut shared) = (0, 0);
+    for case in Case::all() {
+        let (pillar, grains) = (case.json("pillar"), case.json("grains"));
+        let worlds: [World; 3] = [
+            ("web-1", pillar.clone(), grains.clone()),
+            ("web-1", changed(&pillar), grains.clone()),
+            ("other", json!({}), changed(&grains)),
+        ];
+        let tree = case.tree();
+        let mut compiler = Compiler::new(&tree);
+        let mut first: Vec<Rc<Call>> = Vec::new();
+        for at in [0, 1, 2, 1, 0] {
+            let world = &worlds[at];
+            let (minion, pillar, grains) = world;
+            let input = Input { tree: &tree, minion, pillar, grains, bundle: &bundled };
+            let alone = compile(&case, &tree, world).map(|mut compiled| {
+                compiled.low.chunks.iter_mut().for_each(|chunk| chunk.requisites = Requisites::default());
+                compiled
+            });
+            let calls = compiler.calls(&input, case.names().as_deref());
+            let together = calls.as_ref().map_err(Clone::clone).map(|calls| Compiled {
+                low: LowState {
+                    format: FORMAT,
+                    minion: (*minion).to_owned(),
+                    chunks: calls.iter().map(|call| call.chunk().clone()).collect(),
+                },
+                blobs: calls.iter().flat_map(|call| call.blobs().clone()).collect(),
+                provenance: calls.iter().map(|call| call.provenance().clone()).collect(),
+            });
+            assert_eq!(together, alone, "{}: {world:?}", case.path.display());
+            let Ok(calls) = calls else { continue };
+            if first.is_empty() {
+                first = calls;
+            } else if at == 0 {
+                all += calls.len();
+                shared += calls.iter().zip(&first).filter(|(one, other)| Rc::ptr_eq(one, other)).count();
+            }
+        }
+    }
+    assert!(
+        shared < all && shared > all / 2,
+        "{shared} of {all}: all but those that `extend` and its like change"
+    );
 }
 
 /// An SLS of states that require, watch or are required by others, drawn so that there is no circle.

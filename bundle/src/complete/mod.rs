@@ -1,12 +1,13 @@
 //! Whether a bundle holds everything that a cluster made from it can ask for.
 //!
-//! Whoever has the compiler of the state tree renders it for every option that an operator may choose and tells
-//! [`Needs`] what came out ([`Rendering`]). The needs are what those states name: images (wherever they are named: in
+//! Whoever has the compiler of the state tree renders it for every option that an operator may choose and tells a
+//! [`Gathering`] what came out ([`Rendering`]). The [`Needs`] are what those states name: images (wherever they are named: in
 //! containers of every kind, arguments, variables, ConfigMaps, containerd's configuration), packages and files of the
 //! bundle. The [`Stock`] is what a bundle has, by digest. What is in the one and not in the other is [`Missing`], each
 //! with the place that needs it.
 
 mod debian;
+mod gathering;
 mod install;
 mod needs;
 mod rpm;
@@ -14,7 +15,7 @@ mod scan;
 mod stock;
 mod walk;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 pub(crate) use debian::{Packages, essence, installed};
 pub(crate) use install::plan;
@@ -22,6 +23,7 @@ pub(crate) use install::plan;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use gathering::Gathering;
 pub use needs::{Needs, Uses};
 pub use stock::Stock;
 
@@ -143,6 +145,8 @@ pub struct State {
     pub name: String,
     /// Its arguments. Files of the bundle stand there as `bundle://PATH`, contents as text.
     pub args: Map<String, Value>,
+    /// Files of the state tree that were read for it, by their path in the bundle.
+    pub files: Vec<String>,
 }
 
 /// What the state tree comes to for one host, or for the master, with one set of options.
@@ -152,9 +156,9 @@ pub struct Rendering {
     pub options: String,
     /// Whether the host is one of an RPM distribution.
     pub rpm: bool,
-    /// Its states.
-    pub states: Vec<State>,
-    /// Files of the state tree that were read for them, by their path in the bundle.
+    /// Its states. One that other renderings have too is best the same object: then it is looked at once.
+    pub states: Vec<Rc<State>>,
+    /// Further files of the state tree that were read, by their path in the bundle.
     pub files: Vec<String>,
     /// Why it does not compile; then there are no states.
     pub problems: Vec<String>,

@@ -1,17 +1,16 @@
 //! What all renderings together name.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
 use serde::Serialize;
 
 use super::{
-    Artifact, Missing, Place, Rendering, State, Stock,
+    Artifact, Missing, Place, Stock,
     debian::{self, Lack},
     rpm::Rpms,
-    walk::{self, Found},
 };
 
 /// Under which options a place needs something.
@@ -24,7 +23,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    fn add(&mut self, options: &str, renderings: usize) {
+    pub(super) fn add(&mut self, options: &str, renderings: usize) {
         if self.renderings == 0 {
             options.clone_into(&mut self.first);
         }
@@ -42,41 +41,17 @@ impl fmt::Display for Uses {
     }
 }
 
-type Places = BTreeMap<Place, Uses>;
+pub(super) type Places = BTreeMap<Place, Uses>;
 
 /// Everything that renderings name, with the places that do.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
-    artifacts: BTreeMap<Artifact, Places>,
-    problems: BTreeMap<String, Uses>,
-    renderings: usize,
-    /// What was found in a text or object, by its JSON: most renderings have most states in common.
-    seen: HashMap<String, Vec<Found>>,
+    pub(super) artifacts: BTreeMap<Artifact, Places>,
+    pub(super) problems: BTreeMap<String, Uses>,
+    pub(super) renderings: usize,
 }
 
 impl Needs {
-    /// Adds what a rendering names.
-    pub fn add(&mut self, rendering: &Rendering) {
-        self.renderings += 1;
-        for problem in &rendering.problems {
-            self.problems.entry(problem.clone()).or_default().add(&rendering.options, 1);
-        }
-        for state in &rendering.states {
-            for found in self.found(state) {
-                let place = Place { file: state.file.clone(), line: state.line, what: found.what };
-                let artifact = match found.artifact {
-                    Artifact::Package { name, version } if rendering.rpm => Artifact::Rpm { name, version },
-                    artifact => artifact,
-                };
-                self.need(artifact, place, &rendering.options, 1);
-            }
-        }
-        for path in &rendering.files {
-            let place = Place { file: path.clone(), line: 0, what: "the state tree reads it".to_owned() };
-            self.need(Artifact::File { path: path.clone() }, place, &rendering.options, 1);
-        }
-    }
-
     /// Adds what others found.
     pub fn merge(&mut self, other: Self) {
         self.renderings += other.renderings;
@@ -113,14 +88,8 @@ impl Needs {
         &self.artifacts
     }
 
-    fn need(&mut self, artifact: Artifact, place: Place, options: &str, renderings: usize) {
+    pub(super) fn need(&mut self, artifact: Artifact, place: Place, options: &str, renderings: usize) {
         self.artifacts.entry(artifact).or_default().entry(place).or_default().add(options, renderings);
-    }
-
-    fn found(&mut self, state: &State) -> Vec<Found> {
-        let args = serde_json::to_string(&state.args).unwrap_or_default();
-        let key = format!("{}\n{}\n{args}", state.function, state.name);
-        self.seen.entry(key).or_insert_with(|| walk::state(state)).clone()
     }
 
     /// Everything that is needed and that the stock does not have.

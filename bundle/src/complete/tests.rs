@@ -11,19 +11,21 @@ const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 /// A state with these arguments.
 fn state(function: &str, name: &str, args: Value) -> State {
     let args = args.as_object().unwrap().clone();
-    State { file: "base/x.sls".into(), line: 3, function: function.into(), name: name.into(), args }
+    let (function, name) = (function.into(), name.into());
+    State { file: "base/x.sls".into(), line: 3, function, name, args, files: Vec::new() }
 }
 
 fn rendering(states: Vec<State>) -> Rendering {
+    let states = states.into_iter().map(Rc::new).collect();
     Rendering { options: "a worker, defaults".into(), states, ..Rendering::default() }
 }
 
 /// The images that a state names, each with where.
 fn images(function: &str, args: Value) -> Vec<(String, String)> {
-    let mut needs = Needs::default();
-    needs.add(&rendering(vec![state(function, "n", args)]));
+    let mut gathering = Gathering::default();
+    gathering.add(&rendering(vec![state(function, "n", args)]));
     let mut found = Vec::new();
-    for (artifact, places) in needs.artifacts() {
+    for (artifact, places) in gathering.needs().artifacts() {
         if let Artifact::Image { reference } = artifact {
             found.extend(places.keys().map(|place| (reference.clone(), place.what.clone())));
         }
@@ -176,14 +178,18 @@ fn site() -> (tempfile::TempDir, Manifest) {
     (dir, manifest)
 }
 
-fn needs() -> Needs {
-    let mut needs = Needs::default();
-    needs.add(&rendering(vec![
+fn gathering() -> Gathering {
+    let mut gathering = Gathering::default();
+    gathering.add(&rendering(vec![
         state("image.present", PAUSE, json!({})),
         state("pkg.installed", "host", json!({"pkgs": [{"nftables": "1-1"}, "libc6"]})),
         state("file.managed", "/bin/m", json!({"source": "bundle://bin/halite-minion"})),
     ]));
-    needs
+    gathering
+}
+
+fn needs() -> Needs {
+    gathering().needs()
 }
 
 fn report(missing: &[Missing]) -> String {
@@ -235,22 +241,22 @@ fn whatever_is_taken_away_is_named_with_what_needs_it() {
 fn everything_that_is_missing_is_in_one_report() {
     let (dir, manifest) = site();
     let stock = Stock::read(dir.path(), &manifest).unwrap();
-    let mut needs = needs();
-    needs.add(&Rendering {
+    let mut gathering = gathering();
+    let further = rendering(vec![
+        state("image.present", "quay.io/a/b:1", json!({})),
+        state("image.present", "busybox", json!({})),
+        state("image.present", &format!("registry.k8s.io/pause@sha256:{}", "0".repeat(64)), json!({})),
+        state("pkg.installed", "gone", json!({})),
+        state("pkg.installed", "nftables", json!({"version": "2"})),
+        state("file.managed", "/etc/x", json!({"contents": "include bundle://nginx/other.conf;\n"})),
+    ]);
+    gathering.add(&Rendering {
         options: "the objects, cni.plugin: none".into(),
-        states: vec![
-            state("image.present", "quay.io/a/b:1", json!({})),
-            state("image.present", "busybox", json!({})),
-            state("image.present", &format!("registry.k8s.io/pause@sha256:{}", "0".repeat(64)), json!({})),
-            state("pkg.installed", "gone", json!({})),
-            state("pkg.installed", "nftables", json!({"version": "2"})),
-            state("file.managed", "/etc/x", json!({"contents": "include bundle://nginx/other.conf;\n"})),
-        ],
         files: vec!["states/gone.sls".into()],
         problems: vec!["base/y.sls:1: `pillar.images.x` is undefined".into()],
-        ..Rendering::default()
+        ..further
     });
-    let report = report(&needs.missing(&stock));
+    let report = report(&gathering.needs().missing(&stock));
     for wanted in [
         "base/y.sls:1: `pillar.images.x` is undefined",
         "the image quay.io/a/b:1: images/index.json does not name it\n    needed by base/x.sls:3: image.present quay.io/a/b:1 \
@@ -269,9 +275,10 @@ fn everything_that_is_missing_is_in_one_report() {
 #[test]
 fn what_somebody_says_is_no_image_is_not_missed() {
     let (dir, mut manifest) = site();
-    let mut needs = needs();
+    let mut gathering = gathering();
     let text = "see example.com/a/b:1 and example.com/a/c:1";
-    needs.add(&rendering(vec![state("file.managed", "/etc/x", json!({"contents": text}))]));
+    gathering.add(&rendering(vec![state("file.managed", "/etc/x", json!({"contents": text}))]));
+    let needs = gathering.needs();
     let said = |manifest: &Manifest| {
         let stock = Stock::read(dir.path(), manifest).unwrap();
         needs.missing(&stock).iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -298,4 +305,32 @@ fn renderings_that_come_to_the_same_are_counted() {
     assert_eq!(one.renderings(), 2);
     let uses = one.artifacts()[&Artifact::Image { reference: PAUSE.into() }].values().next().unwrap();
     assert_eq!(uses.to_string(), "a worker, defaults; 1 more");
+}
+
+/// A state that is the same object counts wherever it is, a file that several states read once for each rendering.
+#[test]
+fn what_renderings_have_in_common_counts_for_each() {
+    let with_file = |name: &str| {
+        Rc::new(State { files: vec!["states/a.sls".into()], ..state("image.present", name, json!({})) })
+    };
+    let shared = with_file("quay.io/a/b:1");
+    let equal = with_file("quay.io/a/b:1");
+    let mut gathering = Gathering::default();
+    for (options, rpm, states) in [
+        ("first", false, vec![shared.clone(), with_file("quay.io/c/d:1")]),
+        ("second", false, vec![shared.clone()]),
+        ("third", true, vec![shared.clone()]),
+        ("fourth", false, vec![equal]),
+    ] {
+        gathering.add(&Rendering { options: options.into(), rpm, states, ..Rendering::default() });
+    }
+    let one = gathering.needs();
+    let mut twice = one.clone();
+    twice.merge(one.clone());
+    for (needs, wanted) in [(&one, [4, 1, 4]), (&twice, [8, 2, 8])] {
+        let uses = needs.artifacts().values().flat_map(BTreeMap::values);
+        let uses: Vec<_> = uses.map(|uses| (uses.first.as_str(), uses.renderings)).collect();
+        assert_eq!(uses, wanted.map(|times| ("first", times)), "a/b, c/d and the file");
+        assert_eq!(needs.renderings(), wanted[0]);
+    }
 }

@@ -1,10 +1,10 @@
 //! What a build makes, and what it refuses.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, rc::Rc};
 
 use halite_bundle::{
     Error, Manifest, Options,
-    complete::{Needs, Rendering, State},
+    complete::{Gathering, Rendering, State},
     list, manifest, verify,
 };
 use halite_testkit::{Site, files, hex, layout, put};
@@ -164,18 +164,21 @@ fn a_bundle_that_lacks_what_a_cluster_could_ask_for_is_not_written() {
     let site = Site::new();
     let render = |dir: &Path, manifest: &Manifest| {
         assert!(dir.join("states/top.sls").is_file() && manifest.images.contains_key("etcd"));
-        let image = |reference: &str| State {
-            file: "base/x.sls".into(),
-            line: 7,
-            function: "image.present".into(),
-            name: reference.into(),
-            args: serde_json::Map::new(),
+        let image = |reference: &str| {
+            Rc::new(State {
+                file: "base/x.sls".into(),
+                line: 7,
+                function: "image.present".into(),
+                name: reference.into(),
+                args: serde_json::Map::new(),
+                files: Vec::new(),
+            })
         };
         let states =
             vec![image("registry.k8s.io/etcd:3.6.8-0"), image("quay.io/a/b:1"), image("quay.io/c/d:2")];
-        let mut needs = Needs::default();
-        needs.add(&Rendering { options: "a worker".into(), states, ..Rendering::default() });
-        Ok(needs)
+        let mut gathering = Gathering::default();
+        gathering.add(&Rendering { options: "a worker".into(), states, ..Rendering::default() });
+        Ok(gathering.needs())
     };
     let error = site.build_for("bundle", &Options::default(), &render).unwrap_err();
     assert!(matches!(&error, Error::Missing(missing) if missing.len() == 2), "{error}");

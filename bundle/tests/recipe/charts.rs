@@ -3,11 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use halite_bundle::{
     Error, Manifest, Options,
-    complete::{Needs, Rendering, State},
+    complete::{Gathering, Rendering, State},
     verify,
 };
 use halite_testkit::{
@@ -71,7 +72,7 @@ fn with_chart(site: &mut Site, source: &str) {
 /// Looks for what the charts name: the shipped state tree applies them like any other objects.
 fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
     let render = |dir: &Path, manifest: &Manifest| {
-        let mut needs = Needs::default();
+        let mut gathering = Gathering::default();
         for name in manifest.charts.keys() {
             let text = fs::read_to_string(dir.join(format!("charts/{name}.yaml"))).unwrap();
             let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
@@ -81,10 +82,12 @@ fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
                 function: "kubernetes.manifest".into(),
                 name: name.clone(),
                 args: json!({"documents": documents}).as_object().cloned().unwrap(),
+                files: Vec::new(),
             };
-            needs.add(&Rendering { options: "a site".into(), states: vec![state], ..Rendering::default() });
+            let states = vec![Rc::new(state)];
+            gathering.add(&Rendering { options: "a site".into(), states, ..Rendering::default() });
         }
-        Ok(needs)
+        Ok(gathering.needs())
     };
     site.build_for("bundle", options, &render)
 }

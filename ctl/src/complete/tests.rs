@@ -3,8 +3,9 @@ use std::sync::LazyLock;
 
 use halite_bundle::complete::{Artifact, Missing, Stock};
 use halite_bundle::rpm::{Base, stubs};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::worker::{DEBIAN, grains};
 use super::*;
 
 /// A bundle of the shipped state tree, in which everything else is as small as it can be.
@@ -286,11 +287,10 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         let set = &options::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
         let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
         let facts = facts(&site.manifest(), BUNDLE);
-        let of_set = Site { tree: &tree, facts: &facts, set };
-        let mut needs = Needs::default();
-        let mut compiler = Compiler::new(&tree);
-        of_set.hosts(&mut compiler, &mut needs).unwrap();
-        of_set.orchestrations(&mut compiler, &mut BTreeSet::new(), &mut needs).unwrap();
+        let mut worker = Worker::new(&tree, &facts);
+        worker.hosts(set).unwrap();
+        worker.orchestrations(set).unwrap();
+        let needs = worker.needs();
         let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
         assert!(report.iter().any(|missing| missing.contains(wanted)), "{path}: {report:?}");
     }
@@ -304,9 +304,9 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
     let set = all.iter().find(|set| set.name == "addons.metricsServer: true").unwrap();
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
     let facts = facts(&site.manifest(), BUNDLE);
-    let mut needs = Needs::default();
-    Site { tree: &tree, facts: &facts, set }.hosts(&mut Compiler::new(&tree), &mut needs).unwrap();
-    let told: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+    let mut worker = Worker::new(&tree, &facts);
+    worker.hosts(set).unwrap();
+    let told: Vec<String> = worker.needs().missing(&site.stock()).iter().map(Missing::to_string).collect();
     let explained =
         |line: &String| line.contains("`metrics-server`") && line.contains("addons.metricsServer: [false]");
     assert!(told.iter().any(explained), "{told:?}");
@@ -320,18 +320,18 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let site = Bundle::new();
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
     let facts = facts(&site.manifest(), BUNDLE);
-    let mut shared = Compiler::new(&tree);
+    let mut shared = Worker::new(&tree, &facts);
     let all = sets(&site.manifest()).unwrap();
     // Some of everything, in an order in which the next one differs much: all of them would take too long without what is kept.
-    for at in [0, all.len() - 1, 7, all.len() / 2, 1] {
-        let of_set = Site { tree: &tree, facts: &facts, set: &all[at] };
-        for target in &of_set.set.targets {
-            let pillar = of_set.view(&target.minion).unwrap();
+    for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {
+        let set = &all[at];
+        for target in &set.targets {
+            let pillar = shared.view(set, &target.minion).unwrap();
             let grains = grains(target, &pillar, DEBIAN);
-            let rendered = |compiler: &mut Compiler| of_set.render(compiler, target, &pillar, &grains, None);
-            let (one, own) = (rendered(&mut shared), rendered(&mut Compiler::new(&tree)));
+            let rendered = |worker: &mut Worker| worker.render(set, target, &pillar, &grains, None);
+            let (one, own) = (rendered(&mut shared), rendered(&mut Worker::new(&tree, &facts)));
             assert!(one.problems.is_empty() && !one.states.is_empty(), "{:?}", one.problems);
-            assert_eq!(one, own, "{} of {}", target.what, of_set.set.name);
+            assert_eq!(one, own, "{} of {}", target.what, set.name);
         }
     }
 }

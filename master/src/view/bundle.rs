@@ -9,7 +9,7 @@ use halite_bundle::manifest::load_text;
 use halite_bundle::site::{Bundles, Held};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
-use halite_states::tree::{CHARTS, MAX_FILE, MemoryTree};
+use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
 
 use crate::app::Refusal;
 
@@ -88,8 +88,7 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refu
 fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::Error> {
     let mut tree = MemoryTree::new();
     for (path, _) in manifest.files.iter().filter(|(_, entry)| entry.size <= MAX_FILE) {
-        let is_chart = path.strip_prefix(CHARTS).is_some_and(|rest| rest.starts_with('/'));
-        let Some(name) = path.strip_prefix("states/").or(is_chart.then_some(path.as_str())) else { continue };
+        let Some(name) = of_bundle(path) else { continue };
         let content = manifest.read(place, path)?;
         let mode = std::fs::metadata(place.join(path)).ok().map(|data| data.permissions().mode() & 0o7777);
         tree.insert(name, content, mode);

@@ -1,53 +1,109 @@
-//! From declarations to calls: `names` expanded, global arguments read, own arguments checked.
+//! From declarations to calls: `names` expanded, global arguments read, own arguments checked, sources resolved.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
-use super::Provenance;
 use super::arguments;
 use super::declaration::{Argument, Declaration};
 use super::globals::{self, Order};
 use super::load::Loaded;
+use super::memo::Memo;
 use super::requisite::{Reference, is_edge, references};
 use super::rewrite::lay_over;
+use super::sources;
+use super::{Input, Provenance};
 use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::problem::Problem;
+use crate::template::{Asked, Renderer};
 use crate::yaml::{Kind, Node};
+
+/// A call as its declaration makes it, without what it waits for.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub(super) chunk: Chunk,
+    /// Position in `names`, from 1; 0 without.
+    pub(super) name_order: usize,
+    pub(super) order: Order,
+    pub(super) references: Vec<(String, Reference)>,
+    /// Where its `source` argument stands.
+    pub(super) source_argument: Position,
+    pub(super) provenance: Provenance,
+    pub(super) blobs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Call {
+    /// The call; its requisites are empty.
+    #[must_use]
+    pub fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// Files of the state tree that it refers to as `blob:SHA256`, by that hash (hex).
+    #[must_use]
+    pub fn blobs(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.blobs
+    }
+}
 
 /// A call that is not in its place yet.
 #[derive(Debug)]
 pub(super) struct Draft {
-    pub chunk: Chunk,
+    pub call: Rc<Call>,
     /// Position of its declaration among all.
     pub declaration: usize,
-    /// Position in `names`, from 1; 0 without.
-    pub name_order: usize,
-    pub order: Order,
-    pub references: Vec<(String, Reference)>,
-    /// Where its `source` argument stands.
-    pub source_argument: Position,
-    pub provenance: Provenance,
 }
 
 pub(super) fn expand(
+    input: &Input,
+    renderer: &Renderer,
+    memo: Option<&Memo>,
     loaded: &Loaded,
-    declarations: &[Declaration],
+    declarations: &[Rc<Declaration>],
     problems: &mut Vec<Problem>,
 ) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for (number, declaration) in declarations.iter().enumerate() {
-        for (name_order, name, arguments) in names(declaration, problems) {
-            if let Some(mut draft) = draft(declaration, name, arguments, problems) {
-                draft.declaration = number;
-                draft.name_order = name_order;
-                if let Some(sls) = loaded.find(&declaration.sls) {
-                    draft.provenance.files.clone_from(&sls.files);
-                    draft.provenance.pillar.clone_from(&sls.pillar);
-                }
-                drafts.push(draft);
+        let calls = memo.and_then(|memo| memo.calls(declaration, renderer)).unwrap_or_else(|| {
+            let before = problems.len();
+            let mut asked = Vec::new();
+            let calls = calls(input, renderer, loaded, declaration, &mut asked, problems);
+            if let Some(memo) = memo.filter(|_| problems.len() == before) {
+                memo.keep_calls(declaration, asked, &calls);
             }
-        }
+            calls
+        });
+        drafts.extend(calls.into_iter().map(|call| Draft { call, declaration: number }));
     }
     drafts
+}
+
+/// The calls of one declaration, and the templates that were rendered for them.
+fn calls(
+    input: &Input,
+    renderer: &Renderer,
+    loaded: &Loaded,
+    declaration: &Declaration,
+    asked: &mut Vec<Asked>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Rc<Call>> {
+    let mut calls = Vec::new();
+    for (name_order, name, arguments) in names(declaration, problems) {
+        let Some(mut call) = call(declaration, name, arguments, problems) else { continue };
+        call.name_order = name_order;
+        if let Some(sls) = loaded.find(&declaration.sls) {
+            call.provenance.files.clone_from(&sls.rendered.files);
+            call.provenance.pillar.clone_from(&sls.rendered.pillar);
+        }
+        sources::resolve(input, renderer, &mut call, asked, problems);
+        calls.push(Rc::new(call));
+    }
+    calls
 }
 
 /// One entry for each name: its position, the name, and the arguments with its overrides.
@@ -115,12 +171,12 @@ fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
     }
 }
 
-fn draft(
+fn call(
     declaration: &Declaration,
     name: String,
     arguments: Vec<Argument>,
     problems: &mut Vec<Problem>,
-) -> Option<Draft> {
+) -> Option<Call> {
     let signature = arguments::signature(declaration, problems);
     let mut controls = Controls { fail_run: !is_custom(&declaration.sls), ..Controls::default() };
     let mut order = Order::Auto;
@@ -157,7 +213,7 @@ fn draft(
         }
     }
     let args = arguments::convert(declaration, signature?, &own, problems);
-    Some(Draft {
+    Some(Call {
         chunk: Chunk {
             state: declaration.state.clone(),
             fun: declaration.fun.clone(),
@@ -170,12 +226,12 @@ fn draft(
             controls,
             sensitive: false,
         },
-        declaration: 0,
         name_order: 0,
         order,
         references: found,
         source_argument,
         provenance: Provenance { source: declaration.position.clone(), ..Provenance::default() },
+        blobs: BTreeMap::new(),
     })
 }
 
@@ -185,11 +241,7 @@ fn is_custom(sls: &str) -> bool {
 }
 
 /// Puts the calls into their order and turns edges into positions in it.
-pub(super) fn assemble(
-    drafts: Vec<Draft>,
-    edges: &[Requisites],
-    order: &[usize],
-) -> (Vec<Chunk>, Vec<Provenance>) {
+pub(super) fn assemble(drafts: Vec<Draft>, edges: &[Requisites], order: &[usize]) -> Vec<Call> {
     let mut place = vec![0; drafts.len()];
     for (position, at) in order.iter().enumerate() {
         place[*at] = position;
@@ -204,9 +256,9 @@ pub(super) fn assemble(
     order
         .iter()
         .filter_map(|at| {
-            let mut draft = slots[*at].take()?;
+            let mut call = Rc::unwrap_or_clone(slots[*at].take()?.call);
             let edges = &edges[*at];
-            draft.chunk.requisites = Requisites {
+            call.chunk.requisites = Requisites {
                 require: moved(&edges.require),
                 require_any: moved(&edges.require_any),
                 watch: moved(&edges.watch),
@@ -219,7 +271,7 @@ pub(super) fn assemble(
                 prereq: moved(&edges.prereq),
                 listen: moved(&edges.listen),
             };
-            Some((draft.chunk, draft.provenance))
+            Some(call)
         })
-        .unzip()
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! What stands in an SLS: state declarations in all of Salt's forms, `extend` and `exclude`.
 
-use super::load::Loaded;
+use std::rc::Rc;
+
 use crate::low::Position;
 use crate::problem::Problem;
 use crate::yaml::{Kind, Node};
@@ -34,7 +35,7 @@ impl Declaration {
 }
 
 /// An entry of `extend`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Extension {
     pub sls: String,
     pub id: String,
@@ -47,7 +48,7 @@ pub(super) struct Extension {
 }
 
 /// An entry of `exclude`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Exclude {
     /// True: an SLS; false: an id.
     pub is_sls: bool,
@@ -55,8 +56,18 @@ pub(super) struct Exclude {
     pub position: Position,
 }
 
-/// Reads a whole file into `loaded`.
-pub(super) fn read(sls: &str, node: &Node, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
+/// What one SLS file declares.
+#[derive(Debug, Default)]
+pub(super) struct Declared {
+    /// Names of the SLS files that it includes.
+    pub includes: Vec<String>,
+    pub declarations: Vec<Rc<Declaration>>,
+    pub extensions: Vec<Extension>,
+    pub excludes: Vec<Exclude>,
+}
+
+/// Reads everything of a file but its `include`.
+pub(super) fn read(sls: &str, node: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
     if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
         problems.push(
             Problem::at(
@@ -70,12 +81,12 @@ pub(super) fn read(sls: &str, node: &Node, loaded: &mut Loaded, problems: &mut V
     for (key, value) in node.entries() {
         match key.raw.as_str() {
             "include" => {}
-            "extend" => extend(sls, value, loaded, problems),
-            "exclude" => exclude(value, loaded, problems),
+            "extend" => extend(sls, value, declared, problems),
+            "exclude" => exclude(value, declared, problems),
             id if id.starts_with("__") => {}
             _ => {
                 for call in calls(key, value, false, problems) {
-                    loaded.declarations.push(Declaration {
+                    declared.declarations.push(Rc::new(Declaration {
                         id: key.raw.clone(),
                         sls: sls.to_owned(),
                         state: call.state,
@@ -83,7 +94,7 @@ pub(super) fn read(sls: &str, node: &Node, loaded: &mut Loaded, problems: &mut V
                         id_position: key.position.clone(),
                         position: call.position,
                         arguments: call.arguments,
-                    });
+                    }));
                 }
             }
         }
@@ -215,7 +226,7 @@ fn call(
     Some(Call { state, fun, position: function.position.clone(), arguments: read })
 }
 
-fn extend(sls: &str, value: &Node, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
+fn extend(sls: &str, value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
     if !matches!(value.kind, Kind::Map(_) | Kind::Null) {
         problems.push(Problem::at(
             &value.position,
@@ -224,7 +235,7 @@ fn extend(sls: &str, value: &Node, loaded: &mut Loaded, problems: &mut Vec<Probl
     }
     for (id, value) in value.entries() {
         for call in calls(id, value, true, problems) {
-            loaded.extensions.push(Extension {
+            declared.extensions.push(Extension {
                 sls: sls.to_owned(),
                 id: id.raw.clone(),
                 id_position: id.position.clone(),
@@ -237,7 +248,7 @@ fn extend(sls: &str, value: &Node, loaded: &mut Loaded, problems: &mut Vec<Probl
     }
 }
 
-fn exclude(value: &Node, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
+fn exclude(value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
     let Kind::List(items) = &value.kind else {
         problems.push(Problem::at(
             &value.position,
@@ -255,6 +266,6 @@ fn exclude(value: &Node, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
                 continue;
             }
         };
-        loaded.excludes.push(Exclude { is_sls, name: name.raw.clone(), position: item.position.clone() });
+        declared.excludes.push(Exclude { is_sls, name: name.raw.clone(), position: item.position.clone() });
     }
 }

@@ -1,35 +1,35 @@
 //! Reads SLS files: renders, parses, and follows `include`, depth first, each file once.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use super::declaration::{self, Declaration, Exclude, Extension};
+use super::declaration::{self, Declaration, Declared, Exclude, Extension};
+use super::memo::Memo;
 use super::top::Assignment;
 use crate::low::Position;
 use crate::problem::{Problem, did_you_mean};
 use crate::target::pattern::Glob;
-use crate::template::{Purpose, Renderer};
+use crate::template::{Purpose, Rendered, Renderer};
+use crate::tree::Tree;
 use crate::yaml::{Kind, Node};
 
 /// One SLS file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sls {
     /// Dotted name.
     pub name: String,
-    /// Files that were read for it.
-    pub files: Vec<String>,
-    /// Pillar paths that it read.
-    pub pillar: Vec<String>,
-    /// Names of the SLS files that it includes.
-    pub includes: Vec<String>,
+    /// Its text.
+    pub rendered: Rc<Rendered>,
+    declared: Rc<Declared>,
 }
 
 /// All SLS files of a run, those included before those that include them.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub sls: Vec<Sls>,
-    pub declarations: Vec<Declaration>,
+    pub declarations: Vec<Rc<Declaration>>,
     pub extensions: Vec<Extension>,
     pub excludes: Vec<Exclude>,
 }
@@ -46,7 +46,7 @@ impl Loaded {
         let mut at = 0;
         while let Some(name) = seen.get(at).copied() {
             at += 1;
-            for included in self.find(name).map_or(&[][..], |sls| &sls.includes) {
+            for included in self.find(name).map_or(&[][..], |sls| &sls.declared.includes) {
                 if included == inner {
                     return true;
                 }
@@ -59,14 +59,23 @@ impl Loaded {
     }
 }
 
+/// Dotted names of SLS files, and their paths.
+pub(super) type Names = BTreeMap<String, String>;
+
+/// The SLS files of a tree; `a/b.sls` wins over `a/b/init.sls`.
+pub(super) fn names(tree: &dyn Tree) -> Names {
+    tree.list().into_iter().filter_map(|path| sls_name(&path).map(|name| (name, path))).collect()
+}
+
 pub(super) fn load(
     renderer: &Renderer,
-    tree: &[String],
+    names: &Names,
+    memo: Option<&Memo>,
     wanted: Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) -> Loaded {
-    let names = tree.iter().filter_map(|path| sls_name(path).map(|name| (name, path.clone()))).collect();
-    let mut loader = Loader { renderer, names, visited: Vec::new(), loaded: Loaded::default(), problems };
+    let mut loader =
+        Loader { renderer, names, memo, visited: Vec::new(), loaded: Loaded::default(), problems };
     for assignment in wanted {
         for name in loader.named(&assignment.sls, &assignment.position) {
             loader.visit(&name);
@@ -84,8 +93,8 @@ fn sls_name(path: &str) -> Option<String> {
 
 struct Loader<'a> {
     renderer: &'a Renderer,
-    /// Dotted name to path; `a/b.sls` wins over `a/b/init.sls`.
-    names: BTreeMap<String, String>,
+    names: &'a Names,
+    memo: Option<&'a Memo>,
     visited: Vec<String>,
     loaded: Loaded,
     problems: &'a mut Vec<Problem>,
@@ -125,24 +134,35 @@ impl Loader<'_> {
             Ok(rendered) => rendered,
             Err(problem) => return self.problems.push(problem),
         };
-        let node = match rendered.node() {
-            Ok(node) => node,
-            Err(problem) => return self.problems.push(problem),
+        let declared = match self.memo.and_then(|memo| memo.declared(&rendered)) {
+            Some(declared) => declared,
+            None => match self.declared(name, &path, &rendered) {
+                Ok(declared) => declared,
+                Err(problem) => return self.problems.push(problem),
+            },
         };
-        let mut sls = Sls {
-            name: name.to_owned(),
-            files: rendered.files.clone(),
-            pillar: rendered.pillar.clone(),
-            includes: Vec::new(),
-        };
-        if let Some(include) = node.get("include") {
-            sls.includes = self.includes(name, &path, include);
-            for included in sls.includes.clone() {
-                self.visit(&included);
-            }
+        for included in &declared.includes {
+            self.visit(included);
         }
-        declaration::read(name, &node, &mut self.loaded, self.problems);
-        self.loaded.sls.push(sls);
+        self.loaded.declarations.extend(declared.declarations.iter().cloned());
+        self.loaded.extensions.extend(declared.extensions.iter().cloned());
+        self.loaded.excludes.extend(declared.excludes.iter().cloned());
+        self.loaded.sls.push(Sls { name: name.to_owned(), rendered, declared });
+    }
+
+    fn declared(&mut self, name: &str, path: &str, rendered: &Rc<Rendered>) -> Result<Rc<Declared>, Problem> {
+        let node = rendered.node()?;
+        let before = self.problems.len();
+        let mut declared = Declared::default();
+        if let Some(include) = node.get("include") {
+            declared.includes = self.includes(name, path, include);
+        }
+        declaration::read(name, &node, &mut declared, self.problems);
+        let declared = Rc::new(declared);
+        if let Some(memo) = self.memo.filter(|_| self.problems.len() == before) {
+            memo.keep_declared(rendered, &declared);
+        }
+        Ok(declared)
     }
 
     fn path(&self, name: &str) -> Option<String> {

@@ -8,6 +8,7 @@ mod chunks;
 mod declaration;
 mod globals;
 mod load;
+mod memo;
 mod order;
 mod requisite;
 mod rewrite;
@@ -15,14 +16,20 @@ mod sources;
 mod top;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::Value;
 
-use crate::low::{FORMAT, LowState, Position};
+use crate::low::{FORMAT, LowState, Position, Requisites};
 use crate::problem::Problem;
 use crate::template::Renderer;
 use crate::tree::Tree;
 
+use chunks::Draft;
+use load::Names;
+use memo::Memo;
+
+pub use chunks::Call;
 pub use top::Assignment;
 
 /// What a low state is compiled from.
@@ -92,13 +99,15 @@ pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
 /// the template sees something that it has not seen before; what comes out is the same.
 pub struct Compiler {
     renderer: Renderer,
+    names: Names,
+    memo: Memo,
 }
 
 impl Compiler {
     /// A compiler of a tree; what is changed in that afterwards it does not see.
     #[must_use]
     pub fn new(tree: &dyn Tree) -> Self {
-        Self { renderer: Renderer::new(tree) }
+        Self { renderer: Renderer::new(tree), names: load::names(tree), memo: Memo::default() }
     }
 
     /// As [`highstate`]; the tree has to be the one that it was made for.
@@ -107,8 +116,8 @@ impl Compiler {
     /// All problems, sorted by place.
     pub fn highstate(&mut self, input: &Input) -> Result<Compiled, Vec<Problem>> {
         self.about(input);
-        let assigned = self.assigned(input)?;
-        compile(input, &self.renderer, assigned)
+        let ordered = self.ordered(input, None, self.assigned(input)?)?;
+        Ok(ordered.compiled(input))
     }
 
     /// As [`sls`]; the tree has to be the one that it was made for.
@@ -117,9 +126,21 @@ impl Compiler {
     /// All problems, sorted by place.
     pub fn sls(&mut self, input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
         self.about(input);
-        let assigned =
-            names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect();
-        compile(input, &self.renderer, assigned)
+        let ordered = self.ordered(input, None, named(names))?;
+        Ok(ordered.compiled(input))
+    }
+
+    /// The calls of [`highstate`], or of [`sls`] with names, in their order, for whoever compiles for many minions and
+    /// does not run them: a call that an earlier minion had too is the same object. `input.bundle` has to answer the
+    /// same each time; of what it said once it is not asked again.
+    ///
+    /// # Errors
+    /// All problems, sorted by place.
+    pub fn calls(&mut self, input: &Input, names: Option<&[String]>) -> Result<Vec<Rc<Call>>, Vec<Problem>> {
+        self.about(input);
+        let assigned = names.map_or_else(|| self.assigned(input), |names| Ok(named(names)))?;
+        let Ordered { drafts, order, .. } = self.ordered(input, Some(&self.memo), assigned)?;
+        Ok(order.into_iter().map(|at| drafts[at].call.clone()).collect())
     }
 
     fn about(&mut self, input: &Input) {
@@ -131,27 +152,56 @@ impl Compiler {
         let assigned = top::assigned(input, &self.renderer, &mut problems);
         if problems.is_empty() { Ok(assigned) } else { Err(report(problems, &self.renderer)) }
     }
+
+    fn ordered(
+        &self,
+        input: &Input,
+        memo: Option<&Memo>,
+        assigned: Vec<Assignment>,
+    ) -> Result<Ordered, Vec<Problem>> {
+        let renderer = &self.renderer;
+        let mut problems = Vec::new();
+        let mut loaded = load::load(renderer, &self.names, memo, assigned, &mut problems);
+        // With a file missing, what refers to it would only be noise.
+        let complete = problems.is_empty();
+        let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
+        let drafts = chunks::expand(input, renderer, memo, &loaded, &declarations, &mut problems);
+        let edges = requisite::resolve(&loaded, &drafts, complete, &mut problems);
+        let order = order::order(&drafts, &edges, &mut problems);
+        if problems.is_empty() {
+            Ok(Ordered { drafts, edges, order })
+        } else {
+            Err(report(problems, renderer))
+        }
+    }
 }
 
-fn compile(input: &Input, renderer: &Renderer, assigned: Vec<Assignment>) -> Result<Compiled, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let mut loaded = load::load(renderer, &input.tree.list(), assigned, &mut problems);
-    // With a file missing, what refers to it would only be noise.
-    let complete = problems.is_empty();
-    let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
-    let mut blobs = BTreeMap::new();
-    let mut drafts = chunks::expand(&loaded, &declarations, &mut problems);
-    for draft in &mut drafts {
-        sources::resolve(input, renderer, draft, &mut blobs, &mut problems);
+fn named(names: &[String]) -> Vec<Assignment> {
+    names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect()
+}
+
+/// Calls without problems.
+struct Ordered {
+    drafts: Vec<Draft>,
+    /// Of each draft, by places in `drafts`.
+    edges: Vec<Requisites>,
+    /// Places in `drafts`.
+    order: Vec<usize>,
+}
+
+impl Ordered {
+    fn compiled(self, input: &Input) -> Compiled {
+        let mut blobs = BTreeMap::new();
+        let calls = chunks::assemble(self.drafts, &self.edges, &self.order).into_iter();
+        let (chunks, provenance) = calls
+            .map(|call| {
+                blobs.extend(call.blobs);
+                (call.chunk, call.provenance)
+            })
+            .unzip();
+        let low = LowState { format: FORMAT, minion: input.minion.to_owned(), chunks };
+        Compiled { low, blobs, provenance }
     }
-    let edges = requisite::resolve(&loaded, &drafts, complete, &mut problems);
-    let order = order::order(&drafts, &edges, &mut problems);
-    if !problems.is_empty() {
-        return Err(report(problems, renderer));
-    }
-    let (chunks, provenance) = chunks::assemble(drafts, &edges, &order);
-    let low = LowState { format: FORMAT, minion: input.minion.to_owned(), chunks };
-    Ok(Compiled { low, blobs, provenance })
 }
 
 /// Sorts, drops repetitions and adds source lines.

@@ -26,7 +26,7 @@ pub(super) fn order(drafts: &[Draft], edges: &[Requisites], problems: &mut Vec<P
     }
     let earliest = earliest(&after, &numbers, &waiting);
     let key = |at: usize| {
-        let chunk = &drafts[at].chunk;
+        let chunk = &drafts[at].call.chunk;
         Reverse(Key {
             number: numbers[at],
             earliest: earliest[at],
@@ -121,7 +121,7 @@ fn successors(edges: &[Requisites]) -> Vec<Vec<usize>> {
 fn numbers(drafts: &[Draft]) -> Vec<f64> {
     let mut cap = 1;
     for (at, draft) in drafts.iter().enumerate() {
-        let number = match draft.order {
+        let number = match draft.call.order {
             Order::Auto => FIRST + at_number(draft, at),
             Order::Number(number) => number,
             Order::First | Order::Last => continue,
@@ -134,13 +134,13 @@ fn numbers(drafts: &[Draft]) -> Vec<f64> {
         .iter()
         .enumerate()
         .map(|(at, draft)| {
-            let number = match draft.order {
+            let number = match draft.call.order {
                 Order::Auto => FIRST + at_number(draft, at),
                 Order::Number(number) => number,
                 Order::First => 0,
                 Order::Last => cap.saturating_add(END),
             };
-            let number = number as f64 + draft.name_order as f64 / 10_000.0;
+            let number = number as f64 + draft.call.name_order as f64 / 10_000.0;
             if number < 0.0 { (cap.saturating_add(END)) as f64 + number } else { number }
         })
         .collect()
@@ -185,7 +185,7 @@ fn verb(word: &str) -> &str {
 
 /// Names each cycle once, link by link.
 fn cycles(drafts: &[Draft], edges: &[Requisites], mut waiting: Vec<usize>, problems: &mut Vec<Problem>) {
-    let describe = |at: usize| format!("`{}: {}`", drafts[at].chunk.state, drafts[at].chunk.id);
+    let describe = |at: usize| format!("`{}: {}`", drafts[at].call.chunk.state, drafts[at].call.chunk.id);
     // For each call a link to one that it waits for, among those that are stuck.
     let link = |at: usize, waiting: &[usize]| {
         predecessors(&edges[at])
@@ -221,13 +221,13 @@ fn cycles(drafts: &[Draft], edges: &[Requisites], mut waiting: Vec<usize>, probl
             .iter()
             .zip(&words[first..])
             .map(|(at, word)| {
-                let source = &drafts[*at].chunk.source;
+                let source = &drafts[*at].call.chunk.source;
                 format!("{} ({}:{}) {}", describe(*at), source.file, source.line, verb(word))
             })
             .collect();
         problems.push(
             Problem::at(
-                &drafts[circle[0]].chunk.source,
+                &drafts[circle[0]].call.chunk.source,
                 format!("requisites go round in a circle: {} {}", links.join(" "), describe(circle[0])),
             )
             .hint("take one of them away"),

@@ -135,7 +135,7 @@ pub(super) fn resolve(
     let mut edges = vec![Requisites::default(); drafts.len()];
     let index = Index::new(loaded, drafts);
     for (at, draft) in drafts.iter().enumerate() {
-        for (word, reference) in &draft.references {
+        for (word, reference) in &draft.call.references {
             let Some(targets) = index.find(at, reference) else {
                 if complete {
                     problems.push(index.missing(word, draft, reference));
@@ -164,9 +164,9 @@ impl<'a> Index<'a> {
     fn new(loaded: &'a Loaded, drafts: &'a [Draft]) -> Self {
         let mut by_key: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, draft) in drafts.iter().enumerate() {
-            by_key.entry(&draft.chunk.id).or_default().push(at);
-            if draft.chunk.name != draft.chunk.id {
-                by_key.entry(&draft.chunk.name).or_default().push(at);
+            by_key.entry(&draft.call.chunk.id).or_default().push(at);
+            if draft.call.chunk.name != draft.call.chunk.id {
+                by_key.entry(&draft.call.chunk.name).or_default().push(at);
             }
         }
         Self { loaded, drafts, by_key }
@@ -178,7 +178,7 @@ impl<'a> Index<'a> {
             return self.of_sls(from, &reference.key);
         }
         let fits =
-            |at: &usize| reference.module.is_empty() || self.drafts[*at].chunk.state == reference.module;
+            |at: &usize| reference.module.is_empty() || self.drafts[*at].call.chunk.state == reference.module;
         let exact: Vec<usize> = self
             .by_key
             .get(reference.key.as_str())
@@ -190,7 +190,7 @@ impl<'a> Index<'a> {
         let glob = Glob::is_pattern(&reference.key).then(|| Glob::new(&reference.key).ok()).flatten()?;
         let found: Vec<usize> = (0..self.drafts.len())
             .filter(|at| {
-                let chunk = &self.drafts[*at].chunk;
+                let chunk = &self.drafts[*at].call.chunk;
                 *at != from && fits(at) && (glob.is_match(&chunk.id) || glob.is_match(&chunk.name))
             })
             .collect();
@@ -210,12 +210,12 @@ impl<'a> Index<'a> {
         if named.is_empty() {
             return None;
         }
-        let own = self.drafts[from].chunk.sls.as_str();
+        let own = self.drafts[from].call.chunk.sls.as_str();
         let through = |sls: &str| named.iter().any(|named| self.loaded.includes(named, sls));
         Some(
             (0..self.drafts.len())
                 .filter(|at| {
-                    let sls = self.drafts[*at].chunk.sls.as_str();
+                    let sls = self.drafts[*at].call.chunk.sls.as_str();
                     *at != from && (named.contains(&sls) || (sls != own && through(sls)))
                 })
                 .collect(),
@@ -225,14 +225,14 @@ impl<'a> Index<'a> {
     fn missing(&self, word: &str, draft: &Draft, reference: &Reference) -> Problem {
         let problem = Problem::at(
             &reference.position,
-            format!("`{word}` of `{}` refers to {reference}, which does not exist", draft.chunk.id),
+            format!("`{word}` of `{}` refers to {reference}, which does not exist", draft.call.chunk.id),
         );
         if reference.module == "sls" {
             return problem.hint("that SLS is not part of this run; include it");
         }
         if let Some(other) = self.by_key.get(reference.key.as_str()).and_then(|found| found.first()) {
             return problem
-                .hint(format!("there is `{}: {}`", self.drafts[*other].chunk.state, reference.key));
+                .hint(format!("there is `{}: {}`", self.drafts[*other].call.chunk.state, reference.key));
         }
         match did_you_mean(&reference.key, self.by_key.keys().copied()) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),

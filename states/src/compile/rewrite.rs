@@ -1,6 +1,7 @@
 //! From what was written to one set of declarations: conflicting ids, `extend`, `exclude`, `use` and `use_in`.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::declaration::{Argument, Declaration};
 use super::globals::{is_requisite, is_requisite_list};
@@ -10,7 +11,12 @@ use crate::low::Position;
 use crate::problem::{Problem, did_you_mean};
 use crate::yaml::Kind;
 
-pub(super) fn rewrite(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) -> Vec<Declaration> {
+/// Those that nothing changes stay the same objects.
+pub(super) fn rewrite(
+    loaded: &mut Loaded,
+    complete: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Rc<Declaration>> {
     conflicts(&loaded.declarations, problems);
     extend(loaded, complete, problems);
     let mut declarations = std::mem::take(&mut loaded.declarations);
@@ -20,7 +26,7 @@ pub(super) fn rewrite(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Pr
 }
 
 /// Ids are unique over all SLS files of a run.
-fn conflicts(declarations: &[Declaration], problems: &mut Vec<Problem>) {
+fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, (&str, &Position)> = HashMap::new();
     let mut told: Vec<(&str, &str)> = Vec::new();
     for declaration in declarations {
@@ -44,12 +50,12 @@ fn conflicts(declarations: &[Declaration], problems: &mut Vec<Problem>) {
 
 /// Scalars are replaced, requisite lists appended, as in Salt.
 fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
-    let ids: Vec<String> = loaded.declarations.iter().map(|declaration| declaration.id.clone()).collect();
     for extension in std::mem::take(&mut loaded.extensions) {
         let Some(model) = loaded.declarations.iter().find(|declaration| declaration.id == extension.id)
         else {
             if complete {
-                let hint = match did_you_mean(&extension.id, ids.iter().map(String::as_str)) {
+                let ids = loaded.declarations.iter().map(|declaration| declaration.id.as_str());
+                let hint = match did_you_mean(&extension.id, ids) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "the SLS that has it must be included".to_owned(),
                 };
@@ -82,7 +88,7 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
                 );
                 continue;
             }
-            loaded.declarations.push(Declaration {
+            loaded.declarations.push(Rc::new(Declaration {
                 id: extension.id,
                 sls: extension.sls,
                 state: extension.state,
@@ -90,9 +96,10 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
                 id_position,
                 position: extension.position,
                 arguments: extension.arguments,
-            });
+            }));
             continue;
         };
+        let declaration = Rc::make_mut(declaration);
         if !extension.fun.is_empty() {
             declaration.fun = extension.fun;
         }
@@ -120,7 +127,7 @@ pub(super) fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
 
 fn exclude(
     loaded: &Loaded,
-    declarations: &mut Vec<Declaration>,
+    declarations: &mut Vec<Rc<Declaration>>,
     complete: bool,
     problems: &mut Vec<Problem>,
 ) {
@@ -143,7 +150,7 @@ fn exclude(
 }
 
 /// `use` takes over arguments that are not given, except `name`, `names` and requisites.
-fn use_arguments(declarations: &mut [Declaration], problems: &mut Vec<Problem>) {
+fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Problem>) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, declaration) in declarations.iter().enumerate() {
         for (word, from_other) in [("use", true), ("use_in", false)] {
@@ -178,7 +185,7 @@ fn use_arguments(declarations: &mut [Declaration], problems: &mut Vec<Problem>) 
             .collect();
         for argument in given {
             if declarations[to].argument(&argument.name).is_none() {
-                declarations[to].arguments.push(argument);
+                Rc::make_mut(&mut declarations[to]).arguments.push(argument);
             }
         }
     }

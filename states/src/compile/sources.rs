@@ -1,44 +1,42 @@
 //! Files that calls refer to: from the state tree as text or blob, from the bundle by hash. Whoever runs the low state
 //! asks for nothing by name.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
 use super::Input;
-use super::chunks::Draft;
+use super::chunks::Call;
 use super::load::variables;
 use crate::problem::{Problem, did_you_mean};
 use crate::secret;
-use crate::template::{Purpose, Rendered, Renderer};
+use crate::template::{Asked, Purpose, Rendered, Renderer};
 use crate::tree::{is_plain_path, sha256};
 
 /// Texts up to this many bytes stand in the low state itself; larger ones are blobs.
 const MAX_TEXT: usize = 256 * 1024;
 
-type Blobs = BTreeMap<String, Vec<u8>>;
-
-/// Resolves the source of one call, and marks it when it holds a secret.
+/// Resolves the source of one call, and marks it when it holds a secret. What comes out depends on the call, the tree and
+/// the texts in `asked`.
 pub(super) fn resolve(
     input: &Input,
     renderer: &Renderer,
-    draft: &mut Draft,
-    blobs: &mut Blobs,
+    call: &mut Call,
+    asked: &mut Vec<Asked>,
     problems: &mut Vec<Problem>,
 ) {
-    let job = Job { input, renderer };
-    let result = match (draft.chunk.state.as_str(), draft.chunk.fun.as_str()) {
-        ("file", "managed") => job.managed(draft, blobs),
-        ("file", "recurse") => job.recurse(draft, blobs),
-        ("kubernetes", "manifest") => job.manifest(draft),
-        ("archive", "extracted") => job.archive(draft, blobs),
+    let mut job = Job { input, renderer, asked };
+    let result = match (call.chunk.state.as_str(), call.chunk.fun.as_str()) {
+        ("file", "managed") => job.managed(call),
+        ("file", "recurse") => job.recurse(call),
+        ("kubernetes", "manifest") => job.manifest(call),
+        ("archive", "extracted") => job.archive(call),
         _ => Ok(()),
     };
     if let Err(problem) = result {
         problems.push(*problem);
     }
-    mark_secrets(draft, problems);
+    mark_secrets(call, problems);
 }
 
 type Outcome<T> = Result<T, Box<Problem>>;
@@ -46,6 +44,7 @@ type Outcome<T> = Result<T, Box<Problem>>;
 struct Job<'a> {
     input: &'a Input<'a>,
     renderer: &'a Renderer,
+    asked: &'a mut Vec<Asked>,
 }
 
 /// Content of the state tree as it goes into a low state.
@@ -55,150 +54,148 @@ enum Content {
 }
 
 impl Job<'_> {
-    fn managed(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
-        let Some(source) = text(&draft.chunk.args, "source") else {
+    fn managed(&mut self, call: &mut Call) -> Outcome<()> {
+        let Some(source) = text(&call.chunk.args, "source") else {
             for name in ["template", "context", "defaults"] {
-                if draft.chunk.args.contains_key(name) {
-                    return Err(fail(draft, format!("`{name}` needs a `source`"))
+                if call.chunk.args.contains_key(name) {
+                    return Err(fail(call, format!("`{name}` needs a `source`"))
                         .map_hint("`contents` are not rendered again: the SLS itself is a template"));
                 }
             }
             return Ok(());
         };
-        if draft.chunk.args.contains_key("contents") {
-            return Err(fail(draft, "`source` and `contents` exclude each other"));
+        if call.chunk.args.contains_key("contents") {
+            return Err(fail(call, "`source` and `contents` exclude each other"));
         }
         if source.starts_with('/') {
-            return self.no_template(draft);
+            return self.no_template(call);
         }
         if let Some(path) = source.strip_prefix("bundle://") {
-            self.no_template(draft)?;
-            let hash = self.bundled(draft, path)?;
-            draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+            self.no_template(call)?;
+            let hash = self.bundled(call, path)?;
+            call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
             return Ok(());
         }
-        let path = tree_path(draft, &source)?;
-        let content = self.content(draft, &path, blobs)?;
-        draft
-            .chunk
+        let path = tree_path(call, &source)?;
+        let content = self.content(call, &path)?;
+        call.chunk
             .args
             .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
         match content {
             Content::Text(text) => {
                 // Byte for byte as in the tree: `true` would add a newline, `false` take all of them away.
                 let newline = text.is_empty() || text.ends_with('\n');
-                draft.chunk.args.insert("contents".into(), json!(text));
-                draft.chunk.args.insert("contents_newline".into(), json!(newline));
+                call.chunk.args.insert("contents".into(), json!(text));
+                call.chunk.args.insert("contents_newline".into(), json!(newline));
             }
             Content::Blob(hash) => {
-                draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+                call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
             }
         }
         Ok(())
     }
 
-    fn recurse(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
-        let Some(source) = text(&draft.chunk.args, "source") else { return Ok(()) };
-        let directory = tree_path(draft, source.trim_end_matches('/'))?;
+    fn recurse(&mut self, call: &mut Call) -> Outcome<()> {
+        let Some(source) = text(&call.chunk.args, "source") else { return Ok(()) };
+        let directory = tree_path(call, source.trim_end_matches('/'))?;
         let prefix = format!("{directory}/");
         let paths: Vec<String> =
             self.input.tree.list().into_iter().filter(|path| path.starts_with(&prefix)).collect();
         if paths.is_empty() {
-            return Err(fail(draft, format!("the state tree has no files below `{directory}/`")));
+            return Err(fail(call, format!("the state tree has no files below `{directory}/`")));
         }
         let mut files = Map::new();
         for path in paths {
             let relative = path[prefix.len()..].to_owned();
-            let entry = match self.content(draft, &path, blobs)? {
+            let entry = match self.content(call, &path)? {
                 Content::Text(text) => json!({"contents": text}),
                 Content::Blob(hash) => json!({"blob": hash}),
             };
             files.insert(relative, entry);
         }
-        draft.chunk.args.retain(|name, _| !matches!(name.as_str(), "template" | "context" | "defaults"));
-        draft.chunk.args.insert("files".into(), Value::Object(files));
+        call.chunk.args.retain(|name, _| !matches!(name.as_str(), "template" | "context" | "defaults"));
+        call.chunk.args.insert("files".into(), Value::Object(files));
         Ok(())
     }
 
-    fn manifest(&self, draft: &mut Draft) -> Outcome<()> {
-        let Some(source) = text(&draft.chunk.args, "source") else {
-            return match draft.chunk.args.get("documents") {
+    fn manifest(&mut self, call: &mut Call) -> Outcome<()> {
+        let Some(source) = text(&call.chunk.args, "source") else {
+            return match call.chunk.args.get("documents") {
                 Some(Value::Array(_)) => Ok(()),
-                Some(_) => Err(fail(draft, "`documents` must be a list of objects")),
+                Some(_) => Err(fail(call, "`documents` must be a list of objects")),
                 None => Err(fail(
-                    draft,
-                    format!("kubernetes.manifest in `{}` needs `source` or `documents`", draft.chunk.id),
+                    call,
+                    format!("kubernetes.manifest in `{}` needs `source` or `documents`", call.chunk.id),
                 )),
             };
         };
-        let path = tree_path(draft, &source)?;
-        let documents = if draft.chunk.args.contains_key("template") {
+        let path = tree_path(call, &source)?;
+        let documents = if call.chunk.args.contains_key("template") {
             // The text is parsed before secrets are put in, as an SLS is.
-            self.render(draft, &path, Purpose::Sls)?.documents()?
+            self.render(call, &path, Purpose::Sls)?.documents()?
         } else {
             let Some(documents) = self.renderer.documents(&path) else {
-                return Err(missing(self.input, draft, &path));
+                return Err(missing(self.input, call, &path));
             };
-            note_file(draft, &path);
+            note_file(call, &path);
             documents?
         };
         let documents = documents.to_vec();
-        draft
-            .chunk
+        call.chunk
             .args
             .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
-        draft.chunk.args.insert("documents".into(), Value::Array(documents));
+        call.chunk.args.insert("documents".into(), Value::Array(documents));
         Ok(())
     }
 
-    fn archive(&self, draft: &mut Draft, blobs: &mut Blobs) -> Outcome<()> {
-        let Some(source) = text(&draft.chunk.args, "source") else { return Ok(()) };
+    fn archive(&mut self, call: &mut Call) -> Outcome<()> {
+        let Some(source) = text(&call.chunk.args, "source") else { return Ok(()) };
         let hash = if source.starts_with('/') {
             return Ok(());
         } else if let Some(path) = source.strip_prefix("bundle://") {
-            self.bundled(draft, path)?
+            self.bundled(call, path)?
         } else {
-            let path = tree_path(draft, &source)?;
+            let path = tree_path(call, &source)?;
             let Some(bytes) = self.input.tree.read(&path) else {
-                return Err(missing(self.input, draft, &path));
+                return Err(missing(self.input, call, &path));
             };
-            note_file(draft, &path);
+            note_file(call, &path);
             let hash = sha256(&bytes);
-            blobs.insert(hash.clone(), bytes);
+            call.blobs.insert(hash.clone(), bytes);
             hash
         };
-        draft.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+        call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
         Ok(())
     }
 
-    fn no_template(&self, draft: &Draft) -> Outcome<()> {
-        if draft.chunk.args.contains_key("template") {
-            return Err(fail(draft, "only files of the state tree (`salt://`) can be templates"));
+    fn no_template(&self, call: &Call) -> Outcome<()> {
+        if call.chunk.args.contains_key("template") {
+            return Err(fail(call, "only files of the state tree (`salt://`) can be templates"));
         }
         Ok(())
     }
 
-    fn bundled(&self, draft: &Draft, path: &str) -> Outcome<String> {
+    fn bundled(&self, call: &Call, path: &str) -> Outcome<String> {
         (self.input.bundle)(path).ok_or_else(|| {
-            fail(draft, format!("the bundle has no file `{path}`"))
+            fail(call, format!("the bundle has no file `{path}`"))
                 .map_hint("`ctl bundle show` shows what it has")
         })
     }
 
-    fn content(&self, draft: &mut Draft, path: &str, blobs: &mut Blobs) -> Outcome<Content> {
-        let (bytes, rendered) = if draft.chunk.args.contains_key("template") {
-            (self.render(draft, path, Purpose::File)?.text.clone().into_bytes(), true)
+    fn content(&mut self, call: &mut Call, path: &str) -> Outcome<Content> {
+        let (bytes, rendered) = if call.chunk.args.contains_key("template") {
+            (self.render(call, path, Purpose::File)?.text.clone().into_bytes(), true)
         } else {
             let Some(bytes) = self.input.tree.read(path) else {
-                return Err(missing(self.input, draft, path));
+                return Err(missing(self.input, call, path));
             };
-            note_file(draft, path);
+            note_file(call, path);
             (bytes, false)
         };
         match String::from_utf8(bytes) {
             Ok(text) if text.len() <= MAX_TEXT => Ok(Content::Text(text)),
             Ok(text) if rendered && secret::mentions(&text) => Err(fail(
-                draft,
+                call,
                 format!("`{path}` holds a secret and has more than {MAX_TEXT} bytes"),
             )
             .map_hint(
@@ -207,32 +204,34 @@ impl Job<'_> {
             other => {
                 let bytes = other.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
                 let hash = sha256(&bytes);
-                blobs.insert(hash.clone(), bytes);
+                call.blobs.insert(hash.clone(), bytes);
                 Ok(Content::Blob(hash))
             }
         }
     }
 
-    fn render(&self, draft: &mut Draft, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
-        if let Some(other) = text(&draft.chunk.args, "template").filter(|name| name != "jinja") {
-            return Err(fail(draft, format!("there is no template engine `{other}`; it is `jinja`")));
+    fn render(&mut self, call: &mut Call, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
+        if let Some(other) = text(&call.chunk.args, "template").filter(|name| name != "jinja") {
+            return Err(fail(call, format!("there is no template engine `{other}`; it is `jinja`")));
         }
         if self.renderer.source(path).is_none() {
-            return Err(missing(self.input, draft, path));
+            return Err(missing(self.input, call, path));
         }
-        let mut all = variables(&draft.chunk.sls, draft.provenance.files.first().map_or("", String::as_str));
+        let mut all = variables(&call.chunk.sls, call.provenance.files.first().map_or("", String::as_str));
         for name in ["defaults", "context"] {
-            if let Some(Value::Object(given)) = draft.chunk.args.get(name) {
+            if let Some(Value::Object(given)) = call.chunk.args.get(name) {
                 all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
         }
-        let rendered = self.renderer.render(purpose, path, &all)?;
+        let asked = self.renderer.ask(purpose, path, &all)?;
+        let rendered = asked.rendered().clone();
+        self.asked.push(asked);
         for file in &rendered.files {
-            note_file(draft, file);
+            note_file(call, file);
         }
         for path in &rendered.pillar {
-            if !draft.provenance.pillar.contains(path) {
-                draft.provenance.pillar.push(path.clone());
+            if !call.provenance.pillar.contains(path) {
+                call.provenance.pillar.push(path.clone());
             }
         }
         Ok(rendered)
@@ -243,14 +242,14 @@ fn text(args: &Map<String, Value>, name: &str) -> Option<String> {
     args.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn note_file(draft: &mut Draft, path: &str) {
-    if !draft.provenance.files.iter().any(|known| known == path) {
-        draft.provenance.files.push(path.to_owned());
+fn note_file(call: &mut Call, path: &str) {
+    if !call.provenance.files.iter().any(|known| known == path) {
+        call.provenance.files.push(path.to_owned());
     }
 }
 
-fn fail(draft: &Draft, message: impl Into<String>) -> Box<Problem> {
-    Box::new(Problem::at(&draft.source_argument, message))
+fn fail(call: &Call, message: impl Into<String>) -> Box<Problem> {
+    Box::new(Problem::at(&call.source_argument, message))
 }
 
 /// Adds a hint to a boxed problem.
@@ -266,19 +265,19 @@ impl MapHint for Box<Problem> {
 }
 
 /// The path of a `salt://` source.
-fn tree_path(draft: &Draft, source: &str) -> Outcome<String> {
+fn tree_path(call: &Call, source: &str) -> Outcome<String> {
     let Some(path) = source.strip_prefix("salt://") else {
-        return Err(fail(draft, format!("the source `{source}` is of no kind that there is"))
+        return Err(fail(call, format!("the source `{source}` is of no kind that there is"))
             .map_hint("it is `salt://path` (state tree), `bundle://path`, or an absolute path on the host; nothing is downloaded"));
     };
     if !is_plain_path(path) {
-        return Err(fail(draft, format!("`{path}` is not a path in the state tree")));
+        return Err(fail(call, format!("`{path}` is not a path in the state tree")));
     }
     Ok(path.to_owned())
 }
 
-fn missing(input: &Input, draft: &Draft, path: &str) -> Box<Problem> {
-    let problem = fail(draft, format!("the state tree has no file `{path}`"));
+fn missing(input: &Input, call: &Call, path: &str) -> Box<Problem> {
+    let problem = fail(call, format!("the state tree has no file `{path}`"));
     let paths = input.tree.list();
     match did_you_mean(path, paths.iter().map(String::as_str)) {
         Some(near) => problem.map_hint(&format!("did you mean `salt://{near}`?")),
@@ -287,8 +286,8 @@ fn missing(input: &Input, draft: &Draft, path: &str) -> Box<Problem> {
 }
 
 /// Marks a call that holds a secret; refuses one that would show it, and a reference that would never be filled in.
-fn mark_secrets(draft: &mut Draft, problems: &mut Vec<Problem>) {
-    let chunk = &mut draft.chunk;
+fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
+    let chunk = &mut call.chunk;
     let mut broken = false;
     let mut look = |text: &str| {
         let mentioned = text.matches(secret::PREFIX).count();

@@ -88,6 +88,20 @@ fn kept<T>(
 /// What a text is rendered from besides the data of a minion: for what, which file, and the variables as JSON.
 type Key = (Purpose, String, String);
 
+/// What was asked for, and what came out for the minion of that time.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    key: Key,
+    rendered: Rc<Rendered>,
+}
+
+impl Asked {
+    /// What came out.
+    pub(crate) fn rendered(&self) -> &Rc<Rendered> {
+        &self.rendered
+    }
+}
+
 /// What was rendered, each with what it found.
 type Versions = Vec<(Trace, Rc<Rendered>)>;
 
@@ -157,18 +171,37 @@ impl Renderer {
         path: &str,
         variables: &BTreeMap<String, Json>,
     ) -> Result<Rc<Rendered>, Problem> {
+        Ok(self.ask(purpose, path, variables)?.rendered)
+    }
+
+    /// As [`Self::render`], for [`Self::is_same`].
+    pub(crate) fn ask(
+        &self,
+        purpose: Purpose,
+        path: &str,
+        variables: &BTreeMap<String, Json>,
+    ) -> Result<Asked, Problem> {
         let told = serde_json::to_string(variables).unwrap_or_default();
         let key = (purpose, path.to_owned(), told);
-        if let Some(versions) = self.rendered.borrow().get(&key) {
-            let mut memory = self.memory.borrow_mut();
-            if let Some((_, same)) = versions.iter().find(|(trace, _)| memory.holds(trace, &self.world)) {
-                return Ok(same.clone());
-            }
+        if let Some(rendered) = self.kept(&key) {
+            return Ok(Asked { key, rendered });
         }
         let (rendered, trace) = self.render_anew(purpose, path, variables)?;
         let rendered = Rc::new(rendered);
-        self.rendered.borrow_mut().entry(key).or_default().push((trace, rendered.clone()));
-        Ok(rendered)
+        self.rendered.borrow_mut().entry(key.clone()).or_default().push((trace, rendered.clone()));
+        Ok(Asked { key, rendered })
+    }
+
+    /// Whether the same comes out for the present minion; if not for sure, then not.
+    pub(crate) fn is_same(&self, asked: &Asked) -> bool {
+        self.kept(&asked.key).is_some_and(|rendered| Rc::ptr_eq(&rendered, &asked.rendered))
+    }
+
+    fn kept(&self, key: &Key) -> Option<Rc<Rendered>> {
+        let rendered = self.rendered.borrow();
+        let mut memory = self.memory.borrow_mut();
+        let mut versions = rendered.get(key)?.iter();
+        versions.find(|(trace, _)| memory.holds(trace, &self.world)).map(|(_, same)| same.clone())
     }
 
     fn render_anew(
