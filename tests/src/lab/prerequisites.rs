@@ -73,9 +73,20 @@ pub fn cargo_deny(cache: &Path) -> Result<PathBuf> {
     if !program.exists() {
         let target = root.join("target");
         let root = root.to_string_lossy();
-        let args = ["install", "cargo-deny", "--locked", "--quiet", "--version", VERSION, "--root", &root];
+        // It reads one lock file: to optimise it takes longer than it ever runs.
+        let args = [
+            "install",
+            "cargo-deny",
+            "--debug",
+            "--locked",
+            "--quiet",
+            "--version",
+            VERSION,
+            "--root",
+            &root,
+        ];
         let target_dir = format!("CARGO_TARGET_DIR={}", target.display());
-        let mut all = vec![target_dir.as_str(), "cargo"];
+        let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0", "cargo"];
         all.extend(args);
         run("env", &all).context("building cargo-deny")?;
         fs::remove_dir_all(&target).ok();
