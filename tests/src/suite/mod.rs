@@ -6,6 +6,7 @@ mod bundles;
 mod cluster;
 mod everything;
 mod firewall;
+mod guide;
 mod iso;
 mod kills;
 pub(crate) mod kubeadm;
@@ -16,6 +17,7 @@ mod packages;
 mod registry;
 mod repair;
 mod repository;
+mod secret;
 mod site_registry;
 mod source;
 mod versions;
@@ -127,6 +129,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(secret::TESTS)
         .chain(registry::TESTS)
         .chain(repository::TESTS)
         .chain(site_registry::TESTS)
