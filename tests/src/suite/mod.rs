@@ -11,6 +11,7 @@ mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
+mod network;
 mod operator;
 mod outside;
 mod packages;
@@ -137,6 +138,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(versions::BESIDE)
         .chain(bundles::TESTS)
         .chain(addons::TESTS)
+        .chain(network::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)
