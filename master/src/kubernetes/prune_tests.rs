@@ -188,6 +188,20 @@ async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
     assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b"]);
 }
 
+/// As when an operator's own flannel takes the place of Halite's, and is called the same.
+#[tokio::test]
+async fn a_set_of_the_same_names_follows_the_one_that_goes() {
+    let api = Arc::new(FakeApi::default());
+    let objects = json!([object("Namespace", "", "n"), object("Service", "n", "a")]);
+    applied(&api, &[owned(&["a"]), set("a", objects.clone())]).await;
+    let other = set("chart-a", objects);
+    assert!(refusal(&api, &other).await.contains("`a` already"), "nobody has removed it yet");
+    assert_eq!(
+        applied(&api, &[owned(&["chart-a"]), other]).await,
+        ["delete Service n/a", "delete Namespace n", "apply Namespace n", "apply Service n/a"]
+    );
+}
+
 #[tokio::test]
 async fn what_says_that_it_stays_and_what_cannot_be_looked_at_is_told() {
     let api = Arc::new(FakeApi::default());

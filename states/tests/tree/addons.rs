@@ -14,14 +14,18 @@ fn addons_are_sets_and_what_is_off_is_none() {
     let owned = |pillar: &Value| {
         chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
     };
-    assert_eq!(owned(&pillar), json!([]));
+    assert_eq!(owned(&pillar), json!(["flannel"]));
     let among = chunk(&highstate(&pillar, &grains), "kubernetes.owned", "addons-owned").args["among"].clone();
-    assert_eq!(among, json!(["metrics-server", "local-path", "chart-*"]), "no set of the site's own");
+    assert_eq!(
+        among,
+        json!(["flannel", "metrics-server", "local-path", "chart-*"]),
+        "no set of the site's own"
+    );
     pillar["addons"] = json!({"metricsServer": true, "localPath": true});
     pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
     pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
     pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
-    assert_eq!(owned(&pillar), json!(["metrics-server", "local-path"]));
+    assert_eq!(owned(&pillar), json!(["flannel", "metrics-server", "local-path"]));
     let compiled = highstate(&pillar, &grains);
     for (set, kinds, images) in [
         ("metrics-server", ["APIService", "Deployment"], &["r.example/metrics-server:1"][..]),
@@ -62,7 +66,10 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     let compiled = sure(compile(&pillar));
     let args = &chunk(&compiled, "kubernetes.manifest", "chart-demo").args;
     assert_eq!((args["set"].as_str(), args["documents"].as_array().unwrap().len()), (Some("chart-demo"), 2));
-    assert_eq!(chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"], json!(["chart-demo"]));
+    assert_eq!(
+        chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"],
+        json!(["flannel", "chart-demo"])
+    );
     pillar["charts"] = json!(["dmeo"]);
     let problems = compile(&pillar).unwrap_err();
     assert!(problems[0].to_string().contains("no chart `dmeo`; it has demo, logs"), "{}", problems[0]);

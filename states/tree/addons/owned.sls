@@ -1,4 +1,5 @@
-{#- Everything of an addon or a chart that is switched off is removed; what somebody else made is not ours to judge. -#}
+{#- Everything of a pod network, an addon or a chart that is switched off is removed; what somebody else made is not ours
+    to judge. -#}
 {%- from 'addons/map.jinja' import sets, ours with context %}
 include:
   - base.kubeadm_objects

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Counts, Test};
 use crate::{
     cluster::{BOOTSTRAP, Cluster, WORKER},
     lab::wait,
+    upstream::versions::AGNHOST,
 };
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -21,7 +22,16 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 pub(super) const AT_THE_END: &[Test<Cluster>] =
     &[Test { name: "cluster: nothing tried to leave", run: nothing_left }];
 
-fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
+/// What the servers that stay are called, before the name of their node.
+pub(super) const STAYING: &str = "on";
+
+/// Where servers listen.
+const PORT: u16 = 8080;
+
+/// For one pod to reach another.
+const REACHED: Duration = Duration::from_secs(30);
+
+pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
     let list: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;
     let nodes = list["items"].as_array().context("no list of nodes")?;
     for name in [BOOTSTRAP, WORKER] {
@@ -39,62 +49,84 @@ fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// A server on each node and a Service for the one on the other side.
-const SERVERS: &str = r#"
-apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Pod
-  metadata: {name: on-bootstrap-1, labels: {app: on-bootstrap-1}}
-  spec:
-    nodeName: bootstrap-1
-    tolerations: [{operator: Exists}]
-    containers: [{name: agnhost, image: "registry.k8s.io/e2e-test-images/agnhost:2.57", args: [netexec, --http-port=8080]}]
-- apiVersion: v1
-  kind: Pod
-  metadata: {name: on-worker-1, labels: {app: on-worker-1}}
-  spec:
-    nodeName: worker-1
-    containers: [{name: agnhost, image: "registry.k8s.io/e2e-test-images/agnhost:2.57", args: [netexec, --http-port=8080]}]
-- apiVersion: v1
-  kind: Service
-  metadata: {name: on-bootstrap-1}
-  spec: {selector: {app: on-bootstrap-1}, ports: [{port: 80, targetPort: 8080}]}
-- apiVersion: v1
-  kind: Service
-  metadata: {name: on-worker-1}
-  spec: {selector: {app: on-worker-1}, ports: [{port: 80, targetPort: 8080}]}
-"#;
+/// A server on each node, and a Service before it.
+fn servers(prefix: &str) -> String {
+    let of_node = |node: &str| {
+        let name = format!("{prefix}-{node}");
+        let server = json!({
+            "name": "agnhost", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}"),
+            "args": ["netexec", format!("--http-port={PORT}")],
+        });
+        [
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+                "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1,
+                    "tolerations": [{"operator": "Exists"}], "containers": [server]},
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": PORT}]},
+            }),
+        ]
+    };
+    let items = [BOOTSTRAP, WORKER].map(of_node).concat();
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
 
-fn ensure_servers(cluster: &Cluster) -> Result<()> {
-    std::fs::write(cluster.bootstrap.root().join("root/servers.yaml"), SERVERS)?;
-    cluster.kubectl(&["apply", "-f", "/root/servers.yaml"])?;
+/// Where the bootstrap host has them.
+fn file(prefix: &str) -> String {
+    format!("/root/servers-{prefix}.json")
+}
+
+/// Makes a server on each node, unless it is there.
+pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
+    std::fs::write(cluster.bootstrap.file(&file(prefix)), servers(prefix))?;
+    cluster.kubectl(&["apply", "-f", &file(prefix)])?;
     cluster.wait_for_pods(Duration::from_secs(120))
 }
 
-fn service_across_nodes(cluster: &Cluster) -> Result<Counts> {
-    ensure_servers(cluster)?;
-    for (from, to) in [("on-worker-1", "on-bootstrap-1"), ("on-bootstrap-1", "on-worker-1")] {
-        let address = cluster.kubectl(&["get", "service", to, "-o", "jsonpath={.spec.clusterIP}"])?;
-        for target in [address, format!("{to}.default.svc.cluster.local")] {
-            wait::until(&format!("{from} to reach {target}"), Duration::from_secs(30), || {
-                let target = format!("{target}:80");
+/// Servers that a test made beside those that stay.
+pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
+    cluster.kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"]).map(drop)
+}
+
+/// Waits until the server of each node reaches the other one: by its Service's address and name, and by its own address, which
+/// the host reaches too.
+pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
+    for (host, from, to) in [(&cluster.worker, WORKER, BOOTSTRAP), (&cluster.bootstrap, BOOTSTRAP, WORKER)] {
+        let (from, to) = (format!("{prefix}-{from}"), format!("{prefix}-{to}"));
+        let shown = |kind: &str, path: &str| {
+            cluster.kubectl(&["get", kind, &to, "-o", &format!("jsonpath={{{path}}}")])
+        };
+        let service = shown("service", ".spec.clusterIP")?;
+        let pod = format!("{}:{PORT}", shown("pod", ".status.podIP")?);
+        for target in [format!("{service}:80"), format!("{to}.default.svc.cluster.local:80"), pod.clone()] {
+            wait::until(&format!("{from} to reach {target}"), REACHED, || {
                 cluster
-                    .kubectl(&["exec", from, "--", "/agnhost", "connect", "--timeout=2s", &target])
+                    .kubectl(&["exec", &from, "--", "/agnhost", "connect", "--timeout=2s", &target])
                     .map_err(|e| format!("{e:#}"))
             })?;
         }
+        wait::until(&format!("the host of {from} to reach {pod}"), REACHED, || {
+            let get = ["curl", "-sS", "--noproxy", "*", "--max-time", "2", "-o", "/dev/null", &pod];
+            host.run(&get).map_err(|e| format!("{e:#}"))
+        })?;
     }
+    Ok(())
+}
+
+fn service_across_nodes(cluster: &Cluster) -> Result<Counts> {
+    ensure_servers(cluster, STAYING)?;
+    across_nodes(cluster, STAYING)?;
     Ok(Counts::ONE)
 }
 
 fn logs_and_exec(cluster: &Cluster) -> Result<Counts> {
-    ensure_servers(cluster)?;
-    for pod in ["on-bootstrap-1", "on-worker-1"] {
-        let log = cluster.kubectl(&["logs", pod])?;
+    ensure_servers(cluster, STAYING)?;
+    for pod in [BOOTSTRAP, WORKER].map(|node| format!("{STAYING}-{node}")) {
+        let log = cluster.kubectl(&["logs", &pod])?;
         ensure!(log.contains("Started HTTP server"), "the log of {pod} is {log:?}");
-        let version = cluster.kubectl(&["exec", pod, "--", "/agnhost", "--version"])?;
+        let version = cluster.kubectl(&["exec", &pod, "--", "/agnhost", "--version"])?;
         if !version.starts_with("app version") {
             bail!("exec in {pod} printed {version:?}");
         }

@@ -6,16 +6,19 @@ mod bundles;
 mod cluster;
 mod everything;
 mod firewall;
+mod guide;
 mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
+mod network;
 mod operator;
 mod outside;
 mod packages;
 mod registry;
 mod repair;
 mod repository;
+mod secret;
 mod site_registry;
 mod source;
 mod versions;
@@ -127,6 +130,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(secret::TESTS)
         .chain(registry::TESTS)
         .chain(repository::TESTS)
         .chain(site_registry::TESTS)
@@ -134,6 +138,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(versions::BESIDE)
         .chain(bundles::TESTS)
         .chain(addons::TESTS)
+        .chain(network::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(cluster::AT_THE_END)

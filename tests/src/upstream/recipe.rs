@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{
-    Upstream, chart, command,
+    Upstream, command,
     golang::Go,
     image::file_digest,
     licences, lock,
@@ -39,7 +39,8 @@ pub fn bundle(
     let tree = &std::path::absolute(tree)?;
     let dir = std::path::absolute(cache)?.join("bundle");
     let store = Store::new(dir.clone())?;
-    let helm = if upstream.release.chart { Some(super::helm(cache, progress)?) } else { None };
+    let charts = charts(upstream)?;
+    let helm = if charts.is_empty() { None } else { Some(super::helm(cache, progress)?) };
     let _lock = lock(&dir)?;
     let base = cache.join("base-root/var/lib/dpkg/status");
     let mut site = store::key(&(
@@ -50,7 +51,7 @@ pub fn bundle(
         file_digest(&base)?,
     ))?;
     if helm.is_some() {
-        site = store::key(&(site, chart_key(upstream)?))?;
+        site = store::key(&(site, chart_key(upstream, &charts)?))?;
     }
     let paper = Paper::make(&store, cache, upstream, programs, progress)?;
     let mut content = vec![site.clone(), paper.key()?];
@@ -67,7 +68,7 @@ pub fn bundle(
         let mut document = document(&dir, &base, upstream, programs, tree, &paper)?;
         if let Some(helm) = &helm {
             document["helm"] = json!(std::path::absolute(helm)?);
-            document["charts"] = json!([chart_entry(upstream)?]);
+            document["charts"] = json!(charts);
         }
         fs::write(&recipe, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("cannot write {}", recipe.display()))?;
@@ -82,18 +83,23 @@ pub fn bundle(
     Ok(made.join("bundle"))
 }
 
-/// The lab's chart, with the release's own image.
-fn chart_entry(upstream: &Upstream) -> Result<Value> {
-    let image = upstream.images.iter().find(|image| image.component == "agnhost");
-    Ok(chart::entry(&image.context("no image agnhost is made")?.reference))
+/// What the recipe says of the release's charts, whose pods run its own images.
+fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
+    let image = |component: &str| -> Result<String> {
+        let image = upstream.images.iter().find(|image| image.component == component);
+        let image = image.with_context(|| format!("no image {component} is made"))?;
+        Ok(image.reference.clone())
+    };
+    upstream.release.charts.iter().map(|chart| chart.entry(image)).collect()
 }
 
-/// Another one whenever the chart or its values are: what a chart came to is recorded too.
-fn chart_key(upstream: &Upstream) -> Result<String> {
-    let folder = chart::folder();
-    let mut content = vec![chart_entry(upstream)?.to_string()];
-    for file in store::files(&folder)? {
-        content.push(format!("{} {}", file.strip_prefix(&folder)?.display(), file_digest(&file)?));
+/// Another one whenever a chart or its values are: what a chart came to is recorded too.
+fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
+    let mut content: Vec<String> = entries.iter().map(Value::to_string).collect();
+    for folder in upstream.release.charts.iter().map(|chart| chart.folder()) {
+        for file in store::files(&folder)? {
+            content.push(format!("{} {}", file.strip_prefix(&folder)?.display(), file_digest(&file)?));
+        }
     }
     store::key(&content)
 }

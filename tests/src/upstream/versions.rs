@@ -1,5 +1,7 @@
 //! What the lab's site runs: every module with its exact version, and the name under which its image is known.
 
+use super::chart::Chart;
+
 /// A Kubernetes release, and the tags of the images that its kubeadm names (`cmd/kubeadm/app/constants`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
@@ -9,8 +11,8 @@ pub struct Release {
     pub suffix: &'static str,
     /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
     pub resolved: Option<u64>,
-    /// Whether its bundle has the lab's chart.
-    pub chart: bool,
+    /// The charts of its bundle.
+    pub charts: &'static [Chart],
     /// etcd's image.
     pub etcd: &'static str,
     /// CoreDNS' image.
@@ -19,12 +21,13 @@ pub struct Release {
     pub pause: &'static str,
 }
 
-/// The one that the lab's clusters run, unless they say otherwise.
+/// The one that the lab's clusters run, unless they say otherwise. The chart is a pod network in the place of Halite's; another
+/// one comes with the second bundle of the suite of the bundles.
 pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
     resolved: None,
-    chart: false,
+    charts: &[Chart::Podnet],
     etcd: "3.6.8-0",
     coredns: COREDNS,
     pause: "3.10.2",
@@ -32,13 +35,12 @@ pub const NEWEST: Release = Release {
 
 /// The minor version before, for sites that have both. The module proxy has neither its etcd (3.6.6) nor its CoreDNS, so
 /// those images hold the newer release's programs under the names that kubeadm asks for. Its bundle dates from the day
-/// of the release: it is the older one, whichever is built first. The cluster of it has every option on, so that its bundle
-/// has a chart, which the suite of the bundles brings to the newest one's later.
+/// of the release: it is the older one, whichever is built first. The cluster of it has every option on, a chart among them.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
     resolved: Some(1_776_276_082),
-    chart: true,
+    charts: &[Chart::Hello],
     etcd: "3.6.6-0",
     coredns: "v1.13.1",
     pause: "3.10.1",

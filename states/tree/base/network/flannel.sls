@@ -5,5 +5,6 @@ flannel:
   kubernetes.manifest:
     - source: salt://base/network/flannel.yaml.j2
     - template: jinja
+    - set: flannel
     - require:
         - kubernetes: api-ready

@@ -1,5 +1,5 @@
 //! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the lab's recipe with another
-//! version, one package less, and a chart.
+//! version, one package less, and a chart more.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     demo,
     lab::{self, command::run},
     suite::{iso::builder, recipe_of},
-    upstream::{self, ISO, chart},
+    upstream::{ISO, chart::Chart},
 };
 
 /// Its version.
@@ -67,9 +67,11 @@ pub fn take_away(cluster: &Cluster) -> Result<()> {
 
 fn build(work: &Path) -> Result<PathBuf> {
     variant(work, VERSION, 1, |recipe, first| {
-        recipe["helm"] = json!(std::path::absolute(upstream::helm(&lab::cache(), &mut |_| ())?)?);
-        let image = first["images"]["agnhost"].as_str().context("the bundle has no agnhost")?;
-        recipe["charts"] = json!([chart::entry(image)]);
+        let hello = Chart::Hello.entry(|component| {
+            let image = first["images"][component].as_str();
+            Ok(image.with_context(|| format!("the bundle has no {component}"))?.to_owned())
+        })?;
+        recipe["charts"].as_array_mut().context("the lab's recipe has no chart")?.push(hello);
         let made = recipe["packages"]["made"].as_array_mut().context("the lab's recipe makes no package")?;
         made.retain(|package| package["package"] != WITHOUT);
         Ok(())
