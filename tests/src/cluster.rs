@@ -58,6 +58,9 @@ pub struct Cluster {
     pub worker: Host,
 }
 
+/// Where the first host has the cluster document.
+pub const DOCUMENT: &str = "/etc/halite/cluster.yaml";
+
 /// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel lacks, and for a machine
 /// whose disk is nearly full by the kubelet's measure, which is a share of the whole; any operator can set the same keys.
 pub const CLUSTER: &str = r#"apiVersion: halite/v1
@@ -198,6 +201,12 @@ fn only_declares(mut add: Vec<String>) -> Vec<String> {
 }
 
 impl Cluster {
+    /// Its hosts, the first one first.
+    #[must_use]
+    pub fn hosts(&self) -> [&Host; 2] {
+        [&self.bootstrap, &self.worker]
+    }
+
     /// The cluster of a lab that already runs.
     pub fn attach(lab: Lab) -> Result<Self> {
         let bootstrap = lab.host(BOOTSTRAP)?;

@@ -1,4 +1,4 @@
-//! Compiles for every host of one set of options after the other, and gathers what that names.
+//! Compiles for the hosts of sets of options, one after the other, and gathers what that names.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -11,7 +11,7 @@ use super::{
     repair::{highstate, pods, quiet, settled},
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
     lab::wait,
     upstream::versions::BUSYBOX,
 };
@@ -22,7 +22,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test { name: "addons: switched off, data is kept until it is gone, and nothing else is left", run: off },
 ];
 
-const DOCUMENT: &str = "etc/halite/cluster.yaml";
 /// Every object of the cluster before addons, for the last test.
 const BEFORE: &str = "root/before-addons.txt";
 /// The two addons have at least so many objects.
@@ -45,7 +44,7 @@ const PASSING: &[&str] = &[
 
 /// Declares something at the top of the document, on one line; an empty value takes it out.
 pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
-    let file = cluster.bootstrap.root().join(DOCUMENT);
+    let file = cluster.bootstrap.file(DOCUMENT);
     let text = fs::read_to_string(&file)?;
     let key = format!("{key}:");
     let rest: String =

@@ -157,7 +157,7 @@ fn works(cluster: &Cluster) -> Result<Counts> {
     backed_up(&cluster.bootstrap)?;
     served_twice(cluster)?;
     chart::answers(cluster)?;
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         on_host(host)?;
     }
     Ok(Counts { passed: 7, failed: 0 })

@@ -17,7 +17,7 @@ use super::{
     repair::{highstate, quiet, running},
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
     lab::{host::Host, wait},
     upstream::chart::PODNET,
 };
@@ -28,7 +28,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 const PAGE: &str = "pod-network.md";
-const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 /// What was before, for the test that goes back.
 const BEFORE: &str = "/root/before-network";
 /// What servers are called that are made after a change.
@@ -49,10 +48,6 @@ const MAY_CHANGE: &[&str] = &[
     "/etc/halite/custom/",
     DOCUMENT,
 ];
-
-fn hosts(cluster: &Cluster) -> [&Host; 2] {
-    [&cluster.bootstrap, &cluster.worker]
-}
 
 /// Files of configuration and programs beside the distribution's, with their digests. What firewalld puts aside is none.
 fn files(host: &Host) -> Result<String> {
@@ -115,7 +110,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     fs::create_dir_all(cluster.bootstrap.file(BEFORE))?;
     fs::write(remembered(cluster, "cluster.yaml"), &document)?;
     fs::write(remembered(cluster, "objects"), objects.iter().cloned().collect::<Vec<_>>().join("\n"))?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         fs::write(remembered(cluster, &host.spec.name), files(host)?)?;
     }
     let runs = beside(cluster)?;
@@ -133,7 +128,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     works_for_new(cluster)?;
     quiet(cluster)?;
     goes_on(cluster, &runs)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         let name = &host.spec.name;
         let changed = changed(&fs::read_to_string(remembered(cluster, name))?, &files(host)?);
         let others: Vec<_> =
@@ -229,7 +224,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
         if differ.is_empty() { Ok(()) } else { Err(format!("{differ:#?}")) }
     })?;
     quiet(cluster)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         let name = &host.spec.name;
         let changed = changed(&fs::read_to_string(remembered(cluster, name))?, &files(host)?);
         ensure!(changed.is_empty(), "on {name} these are not as they were: {changed:?}");

@@ -140,7 +140,7 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
         let jid = job["jid"].as_str().context("a job without an id")?;
         clean(&format!("job {jid}"), ctl(cluster, &["job", "show", jid, "-o", "json"])?.as_bytes())?;
     }
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         clean("the journal", host.sh("journalctl -o cat --no-pager")?.as_bytes())?;
         files(&host.root().join("var/lib/halite/minion/journal"), &clean)?;
         files(&host.root().join("var/lib/halite/minion/blobs"), &clean)?;
@@ -181,7 +181,7 @@ fn own_states(cluster: &Cluster) -> Result<Counts> {
     if custom.exists() {
         fs::remove_dir_all(&custom)?;
     }
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         host.sh("rm -f /etc/halite-own-first /etc/halite-own-last")?;
     }
     result?;
@@ -197,7 +197,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     let output = cluster.bootstrap.output(&[CTL, "highstate", "-o", "json"])?;
     ensure!(output.status.code() == Some(1), "a failing state of the operator went unnoticed");
     let answer: Value = serde_json::from_slice(&output.stdout)?;
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         let states = answer["minions"][&host.spec.name]["states"].as_array().context("no states")?;
         let failed: Vec<&Value> = states.iter().filter(|state| state["result"] == false).collect();
         ensure!(failed.len() == 1 && failed[0]["__id__"] == "fails", "{}: {failed:?}", host.spec.name);

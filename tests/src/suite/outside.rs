@@ -11,7 +11,7 @@ use super::{
     site_registry::{forget, run_pod},
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
     lab::{host::Host, wait},
     upstream::versions::BUSYBOX,
 };
@@ -22,7 +22,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test { name: "outside: what is taken out leaves nothing", run: taken_out },
 ];
 
-const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 /// The document, and what hosts had, before all of it.
 const BEFORE: &str = "/root/before-outside";
 /// What the lab adds on the host with the mirror.
@@ -35,10 +34,6 @@ const ASKED: &str = "/root/asked-of-the-proxy";
 const NOWHERE: &str = "192.0.2.9";
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const READY: std::time::Duration = std::time::Duration::from_secs(30);
-
-fn hosts(cluster: &Cluster) -> [&Host; 2] {
-    [&cluster.bootstrap, &cluster.worker]
-}
 
 /// What a host has where these things are written.
 fn found(host: &Host) -> Result<String> {
@@ -135,7 +130,7 @@ fn pull(host: &Host, image: &str) -> Result<String> {
 fn declared(cluster: &Cluster) -> Result<Counts> {
     let before = fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?;
     fs::write(cluster.bootstrap.file(BEFORE), &before)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         fs::write(host.file(&format!("{BEFORE}.{}", host.spec.name)), found(host)?)?;
         harmless_chrony(host)?;
         proxy(host)?;
@@ -148,7 +143,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
     let running = pods(cluster)?;
     highstate(cluster, &[])?;
     quiet(cluster)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         on_host(host, &address, &certificate, &time).with_context(|| format!("on {}", host.spec.name))?;
     }
     let image = "mirrored.corp/team/tool:1";
@@ -236,7 +231,7 @@ fn taken_out(cluster: &Cluster) -> Result<Counts> {
     fs::write(cluster.bootstrap.file(DOCUMENT), before)?;
     highstate(cluster, &[])?;
     quiet(cluster)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         let name = &host.spec.name;
         // With its package's configuration it would ask the internet.
         let chrony = host.sh("systemctl is-active chrony; systemctl is-enabled chrony; true")?;

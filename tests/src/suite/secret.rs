@@ -10,14 +10,13 @@ use super::{
     repair::{CTL, highstate, quiet},
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT},
     lab::host::Host,
 };
 
 pub(super) const TESTS: &[Test<Cluster>] =
     &[Test { name: "operator: a secret for a chart is made as the guide says", run: for_a_chart }];
 
-const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 const PAGE: &str = "own-states.md";
 const HEADING: &str = "### A secret for a chart";
 /// As in the guide: the namespace, the object, and the state that makes it.
@@ -72,7 +71,7 @@ fn made(cluster: &Cluster) -> Result<()> {
         told |= shown.contains(NAME);
     }
     ensure!(told, "no job tells of the state {NAME}, so this shows nothing");
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         let found = holders(host, VALUE)?;
         let expected: &[&str] = if host.spec.name == BOOTSTRAP { &[DOCUMENT] } else { &[] };
         ensure!(found == expected, "on {}: {found:?}", host.spec.name);

@@ -14,7 +14,7 @@ use super::{
     secret::holders,
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
     lab::{host::Host, wait},
     upstream::versions::BUSYBOX,
 };
@@ -122,7 +122,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "siteRegistry", &document(", pullAs: ci"))?;
     highstate(cluster, &[])?;
     quiet(cluster)?;
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         for login in ["", "-u ci:wrong", "-u nobody:", "-X POST"] {
             let (code, _) = asked(host, login, "/v2/_catalog")?;
             ensure!(code == "401", "{login:?} from {}: {code}", host.spec.name);
@@ -170,7 +170,7 @@ pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
 
 /// The password stands in the document alone; as a header, where hosts pull with it, in containerd's file.
 fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         // As containerd sends it, which only its own file may hold.
         let basic = host.sh(&format!("printf 'ci:{PASSWORD}' | base64 -w0"))?;
         let found =
@@ -179,7 +179,7 @@ fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
         let found: Vec<&str> = found.lines().collect();
         ensure!(found == if pulled_as { vec![own.as_str()] } else { Vec::new() }, "{found:?}");
         let found = holders(host, PASSWORD)?;
-        let expected: &[&str] = if host.spec.name == BOOTSTRAP { &["/etc/halite/cluster.yaml"] } else { &[] };
+        let expected: &[&str] = if host.spec.name == BOOTSTRAP { &[DOCUMENT] } else { &[] };
         ensure!(found == expected, "on {}: {found:?}", host.spec.name);
     }
     Ok(())
@@ -362,7 +362,7 @@ fn own_login(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "siteRegistry", &document(""))?;
     highstate(cluster, &[])?;
     let image = format!("{NAME}/team/app:1");
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         let file = host.sh(&format!("cat '/etc/containerd/certs.d/{NAME}/hosts.toml'"))?;
         ensure!(!file.contains("Authorization"), "{file}");
     }

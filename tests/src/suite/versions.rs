@@ -117,7 +117,7 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
 fn added_node(cluster: &Cluster) -> Result<Counts> {
     cluster.add_worker_with(everything::ROLES)?;
     cluster.wait_for_pods(Duration::from_secs(120))?;
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }
     // The host serves bundles, too: those that are enrolled after it ask it as well.
@@ -154,7 +154,7 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     let command = [CTL, "bundle", "use", &OLDER.bundle(), "--allow-downgrade"];
     refused(host, &command, &["kubernetes.version: ", &reason])?;
     only_served(cluster)?;
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         of_release(cluster, host, &NEWEST, &OLDER)?;
     }
     host.run(&[CTL, "bundle", "remove", &OLDER.bundle()])?;

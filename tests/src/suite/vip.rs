@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Counts, Test, repair};
 use crate::{
-    cluster::{Cluster, WORKER},
+    cluster::{Cluster, DOCUMENT, WORKER},
     lab::wait,
 };
 
@@ -20,7 +20,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// As in the cluster document.
 const VIP: &str = "10.10.0.100";
 const NAME: &str = "api.demo.internal";
-const DOCUMENT: &str = "etc/halite/cluster.yaml";
 const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
 const EXTERNAL: &str = "  vip: 10.10.0.100\n  keepalived: false\n";
 const NONE: &str = "  endpoint: api.demo.internal\n";
@@ -128,7 +127,7 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn moves(cluster: &Cluster) -> Result<Counts> {
-    let path = cluster.bootstrap.root().join(DOCUMENT);
+    let path = cluster.bootstrap.file(DOCUMENT);
     let original = fs::read_to_string(&path)?;
     if !original.contains(HELD) {
         bail!("the cluster document no longer has\n{HELD}and this test must change with it:\n{original}");
@@ -147,7 +146,7 @@ fn moves(cluster: &Cluster) -> Result<Counts> {
 
 fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
     let host = &cluster.bootstrap;
-    let path = host.root().join(DOCUMENT);
+    let path = host.file(DOCUMENT);
     fs::write(&path, original.replace(HELD, NONE))?;
     repair::highstate(cluster, &[])?;
     wait_address(cluster, false, MOVE)?;
@@ -165,7 +164,7 @@ fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
 
 /// What must hold after each move.
 fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         let entry = host.run(&["getent", "ahostsv4", NAME])?;
         ensure!(entry.starts_with(&format!("{address} ")), "{} takes {NAME} for {entry}", host.spec.name);
         // kube-proxy has a file of its own, from when its container was started.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{FIRST, ctl, hosts, second};
+use super::{FIRST, ctl, second};
 use crate::{
     cluster::Cluster,
     lab::wait,
@@ -78,7 +78,7 @@ pub(in crate::suite) fn answers(cluster: &Cluster) -> Result<()> {
         }
     })?;
     let address = kubectl(cluster, &["get", "service", chart::NAME, "-o", "jsonpath={.spec.clusterIP}"])?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         wait::until("the Service to answer", READY, || {
             let get = format!("curl -sS --noproxy '*' --max-time 2 http://{address}/");
             match host.sh(&get).map_err(|error| format!("{error:#}"))?.trim() {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{FIRST, configuration, ctl, hosts, listed, pause, problems, pulled, row, second};
+use super::{FIRST, configuration, ctl, listed, pause, problems, pulled, row, second};
 use crate::{
     cluster::{BUNDLE, Cluster, WORKER},
     suite::{
@@ -91,7 +91,7 @@ pub(super) fn directory(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
-    let files = || hosts(cluster).into_iter().map(configuration).collect::<Result<Vec<_>>>();
+    let files = || cluster.hosts().into_iter().map(configuration).collect::<Result<Vec<_>>>();
     let (before, configured) = (running(cluster)?, files()?);
     let gone = Gone::new(cluster, way)?;
     told(cluster, way)?;

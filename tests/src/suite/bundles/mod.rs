@@ -18,7 +18,7 @@ use super::{
     versions::{only_served, refused},
 };
 use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
+    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
     lab::host::Host,
     upstream::{self, versions::NEWEST},
 };
@@ -46,8 +46,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// The version of the bundle that the cluster was made from.
 const FIRST: &str = env!("CARGO_PKG_VERSION");
 
-const DOCUMENT: &str = "/etc/halite/cluster.yaml";
-
 /// Where a test that leaves the first bundle writes what the one that comes back to it compares.
 const BEFORE: &str = "/root/before-bundles";
 
@@ -63,10 +61,6 @@ const ADDRESSES: &[&str] = &[
     "[bundle-server-answers]",
     "/srv/halite/enrol.sh",
 ];
-
-fn hosts(cluster: &Cluster) -> [&Host; 2] {
-    [&cluster.bootstrap, &cluster.worker]
-}
 
 /// Every file below /etc, by its content.
 fn configuration(host: &Host) -> Result<String> {
@@ -134,7 +128,7 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
 
 /// Whether containerd and apt of every host ask one bundle, and no other.
 fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         let lists = "/etc/apt/sources.list.d/halite.list $(find /etc/apt/halite -type f)";
         let said =
             [host.sh("cat /etc/containerd/certs.d/_default/hosts.toml")?, host.sh(&format!("cat {lists}"))?];
@@ -166,7 +160,7 @@ fn pause() -> String {
 
 /// Pulls on every host an image whose parts it has: the name is looked up all the same.
 fn pulled(cluster: &Cluster) -> Result<()> {
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         let hosts = "--hosts-dir=/etc/containerd/certs.d";
         host.run(&["ctr", "-n", "k8s.io", "images", "pull", hosts, &pause()])?;
     }
@@ -231,7 +225,7 @@ fn remember(cluster: &Cluster) -> Result<()> {
     let directory = cluster.bootstrap.file(BEFORE);
     fs::create_dir_all(&directory)?;
     fs::write(directory.join("cluster.yaml"), document(cluster)?)?;
-    for host in hosts(cluster) {
+    for host in cluster.hosts() {
         fs::write(directory.join(&host.spec.name), configuration(host)?)?;
     }
     Ok(())
@@ -242,7 +236,7 @@ fn as_remembered(cluster: &Cluster) -> Result<()> {
     let before = cluster.bootstrap.file(BEFORE);
     let was = |name: &str| fs::read_to_string(before.join(name));
     ensure!(document(cluster)? == was("cluster.yaml")?, "the cluster document is {}", document(cluster)?);
-    for of in hosts(cluster) {
+    for of in cluster.hosts() {
         let (was, is) = (was(&of.spec.name)?, configuration(of)?);
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
         let differ: Vec<String> = lines(&was).symmetric_difference(&lines(&is)).cloned().collect();

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{ADDRESSES, FIRST, as_remembered, hosts, listed, problems, remember, second};
+use super::{ADDRESSES, FIRST, as_remembered, listed, problems, remember, second};
 use crate::{
     cluster::{Cluster, WORKER},
     lab::{self, command::run, host::Host, wait},
@@ -150,7 +150,7 @@ fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result
     runs(cluster, &cluster.worker, "halite-minion", version)?;
     still(cluster, &before)?;
     quiet(cluster)?;
-    listed(cluster, version, true, hosts(cluster).len())?;
+    listed(cluster, version, true, cluster.hosts().len())?;
     let problems = problems(cluster)?;
     ensure!(problems.is_empty(), "ctl status complains about {problems:?}");
     Ok(())

@@ -67,7 +67,7 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     registered::once(&cluster.bootstrap, &[BOOTSTRAP, WORKER])?;
     repair::settled(cluster, pods)?;
     repair::quiet(cluster)?;
-    jobs::sound(&[&cluster.bootstrap, &cluster.worker], &newest)?;
+    jobs::sound(&cluster.hosts(), &newest)?;
     Ok(status)
 }
 

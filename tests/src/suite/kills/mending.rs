@@ -111,7 +111,7 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
         String::from_utf8_lossy(&output.stderr)
     );
     scene.is_mended()?;
-    jobs::sound(&[&cluster.bootstrap, &cluster.worker], &newest)?;
+    jobs::sound(&cluster.hosts(), &newest)?;
     Ok(status)
 }
 

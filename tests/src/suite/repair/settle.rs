@@ -27,7 +27,7 @@ const OWN: &str = "daemons";
 /// Invocation ids of units, ids of containers and restart counts of pods: they change when something restarts.
 pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
-    for host in [&cluster.bootstrap, &cluster.worker] {
+    for host in cluster.hosts() {
         let name = &host.spec.name;
         for (label, units) in UNITS {
             let shown = host.sh(&format!("systemctl show -p Id,InvocationID {units}"))?;
