@@ -121,6 +121,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     let without = document.replace("plugin: flannel", "plugin: none");
     fs::write(cluster.bootstrap.file(DOCUMENT), format!("{without}charts: [{PODNET}]\n"))?;
     changes(cluster, &[ZONE, POLICY, OWNED, "kubernetes.manifest chart-podnet [chart-podnet]"])?;
+    ready(cluster, PODNET)?;
     as_told(cluster, "## Change it", "10-flannel.conflist")?;
 
     only_flannel_went(cluster, &objects)?;
@@ -171,8 +172,8 @@ fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()>
     })
 }
 
-/// A pod network is ready on both nodes, and servers that were there before reach each other.
-fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
+/// Waits until a pod network's own pods are ready on both nodes.
+fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     wait::until("the pod network to be ready on both nodes", READY, || {
         let path = "jsonpath={.items[*].status.numberReady}";
         let ready = cluster.kubectl(&["-n", namespace, "get", "daemonsets", "-o", path]);
@@ -180,7 +181,12 @@ fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
             "2" => Ok(()),
             other => Err(format!("{other:?} of 2")),
         }
-    })?;
+    })
+}
+
+/// A pod network is ready on both nodes, which stayed Ready, and servers that were there before reach each other.
+fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
+    ready(cluster, namespace)?;
     nodes_ready(cluster)?;
     across_nodes(cluster, STAYING)
 }
