@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{claim::Claim, error::Error, files, manifest::Entry};
 
 /// Counts on every change of how parts are made that their inputs do not show.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// A part that is there.
 pub struct Part {

@@ -34,7 +34,7 @@ pub fn write(root: &Path, date: Timestamp, signer: &Signer) -> Result<BTreeMap<S
     files::write(&root.join(format!("{INDEX}.gz")), 0o644, &gzip(index.as_bytes(), root)?)?;
     let release = root.join("dists/stable/Release");
     files::write(&release, 0o644, release_text(root, date)?.as_bytes())?;
-    signer.sign(&release)?;
+    signer.sign(&release, date)?;
     signer.export(&root.join("halite.gpg"))?;
     Ok(versions)
 }

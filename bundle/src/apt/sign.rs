@@ -18,6 +18,9 @@ const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
 /// rpmsign looks for the program under the name of an older version.
 const GPG: &str = "__gpg /usr/bin/gpg";
 
+/// How gpg makes a signature in a file of its own.
+const DETACHED: &str = "--detach-sign";
+
 /// The number of RSA among OpenPGP's algorithms (RFC 9580, 9.1).
 const RSA: &str = "1";
 
@@ -74,29 +77,30 @@ impl Signer {
         Ok(signer)
     }
 
-    /// Writes `InRelease` and `Release.gpg` beside a `Release`.
+    /// Writes `InRelease` and `Release.gpg` beside a `Release`, as if at a moment.
     ///
     /// # Errors
     /// When gpg fails.
-    pub fn sign(&self, release: &Path) -> Result<(), Error> {
-        let what = "signing the repository";
-        for (name, how) in [("InRelease", "--clearsign"), ("Release.gpg", "--detach-sign")] {
-            let out = release.with_file_name(name);
-            program::run(self.gpg().arg("--armor").arg("--output").arg(&out).arg(how).arg(release), what)?;
-            fs::set_permissions(&out, fs::Permissions::from_mode(0o644))
-                .map_err(Error::file("write", &out))?;
+    pub fn sign(&self, release: &Path, date: Timestamp) -> Result<(), Error> {
+        for (name, how) in [("InRelease", "--clearsign"), ("Release.gpg", DETACHED)] {
+            self.write(how, release, &release.with_file_name(name), date)?;
         }
         Ok(())
     }
 
-    /// Writes the signature of a file beside it, as if at a moment; the same file, key and moment give the same bytes.
+    /// Writes the signature of a file beside it, as if at a moment.
     ///
     /// # Errors
     /// When gpg fails.
     pub fn detach(&self, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
+        self.write(DETACHED, file, out, date)
+    }
+
+    /// Signs a file in a way of gpg's; the same file, key and moment give the same bytes.
+    fn write(&self, how: &str, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
         let mut sign = self.gpg();
         sign.args(["--faked-system-time", &self.moment(date)?]).arg("--armor").arg("--output").arg(out);
-        program::run(sign.arg("--detach-sign").arg(file), "signing the repository")?;
+        program::run(sign.arg(how).arg(file), "signing the repository")?;
         fs::set_permissions(out, fs::Permissions::from_mode(0o644)).map_err(Error::file("write", out))
     }
 

@@ -76,6 +76,8 @@ impl Gather<'_> {
             found.push(Archive { name: control.file_name(), path, sha256: item.sha256.clone() });
             items.insert(control.file_name(), item);
         }
+        // They come in apt's order the first time, and in that of the cache afterwards: one key for the kept repository.
+        found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok((request, items, Some(found)))
     }
 
