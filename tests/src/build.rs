@@ -19,12 +19,13 @@ pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
 }
 
+/// What [`release`] does, for whoever waits for it.
+pub const WHAT: &str =
+    "building ctl, halite-master and halite-minion (release; about ten minutes when nothing is cached)";
+
 /// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and returns the directory
 /// that holds all three.
-pub fn release(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-    progress(
-        "building ctl, halite-master and halite-minion (release; about ten minutes when nothing is cached)",
-    );
+pub fn release() -> Result<PathBuf> {
     let target = source_root().join("target/x86_64-unknown-linux-gnu");
     let shipped = target.join("shipped");
     fs::create_dir_all(&shipped)?;

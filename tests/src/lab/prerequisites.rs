@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::command::run;
+use crate::upstream::store::Store;
 
 /// A program that the lab or a test of a crate runs, and the Debian package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -68,6 +69,8 @@ fn is_root() -> bool {
 /// The dependency checker, built into the cache when missing (a few minutes, once).
 pub fn cargo_deny(cache: &Path) -> Result<PathBuf> {
     const VERSION: &str = "0.20.2";
+    let tools = Store::new(cache.join("tools"))?;
+    let _claim = tools.claim("cargo-deny")?;
     let root = cache.join(format!("tools/cargo-deny-{VERSION}"));
     let program = root.join("bin/cargo-deny");
     if !program.exists() {

@@ -11,6 +11,7 @@ mod iso;
 mod kills;
 pub(crate) mod kubeadm;
 mod lab_itself;
+mod meanwhile;
 mod network;
 mod operator;
 mod outside;
@@ -31,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::{
     cluster::Cluster,
@@ -84,6 +85,7 @@ impl Counts {
 pub fn main(options: Options) -> Result<ExitCode> {
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
+    let meanwhile = options.filter.is_empty().then(meanwhile::begin);
     let mut total = Counts::default();
     total.add(run(&options, source::TESTS, &()));
     total.add(run(&options, lab_itself::TESTS, &()));
@@ -95,6 +97,10 @@ pub fn main(options: Options) -> Result<ExitCode> {
         if site.tests.iter().any(|test| options.wants(test.name)) {
             total.add(on_site(&options, &site));
         }
+    }
+    // It has ended long ago, or the programs that it started would outlive this one.
+    if let Some(meanwhile) = meanwhile {
+        meanwhile.join().map_err(|_| anyhow!("what is made meanwhile panicked"))?;
     }
     println!("\n{} passed, {} failed", total.passed, total.failed);
     Ok(if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

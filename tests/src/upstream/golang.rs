@@ -105,9 +105,13 @@ impl Go {
             let described = (module.path, module.version, module.source, module.stamps, package);
             wanted.push((*name, *package, store::key(&(REVISION, &self.version, described))?));
         }
-        let missing = |(name, _, key): &&(&str, &str, String)| store.find(name, key).is_none();
-        let missing: Vec<(&str, &str)> =
-            wanted.iter().filter(missing).map(|(name, package, _)| (*name, *package)).collect();
+        let missing = || -> Vec<(&str, &str)> {
+            let missing = wanted.iter().filter(|(name, _, key)| store.find(name, key).is_none());
+            missing.map(|(name, package, _)| (*name, *package)).collect()
+        };
+        // Looked at twice: whoever had the claim before may have built them.
+        let _claim = if missing().is_empty() { None } else { Some(store.claim(module.path)?) };
+        let missing = missing();
         // In one go: each start reads the whole module graph again, and one processor links while the other compiles.
         let ground = if missing.is_empty() {
             None

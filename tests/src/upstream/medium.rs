@@ -12,7 +12,6 @@ use anyhow::{Context as _, Result};
 use super::{
     command,
     image::file_digest,
-    lock,
     store::{self, Store},
 };
 
@@ -26,9 +25,9 @@ const KEY: &str = "builder";
 pub fn medium(cache: &Path, bundle: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let dir = std::path::absolute(cache)?.join("bundle");
     let store = Store::new(dir.clone())?;
-    let _lock = lock(&dir)?;
     let ctl = bundle.join("bin/ctl");
     let (key, public) = (dir.join(format!("{KEY}.key")), dir.join(format!("{KEY}.pub")));
+    let claim = store.claim(KEY)?;
     if !public.exists() {
         // The two appear one after the other: a half that is left over is of no use.
         fs::remove_file(&key).or_else(|error| if key.exists() { Err(error) } else { Ok(()) })?;
@@ -36,6 +35,7 @@ pub fn medium(cache: &Path, bundle: &Path, progress: &mut dyn FnMut(&str)) -> Re
         make.args(["bundle", "key", "--unencrypted"]).arg(&key);
         command::run(&mut make, "making the lab's key", progress)?;
     }
+    drop(claim);
     let content = (file_digest(&bundle.join("manifest.json"))?, file_digest(&public)?);
     store.get("medium", &store::key(&content)?, |out| {
         progress("sealing and signing the ISO");

@@ -19,7 +19,7 @@ pub mod versions;
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -47,7 +47,6 @@ pub struct Upstream {
 pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
     let dir = cache.join("upstream");
     let store = Store::new(dir.clone())?;
-    let _lock = lock(&dir)?;
     let go = golang::Go::find()?;
     let mut built = BTreeMap::new();
     for module in [&programs::kubernetes(release)].into_iter().chain(programs::MODULES) {
@@ -75,16 +74,7 @@ pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
 }
 
 fn tool(cache: &Path, module: &programs::Module, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-    let dir = cache.join("upstream");
-    let store = Store::new(dir.clone())?;
-    let _lock = lock(&dir)?;
+    let store = Store::new(cache.join("upstream"))?;
     let built = golang::Go::find()?.build(&store, module, progress)?;
     built.into_iter().next().map(|(_, program)| program).context("no program was built")
-}
-
-/// Two runs at once would make everything twice; the second waits until this is dropped.
-fn lock(dir: &Path) -> Result<File> {
-    let lock = File::create(dir.join(".lock"))?;
-    lock.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
-    Ok(lock)
 }

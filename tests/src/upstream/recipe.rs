@@ -13,7 +13,7 @@ use super::{
     Upstream, command,
     golang::Go,
     image::file_digest,
-    licences, lock,
+    licences,
     programs::{CNI_PREFIX, MODULES},
     store::{self, Store},
     versions,
@@ -41,7 +41,8 @@ pub fn bundle(
     let store = Store::new(dir.clone())?;
     let charts = charts(upstream)?;
     let helm = if charts.is_empty() { None } else { Some(super::helm(cache, progress)?) };
-    let _lock = lock(&dir)?;
+    // The recipe of a site is one file.
+    let _claim = store.claim("site")?;
     let base = cache.join("base-root/var/lib/dpkg/status");
     let mut site = store::key(&(
         REVISION,

@@ -2,11 +2,12 @@
 //!
 //! A thing is made in a temporary directory and renamed into place, so that whatever is there is whole. Size and time
 //! of every file are recorded beside it: a file that was changed in place (a test that damages a bundle in which files
-//! are hard links) makes the thing unusable, and it is made again.
+//! are hard links) makes the thing unusable, and it is made again. Of those who want the same thing at once one makes it,
+//! and the others wait.
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -14,6 +15,9 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+
+/// The folder of a store with a file for each name: who holds the file's lock makes things of that name.
+const CLAIMS: &str = ".claims";
 
 /// The hash of whatever describes how a thing is made, shortened to 64 bits: enough for a cache on one machine.
 pub fn key(description: &impl Serialize) -> Result<String> {
@@ -53,6 +57,10 @@ impl Store {
         if let Some(dir) = self.find(name, key) {
             return Ok(dir);
         }
+        let _claim = self.claim(name)?;
+        if let Some(dir) = self.find(name, key) {
+            return Ok(dir);
+        }
         let dir = self.path(name, key);
         let parent = dir.parent().unwrap_or(&self.root);
         fs::create_dir_all(parent)?;
@@ -69,6 +77,16 @@ impl Store {
         // Last: what has no record is made again.
         fs::write(record(&dir), serde_json::to_vec(&stamps(&dir)?)?)?;
         Ok(dir)
+    }
+
+    /// The right to make things of a name, until it is dropped; waits while somebody else has it.
+    pub fn claim(&self, name: &str) -> Result<File> {
+        let dir = self.root.join(CLAIMS);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let path = dir.join(name.replace('/', "_"));
+        let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+        Ok(file)
     }
 
     fn path(&self, name: &str, key: &str) -> PathBuf {
@@ -122,6 +140,12 @@ pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+        time::Duration,
+    };
+
     use super::*;
 
     #[test]
@@ -146,10 +170,28 @@ mod tests {
     }
 
     #[test]
+    fn those_who_want_a_thing_at_once_get_it_from_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, made) = (Store::new(dir.path().to_owned()).unwrap(), AtomicUsize::new(0));
+        let make = |out: &Path| {
+            made.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(50));
+            fs::write(out.join("file"), "").map_err(Into::into)
+        };
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| store.get("thing", "0123", make).unwrap());
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
     fn what_fails_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().to_owned()).unwrap();
         assert!(store.get("thing", "0123", |_| anyhow::bail!("no")).is_err());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, [CLAIMS]);
     }
 }

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::quiet;
 use crate::{
     build,
     lab::command::{output, run},
@@ -41,7 +40,7 @@ impl Drop for Root {
 impl Root {
     /// Makes the root, and a network with the addresses of a bootstrap host and a worker.
     pub fn new() -> Result<Self> {
-        let programs = build::release(&mut quiet)?;
+        let programs = build::release()?;
         let namespace = format!("hl-bare-root-{}", std::process::id());
         run("ip", &["netns", "add", &namespace])?;
         let root = Self { dir: tempfile::tempdir()?, namespace, running: Vec::new() };
