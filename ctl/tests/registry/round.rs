@@ -6,7 +6,8 @@ use std::{
     io::Read as _,
     os::unix::fs::{MetadataExt as _, chown},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use halite_testkit::{
@@ -202,20 +203,26 @@ fn the_registry_moves_links_to_their_places() {
 fn pushes_during_a_backup_are_in_it_or_not() {
     let world = World::new();
     world.push("app", &image("app", "0", &[100_000], 1));
-    let done = AtomicBool::new(false);
+    let (pushed, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     let backups: Vec<String> = std::thread::scope(|scope| {
         scope.spawn(|| {
-            for pushed in 1..=15 {
+            for push in 1..=15 {
                 // Tags move, and repositories come.
-                let name = if pushed % 3 == 0 { format!("new/{pushed}") } else { "app".to_owned() };
-                let tag = (pushed % 5).to_string();
-                world.registry.push(&name, &image(&name, &tag, &[2000, 30], 100 + pushed * 10));
+                let name = if push % 3 == 0 { format!("new/{push}") } else { "app".to_owned() };
+                let tag = (push % 5).to_string();
+                world.registry.push(&name, &image(&name, &tag, &[2000, 30], 100 + push * 10));
+                pushed.fetch_add(1, Ordering::SeqCst);
             }
             done.store(true, Ordering::SeqCst);
         });
         let mut made = Vec::new();
         while !done.load(Ordering::SeqCst) {
-            made.push(world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name());
+            // Some during each push, however long that takes: all of them are kept.
+            if made.len() < 4 * (pushed.load(Ordering::SeqCst) + 1) {
+                made.push(world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name());
+            } else {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
         made
     });
