@@ -386,7 +386,7 @@ pub struct ConfigPath {
     /// A cluster document, or a directory with cluster.yaml and nodes/.
     #[arg(default_value = "/etc/halite")]
     pub path: PathBuf,
-    /// Check against this bundle too.
+    /// Check against this bundle too; without it against the one that the site uses, where that is at hand.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
 }

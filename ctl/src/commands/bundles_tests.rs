@@ -266,7 +266,11 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
             .collect()
     };
     assert_eq!(in_use(&document), [("0.1.0".to_owned(), true), ("0.2.0".to_owned(), false)]);
+    // What documents are checked against.
+    let used = || crate::commands::config::used(&here.site).unwrap().map(|facts| facts.version);
+    assert_eq!(used().as_deref(), Some("0.1.0"));
     here.site.bundles.remove("0.1.0").unwrap();
+    assert_eq!(used(), None);
     let document = super::document(&here.site, None).unwrap();
     assert_eq!(in_use(&document), [("0.2.0".to_owned(), false), ("0.1.0".to_owned(), true)]);
     assert!(overview(&document, &Paint { colour: false }).contains("✗ "), "{document}");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_bundle::manifest;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::validate::Context;
@@ -14,6 +15,7 @@ use crate::FAILED;
 use crate::cli::{Config, ConfigPath};
 use crate::compile::report;
 use crate::output::{Format, Screen, count, yaml};
+use crate::site::Site;
 
 /// `ctl config`.
 ///
@@ -43,12 +45,30 @@ pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
 }
 
 fn read(path: &ConfigPath) -> anyhow::Result<Result<Declaration, Vec<Problem>>> {
-    let bundle = path.bundle.as_deref().map(facts).transpose()?;
+    let bundle = bundle(path)?;
     let texts = match texts(&path.path) {
         Ok(texts) => texts,
         Err(problems) => return Ok(Err(problems)),
     };
     Ok(load(&texts, &Context { bundle: bundle.as_ref(), host: None }))
+}
+
+/// The bundle to check against: the one that is named, or the one that the declaration's site uses, where it is at hand.
+fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
+    if let Some(named) = &path.bundle {
+        return facts(named).map(Some);
+    }
+    used(&Site { config: path.path.clone(), ..Site::here() })
+}
+
+/// The bundle that a site uses, where it is at hand.
+///
+/// # Errors
+/// It is there and cannot be read.
+pub(super) fn used(site: &Site) -> anyhow::Result<Option<BundleFacts>> {
+    // What is wrong with the document is told with its place when it is read.
+    let in_use = site.in_use().ok().flatten().filter(|used| used.path.join(manifest::FILE).is_file());
+    in_use.map(|used| facts(&used.path)).transpose()
 }
 
 /// The documents of a directory, or one cluster document.
@@ -68,7 +88,7 @@ fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
 /// # Errors
 /// Its manifest cannot be read.
 pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
-    let manifest = bundle.join(halite_bundle::manifest::FILE);
+    let manifest = bundle.join(manifest::FILE);
     let text = std::fs::read_to_string(&manifest)
         .with_context(|| format!("{} cannot be read", manifest.display()))?;
     let path = bundle.display().to_string();
