@@ -12,7 +12,7 @@ use crate::output::Screen;
 use crate::site::{REFUSED, Site, Source, Vouched};
 
 /// What makes an image large; neither the checks nor the plan need it.
-const BULK: [&str; 2] = ["images/blobs/", "apt/pool/"];
+const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
 
 /// A bundle that is as it was made.
 pub struct Medium {
