@@ -47,8 +47,8 @@ pub struct Options {
 pub type Render<'a> = dyn Fn(&Path, &Manifest) -> Result<Needs, Error> + 'a;
 
 /// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes from other machines
-/// is what the lock says. The same recipe, lock and inputs give the same bytes, but for the signatures of the apt
-/// repository. Nothing is at `out` before all of it is, and before everything is in it that `render` comes to.
+/// is what the lock says. The same recipe, lock, keys and inputs give the same bytes. Nothing is at `out` before all of it is,
+/// and before everything is in it that `render` comes to.
 ///
 /// # Errors
 /// When the recipe has problems, something that goes in is not in the lock, differs from it or is damaged, something
@@ -80,6 +80,9 @@ pub fn build(
         let held = part::claim(&cache, progress)?;
         let gather = Gather::new(recipe_file, &recipe, &cache, options.offline, options.watcher.clone())?;
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
+        if let Err(error) = part::prune(&cache) {
+            progress(&format!("what no build needs any more stays: {error}"));
+        }
         drop(held);
         progress("looking for what a cluster could ask for and would not find");
         let missing = render(&work, &manifest)?.missing(&Stock::read(&work, &manifest)?);

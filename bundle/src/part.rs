@@ -2,13 +2,14 @@
 //!
 //! A part is a directory under the hash of everything that it was made from. It comes with a record of every file's
 //! digest, size and time, so that it is hashed once; a part in which somebody changed a file is made again. A bundle
-//! holds hard links into its parts where the file system allows that.
+//! holds hard links into its parts where the file system allows that. What no build has used for a month is removed.
 
 use std::{
-    collections::BTreeMap,
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::{claim::Claim, error::Error, files, manifest::Entry};
 
 /// Counts on every change of how parts are made that their inputs do not show.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
+
+/// What parts are there of.
+const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
+
+/// A part that no build has used for so long is removed.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// A part that is there.
 pub struct Part {
@@ -49,11 +56,39 @@ pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<Claim, Error
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
         let entry = entry.map_err(Error::file("list", root))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with('.') && name.ends_with(".new") {
+        if name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).is_some_and(is_part) {
             files::remove_dir(&entry.path())?;
         }
     }
     Ok(claim)
+}
+
+/// Removes the parts that no build has used for a month. The directory has to be claimed.
+pub fn prune(root: &Path) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
+        let name = entry.map_err(Error::file("list", root))?.file_name().to_string_lossy().into_owned();
+        names.insert(name.strip_suffix(".json").unwrap_or(&name).to_owned());
+    }
+    for dir in names.iter().filter(|name| is_part(name)).map(|name| root.join(name)) {
+        let record = dir.with_extension("json");
+        // Without a record it was never finished.
+        let used = fs::metadata(&record).or_else(|_| fs::metadata(&dir)).and_then(|status| status.modified());
+        // One from the future stays.
+        let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEPT));
+        if unused {
+            files::remove_any(&record)?;
+            files::remove_dir(&dir)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether something has the name of a part: its kind and a hash.
+fn is_part(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(kind, hash)| {
+        KINDS.contains(&kind) && hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 impl Parts {
@@ -74,6 +109,11 @@ impl Parts {
         let dir = self.root.join(format!("{name}-{}", &key[..16]));
         let record_file = dir.with_extension("json");
         if let Some(record) = load(&dir, &record_file) {
+            // Its last use, for `prune`. Where that cannot be noted it is made again some day.
+            let _ = File::options()
+                .append(true)
+                .open(&record_file)
+                .and_then(|file| file.set_modified(SystemTime::now()));
             return Ok(Part { dir, record });
         }
         let work = files::sibling(&dir, "new");

@@ -1,6 +1,12 @@
 //! What a build makes, and what it refuses.
 
-use std::{fs, path::Path, rc::Rc, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    rc::Rc,
+    thread,
+    time::{Duration, SystemTime},
+};
 
 use halite_bundle::{
     Error, Manifest, Options,
@@ -82,6 +88,45 @@ fn a_cache_in_which_somebody_changed_a_file_is_not_believed() {
     assert!(!verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
     site.build("bundle").unwrap();
     assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+}
+
+#[test]
+fn what_no_build_has_used_for_a_month_is_removed_from_the_cache() {
+    let site = Site::new();
+    site.build("one").unwrap();
+    let cache = site.path(site.recipe["cache"].as_str().unwrap());
+    let kept = |name: &str| {
+        let mut names: Vec<_> =
+            fs::read_dir(&cache).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|found| found.starts_with(name));
+        names
+    };
+    let before = kept("");
+    assert_eq!((kept("apt-").len(), kept("images-").len()), (2, 2), "{before:?}");
+    let age = |name: &str| {
+        let month = Duration::from_secs(31 * 86_400);
+        let file = fs::File::open(cache.join(name)).unwrap();
+        file.set_modified(SystemTime::now() - month).unwrap();
+    };
+    before.iter().for_each(|name| age(name));
+    // One that was never finished, an old one, one in use, and what is none.
+    fs::create_dir(cache.join("rpm-0123456789abcdef")).unwrap();
+    fs::create_dir(cache.join("apt-0123456789abcdef")).unwrap();
+    fs::write(cache.join("apt-0123456789abcdef.json"), "{}").unwrap();
+    fs::create_dir(cache.join("apt-1123456789abcdef")).unwrap();
+    fs::write(cache.join("apt-1123456789abcdef.json"), "{}").unwrap();
+    fs::write(cache.join("apt-mine"), "").unwrap();
+    for name in ["rpm-0123456789abcdef", "apt-0123456789abcdef.json", "apt-mine"] {
+        age(name);
+    }
+    site.build("two").unwrap();
+    let mut wanted = before;
+    wanted.extend(["apt-1123456789abcdef", "apt-1123456789abcdef.json", "apt-mine"].map(str::to_owned));
+    wanted.sort();
+    let mut left = kept("");
+    left.sort();
+    assert_eq!(left, wanted);
+    assert!(verify(&site.path("two"), &mut |_| ()).unwrap().is_sound());
 }
 
 #[test]
