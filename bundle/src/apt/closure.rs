@@ -37,15 +37,40 @@ pub fn fetch(
     files::make_dir(&archives.join("partial"))?;
     let listed = match list(packages, base, archives) {
         Ok(listed) => listed,
-        Err(_) => {
+        Err(first) => {
             // A machine that never asked its sources knows no package.
-            program::run(Command::new("apt-get").args(["update", "-qq"]), "refreshing the package lists")?;
+            let mut update = Command::new("apt-get");
+            if let Err(second) = program::run(update.args(["update", "-qq"]), "refreshing the package lists")
+            {
+                return Err(Error::Several(vec![first, second]));
+            }
             list(packages, base, archives)?
         }
     };
+    drop_others(&listed, archives)?;
     let what = format!("downloading {} packages", listed.len());
     program::run(apt(base, archives).arg("--download-only").arg("install").args(packages), &what)?;
-    listed.into_iter().map(|name| Ok(archives.join(name))).collect()
+    Ok(listed.into_iter().map(|listed| archives.join(listed.name)).collect())
+}
+
+/// Removes what is kept under the name of an archive and is not for sure that one: apt believes what is there by its size.
+fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
+    for Listed { name, sha256 } in listed {
+        let path = archives.join(name);
+        if path.exists() && sha256.as_deref() != Some(files::digest(&path)?.0.as_str()) {
+            files::remove_any(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// An archive as apt would download it.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    /// As apt stores it.
+    name: String,
+    /// As the signed index has it, if it has this kind of digest.
+    sha256: Option<String>,
 }
 
 /// The archives that a lock records, if all of them are there unchanged.
@@ -78,21 +103,26 @@ pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
     Ok(gone.map(|(name, _)| name.clone()).collect())
 }
 
-/// The file names of the archives, as apt stores them.
-fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<String>, Error> {
+/// What apt would download.
+fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>, Error> {
     // Printed are only those that would be downloaded; an empty directory makes that all of them.
     let nowhere = Scratch::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
     let printed =
         program::run(ask.arg("--print-uris").arg("install").args(packages), "asking the package sources")?;
-    Ok(names(&printed))
+    Ok(parse(&printed))
 }
 
 /// Lines of `--print-uris` are `'URI' NAME SIZE [HASH]`.
-fn names(printed: &str) -> Vec<String> {
+fn parse(printed: &str) -> Vec<Listed> {
     let lines = printed.lines().filter(|line| line.starts_with('\''));
-    lines.filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
+    let listed = lines.map(|line| line.split(' ').skip(1)).filter_map(|mut words| {
+        let name = words.next()?.to_owned();
+        let sha256 = words.nth(1).and_then(|hash| hash.strip_prefix("SHA256:")).map(str::to_lowercase);
+        Some(Listed { name, sha256 })
+    });
+    listed.collect()
 }
 
 fn apt(base: &Path, archives: &Path) -> Command {
@@ -116,12 +146,41 @@ fn apt(base: &Path, archives: &Path) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn names_are_taken_from_what_apt_prints() {
-        let printed = "Reading...\n'http://host/pool/libelf1_0.188_amd64.deb' libelf1_0.188_amd64.deb 173796 SHA256:ab\n\
-                       'http://host/pool/conntrack_1.4.7_amd64.deb' conntrack_1%3a1.4.7_amd64.deb 35240 \n";
-        assert_eq!(names(printed), ["libelf1_0.188_amd64.deb", "conntrack_1%3a1.4.7_amd64.deb"]);
+    fn what_apt_would_download_is_taken_from_what_it_prints() {
+        let printed = "Reading...\n'http://host/pool/libelf1_0.188_amd64.deb' libelf1_0.188_amd64.deb 173796 SHA256:aB\n\
+                       'http://host/pool/conntrack_1.4.7_amd64.deb' conntrack_1%3a1.4.7_amd64.deb 35240 \n\
+                       'http://host/pool/kmod_30_amd64.deb' kmod_30_amd64.deb 95000 SHA512:cd\n";
+        let listed = |name: &str, sha256: Option<&str>| Listed {
+            name: name.to_owned(),
+            sha256: sha256.map(str::to_owned),
+        };
+        assert_eq!(
+            parse(printed),
+            [
+                listed("libelf1_0.188_amd64.deb", Some("ab")),
+                listed("conntrack_1%3a1.4.7_amd64.deb", None),
+                listed("kmod_30_amd64.deb", None)
+            ]
+        );
+    }
+
+    #[test]
+    fn an_archive_that_is_another_than_listed_is_downloaded_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let listed: Vec<_> =
+            [("good", Some(files::sha256(b"good"))), ("bad", Some(files::sha256(b"best"))), ("any", None)]
+                .map(|(name, sha256)| Listed { name: name.to_owned(), sha256 })
+                .into();
+        for name in ["good", "bad", "any", "other"] {
+            fs::write(dir.path().join(name), name).unwrap();
+        }
+        drop_others(&listed, dir.path()).unwrap();
+        let there = ["good", "bad", "any", "other"].map(|name| dir.path().join(name).exists());
+        assert_eq!(there, [true, false, false, true]);
     }
 }
