@@ -18,11 +18,16 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
     let source =
         format!("deb [signed-by={0}/halite.gpg arch=amd64] file:{0} stable main\n", repository.display());
     files::write(&dir.join("sources.list"), 0o644, source.as_bytes())?;
+    // Nothing that somebody has set up on this machine has a say in what a bare host could install; it is read before any
+    // option.
+    let bare = "Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\nDir::Etc::preferences \"/dev/null\";\n";
+    files::write(&dir.join("apt.conf"), 0o644, bare.as_bytes())?;
     for name in ["state/lists/partial", "cache/archives/partial", "parts"] {
         files::make_dir(&dir.join(name))?;
     }
     let apt = || {
         let mut apt = Command::new("apt-get");
+        apt.env("APT_CONFIG", dir.join("apt.conf"));
         for (key, value) in [
             ("Dir::Etc::sourcelist", dir.join("sources.list")),
             ("Dir::Etc::sourceparts", dir.join("parts")),
@@ -40,6 +45,9 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
             "Debug::NoLocking=1",
             "-o",
             "Acquire::Languages=none",
+            // A date that is to come, as SOURCE_DATE_EPOCH may give one, makes nothing incomplete.
+            "-o",
+            "Acquire::Check-Date=false",
         ]);
         apt.args(["-o", "APT::Architectures=amd64", "-o", "APT::Update::Error-Mode=any", "-q", "-y"]);
         apt

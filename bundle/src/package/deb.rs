@@ -56,7 +56,9 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     modes(&root, &package.directories)?;
     let archive = out.join(portable::fit(&format!("{}_{}_amd64.deb", package.name, package.full_version())));
     let mut build = Command::new("dpkg-deb");
-    build.env("SOURCE_DATE_EPOCH", EPOCH).args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
+    // Compressed by several threads it is other bytes than by one, as on a machine with one processor.
+    build.env("SOURCE_DATE_EPOCH", EPOCH).env("DPKG_DEB_THREADS_MAX", "1");
+    build.args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
     program::run(build.arg(&root).arg(&archive), &format!("making the package {}", package.name))?;
     Ok(archive)
 }
