@@ -54,9 +54,34 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
 
 /// Copies a file, returning SHA-256 and size of what was copied.
 pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
-    let mut source = File::open(from).map_err(Error::file("read", from))?;
+    let mut source = Source::new(File::open(from).map_err(Error::file("read", from))?);
     let mut target = create(to, mode)?;
-    stream(&mut source, &mut target).map_err(Error::file("write", to))
+    let copied = stream(&mut source, &mut target);
+    // Which of two disks fails is worth knowing.
+    let at_fault = if source.failed { Error::file("read", from) } else { Error::file("write", to) };
+    copied.map_err(at_fault)
+}
+
+/// A file to read from, that tells its own errors from those of what is made of it.
+pub struct Source<R> {
+    from: R,
+    /// Whether it could not be read.
+    pub failed: bool,
+}
+
+impl<R> Source<R> {
+    /// One that has not failed yet.
+    pub fn new(from: R) -> Self {
+        Self { from, failed: false }
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer);
+        self.failed |= matches!(&read, Err(error) if error.kind() != ErrorKind::Interrupted);
+        read
+    }
 }
 
 /// Makes a new file with a mode, and the directories above it.
@@ -208,14 +233,17 @@ pub fn moved(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -
 
 /// Puts what is beside a place there, and removes what was there.
 pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
+    let aside = sibling(place, "replaced");
     if fs::symlink_metadata(place).is_err() {
         fs::rename(new, place).map_err(Error::file("move", new))?;
-        return sync_parent(place);
+        sync_parent(place)?;
+        return remove_any(&aside);
     }
     match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
         // Not every file system can do it in one step; whoever is cut off between these two does it again.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            let aside = sibling(place, "replaced");
+            // What one that was cut off has left here: another is in its place.
+            remove_any(&aside)?;
             fs::rename(place, &aside).map_err(moved("replace", place))?;
             fs::rename(new, place).map_err(Error::file("replace", place))?;
             sync_parent(place)?;

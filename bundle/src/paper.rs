@@ -128,7 +128,12 @@ fn images(dir: &Path, parts: &Parts) -> Result<Vec<Image>, Error> {
         let path = layout.join("blobs/sha256").join(hex);
         let read = || {
             let file = fs::File::open(&path).map_err(Error::file("read", &path))?;
-            Ok(Contents::read(file).map_err(|error| error.to_string()))
+            let mut file = files::Source::new(file);
+            match Contents::read(&mut file) {
+                // The disk's fault is none of the layer's, and is not kept as one.
+                Err(error) if file.failed => Err(Error::file("read", &path)(error)),
+                read => Ok(read.map_err(|error| error.to_string())),
+            }
         };
         look(parts, hex, read)
     });

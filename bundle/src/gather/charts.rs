@@ -1,6 +1,6 @@
 //! Charts, rendered.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use super::{Gather, Mode, Settled};
 use crate::{
@@ -190,7 +190,9 @@ impl Gather<'_> {
         })?;
         let cache = self.fetcher.cache();
         if cache.sound(&layer, None)?.is_none() {
-            // What was damaged is gone now.
+            // Pulling goes by name and size: what is damaged has to go first.
+            let damaged = cache.path(&layer);
+            fs::remove_file(&damaged).map_err(Error::file("remove", &damaged))?;
             puller.pull(&wanted)?;
         }
         let sha256 = pulled.manifest.hex().unwrap_or_default().to_owned();

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Whether a file is to be found in the document by its own path. The blobs of images are their images'; a signature says
-/// nothing about what a bundle is made of, and is another one after every build.
+/// nothing about what a bundle is made of.
 pub fn covers(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let signature =
