@@ -290,3 +290,37 @@ pub fn stream_as<H: sha2::Digest>(
         size += count as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kill_left_beside_a_place_goes_when_another_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, place) = (dir.path().join("new"), dir.path().join("place"));
+        // Moved aside, and cut off before the new one came.
+        make_dir(&sibling(&place, "replaced").join("old")).unwrap();
+        make_dir(&new.join("first")).unwrap();
+        put_in_place(&new, &place).unwrap();
+        make_dir(&new.join("second")).unwrap();
+        put_in_place(&new, &place).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["place"]);
+        assert!(place.join("second").is_dir());
+    }
+
+    #[test]
+    fn a_copy_says_which_side_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to");
+        // A directory can be opened and not read.
+        let error = copy(dir.path(), &to, 0o644).unwrap_err().to_string();
+        assert!(error.contains("read") && error.contains(&dir.path().display().to_string()), "{error}");
+        assert!(!error.contains("write"), "{error}");
+        let error =
+            copy(Path::new("/proc/self/stat"), Path::new("/dev/full/x"), 0o644).unwrap_err().to_string();
+        assert!(error.contains("/dev/full"), "{error}");
+    }
+}

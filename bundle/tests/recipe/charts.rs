@@ -216,7 +216,11 @@ fn charts_come_from_web_servers_and_registries() {
     let mut world = World::new();
     with_chart(&mut world.site, "charts/web");
     run("helm", world.site.dir.path(), helm().to_str().unwrap(), &["package", "charts/web", "-d", "www"]);
-    let archive = fs::read(world.site.path("www/web-1.2.3.tgz")).unwrap();
+    // The same chart in other bytes.
+    let pack = "gzip -dc www/web-1.2.3.tgz | gzip -9n > other.tgz";
+    run("gzip", world.site.dir.path(), "sh", &["-c", pack]);
+    let archive = fs::read(world.site.path("other.tgz")).unwrap();
+    assert_ne!(archive, fs::read(world.site.path("www/web-1.2.3.tgz")).unwrap());
     let server = Server::directory(world.site.path("www"));
     let mut content = Content::default();
     let config =
@@ -244,6 +248,17 @@ fn charts_come_from_web_servers_and_registries() {
     assert_eq!(recorded["charts"]["other"]["sha256"], descriptor["digest"].as_str().unwrap()[7..]);
     let made = build(&world.site, &Options::default()).unwrap();
     assert_eq!(made.charts.len(), 2);
+
+    // An archive that rots in the cache is fetched anew.
+    let kept = |digest: &Value| {
+        world.site.path("cache/fetched/sha256").join(digest.as_str().unwrap().trim_start_matches("sha256:"))
+    };
+    let mut damaged = archive.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(kept(&layer["digest"]), damaged).unwrap();
+    fs::remove_file(kept(&recorded["charts"]["other"]["rendered"])).unwrap();
+    assert_eq!(build(&world.site, &Options::default()).unwrap(), made);
+    assert!(fs::read(kept(&layer["digest"])).unwrap() == archive);
 
     // From the cache: once rendered not even Helm is needed, and else the archives are.
     drop(server);
