@@ -121,6 +121,12 @@ impl Config {
         self.state_dir.join("journal")
     }
 
+    /// The directory of what was changed and not acted on.
+    #[must_use]
+    pub fn owed(&self) -> PathBuf {
+        self.state_dir.join("owed")
+    }
+
     /// The file cache's directory.
     #[must_use]
     pub fn blobs(&self) -> PathBuf {

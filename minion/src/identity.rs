@@ -125,7 +125,7 @@ pub fn directories(config: &Config) -> Result<(), IdentityError> {
         files::mkdir(path, files::Owner { mode: Some(0o755), ..files::Owner::default() })?;
     }
     let private = files::Owner { mode: Some(0o700), ..files::Owner::default() };
-    for path in [config.state_dir.clone(), config.journal(), config.blobs()] {
+    for path in [config.state_dir.clone(), config.journal(), config.owed(), config.blobs()] {
         files::mkdir(&path, private)?;
     }
     Ok(())

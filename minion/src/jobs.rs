@@ -19,9 +19,11 @@ use crate::blobs::Store;
 use crate::config::Config;
 use crate::exclusive;
 use crate::grains;
+use crate::host::HostError;
 use crate::host::effect::Command;
 use crate::host::linux::{LinuxHost, command};
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
+use crate::owed::Owed;
 use crate::remote::Remote;
 use crate::runner::{Runner, Stop};
 
@@ -241,7 +243,8 @@ impl Jobs {
         }
         let low =
             lock.map_err(|e| e.to_string()).and_then(|lock| Ok((lock, low_state(&job.low_json, &self.id)?)));
-        let (_lock, low) = match low {
+        let owed = Owed::open(Directory(self.config.owed())).map_err(|HostError(e)| e);
+        let (_lock, low, owed) = match low.and_then(|(lock, low)| Ok((lock, low, owed?))) {
             Ok(ready) => ready,
             Err(reason) => return self.send(returned(&id, failed(1, &reason))),
         };
@@ -251,7 +254,7 @@ impl Jobs {
         tracing::info!(job = id, states = low.chunks.len(), test = job.test, "applying");
         let remote = Arc::new(Remote::new(self.channel.clone(), &id, Store::new(self.config.blobs())));
         let host = LinuxHost::new(Arc::clone(&remote) as _, remote);
-        let runner = Runner::new(&host).stoppable(Arc::clone(stop));
+        let runner = Runner::new(&host).stoppable(Arc::clone(stop)).owing(owed);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         let result = halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
             self.send(Body::Progress(JobProgress {

@@ -13,5 +13,6 @@ pub mod link;
 pub mod local;
 pub mod modules;
 pub mod notify;
+pub mod owed;
 pub mod remote;
 pub mod runner;

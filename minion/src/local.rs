@@ -8,10 +8,15 @@ use halite_states::engine::RunOptions;
 use halite_states::low::{RunReturn, StateReturn};
 
 use crate::blobs::LocalBlobs;
+use crate::config::Config;
 use crate::exclusive;
+use crate::host::HostError;
 use crate::host::certificate::NoSigner;
 use crate::host::linux::LinuxHost;
+use crate::identity;
 use crate::jobs::low_state;
+use crate::journal::Directory;
+use crate::owed::Owed;
 use crate::runner::Runner;
 
 /// What is given on the command line.
@@ -40,8 +45,13 @@ pub async fn apply(request: &Request) -> Result<bool, String> {
         let lock = exclusive::take(|| eprintln!("waiting for another run on this host")).await;
         Some(lock.map_err(|e| format!("{e}; halite-minion apply must run as root"))?)
     };
+    let config = Config::default();
+    if !request.test {
+        identity::directories(&config).map_err(|e| e.to_string())?;
+    }
+    let owed = Owed::open(Directory(config.owed())).map_err(|HostError(e)| e)?;
     let host = LinuxHost::new(Arc::new(NoSigner), Arc::new(LocalBlobs::new(request.blobs.as_deref())));
-    let runner = Runner::new(&host);
+    let runner = Runner::new(&host).owing(owed);
     let result = halite_states::run::run(&low, &runner, RunOptions { test: request.test }, |state| {
         if !request.json {
             tell(&line(state));

@@ -13,6 +13,7 @@ use crate::host::effect::{Command, Effect, Output};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{FileKind, Host, HostError};
 use crate::modules::{self, Function, Plan};
+use crate::owed::Owed;
 
 /// What stands for a value that must not be shown.
 pub const REDACTED: &str = "<redacted: secret>";
@@ -66,6 +67,7 @@ pub struct Runner<'h> {
     predicted: Overlay<'h>,
     functions: &'static [Function],
     stop: Arc<Stop>,
+    owed: Option<Owed>,
 }
 
 impl<'h> Runner<'h> {
@@ -78,13 +80,19 @@ impl<'h> Runner<'h> {
     /// Given state functions over `host`.
     #[must_use]
     pub fn with_functions(host: &'h dyn Host, functions: &'static [Function]) -> Self {
-        Self { host, predicted: Overlay::new(host), functions, stop: Arc::default() }
+        Self { host, predicted: Overlay::new(host), functions, stop: Arc::default(), owed: None }
     }
 
     /// A run that can be asked to end.
     #[must_use]
     pub fn stoppable(self, stop: Arc<Stop>) -> Self {
         Self { stop, ..self }
+    }
+
+    /// A run that knows what an earlier one owes, and leaves to a later one what it owes itself.
+    #[must_use]
+    pub fn owing(self, owed: Owed) -> Self {
+        Self { owed: Some(owed), ..self }
     }
 
     fn function(&self, chunk: &Chunk) -> Result<&'static Function, Failure> {
@@ -156,6 +164,29 @@ impl Modules for Runner<'_> {
 
     async fn exists(&self, path: &str) -> bool {
         matches!(self.predicted.stat(path).await, Ok(Some(_)))
+    }
+
+    fn owe(&self, chunk: &Chunk) -> Result<(), Failure> {
+        let Some(owed) = &self.owed else { return Ok(()) };
+        owed.add(chunk).map_err(|HostError(e)| {
+            Failure(shown(chunk, &format!("not begun: that others have to act on it cannot be noted: {e}")))
+        })
+    }
+
+    fn is_owed(&self, chunk: &Chunk) -> bool {
+        self.owed.as_ref().is_some_and(|owed| owed.has(chunk))
+    }
+
+    fn heard(&self, chunk: &Chunk) {
+        if let Some(owed) = &self.owed
+            && let Err(HostError(error)) = owed.remove(chunk)
+        {
+            tracing::warn!(
+                id = chunk.id,
+                error,
+                "the next run will act once more on what this state changed"
+            );
+        }
     }
 }
 
@@ -298,10 +329,14 @@ fn tail(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use halite_states::engine::RunOptions;
+    use halite_states::low::{FORMAT, LowState};
+    use halite_states::run::run as run_states;
+
     use super::*;
-    use crate::host::HostFuture;
     use crate::host::effect::Meta;
     use crate::host::fake::FakeHost;
+    use crate::host::{HostFuture, HostResult};
 
     fn write(host: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
         let _ = host;
@@ -466,5 +501,54 @@ mod tests {
         let runner = Runner::with_functions(&host, FUNCTIONS);
         let failure = runner.check(&chunk("zfs.present", "a", json!({}))).await.unwrap_err();
         assert!(failure.0.contains("`zfs.present`") && failure.0.contains("update"), "{failure}");
+    }
+
+    /// Notes in memory.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<std::sync::Mutex<std::collections::BTreeMap<String, Vec<u8>>>>);
+
+    impl crate::journal::Shelf for Notes {
+        fn names(&self) -> HostResult<Vec<String>> {
+            Ok(self.0.lock().unwrap().keys().cloned().collect())
+        }
+        fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {
+            Ok(self.0.lock().unwrap().get(name).cloned())
+        }
+        fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
+            self.0.lock().unwrap().insert(name.to_owned(), content.to_owned());
+            Ok(())
+        }
+        fn remove(&self, name: &str) -> HostResult<()> {
+            self.0.lock().unwrap().remove(name);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_restarts_in_the_next_run_when_this_one_ends_after_its_file() {
+        let host = FakeHost::new();
+        host.state().put_unit("a.service", true, true);
+        let mut service = chunk("service.running", "a", json!({}));
+        service.requisites.watch = vec![0];
+        let low = LowState {
+            format: FORMAT,
+            minion: "m".into(),
+            chunks: vec![chunk("file.managed", "/etc/a", json!({"contents": "new"})), service],
+        };
+        let (notes, stop) = (Notes::default(), Arc::new(Stop::default()));
+        let runner = || Runner::new(&host).owing(Owed::open(notes.clone()).unwrap());
+        let starts = || host.state().starts.get("a.service").copied().unwrap_or_default();
+        let first = runner().stoppable(Arc::clone(&stop));
+        let cut = run_states(&low, &first, RunOptions::default(), |_| stop.ask("the power goes")).await;
+        assert!(!cut.succeeded() && host.text("/etc/a").is_some());
+        assert_eq!(starts(), 0);
+        let note = notes.0.lock().unwrap().values().next().cloned().unwrap();
+        assert_eq!(String::from_utf8(note).unwrap(), "file_|-/etc/a_|-/etc/a_|-managed in test\n");
+        for wanted in [1, 1] {
+            let again = run_states(&low, &runner(), RunOptions::default(), |_| {}).await;
+            assert!(again.succeeded());
+            assert_eq!(starts(), wanted);
+        }
+        assert!(notes.0.lock().unwrap().is_empty());
     }
 }

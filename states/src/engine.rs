@@ -69,6 +69,23 @@ pub trait Modules: Sync {
 
     /// Whether a path exists, for `creates`.
     fn exists(&self, path: &str) -> impl Future<Output = bool> + Send;
+
+    /// Notes that a state is about to change something on which others act (`watch`, `onchanges`, `listen`), durably
+    /// before it returns: a run that is cut off then leaves the next one to tell them.
+    ///
+    /// # Errors
+    /// It cannot be noted; then nothing is changed.
+    fn owe(&self, _chunk: &Chunk) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether a state changed something in an earlier run on which not all have acted that should.
+    fn is_owed(&self, _chunk: &Chunk) -> bool {
+        false
+    }
+
+    /// All have acted on what a state changed.
+    fn heard(&self, _chunk: &Chunk) {}
 }
 
 /// How a run is to be made.

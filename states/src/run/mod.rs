@@ -4,6 +4,7 @@
 //! requisite on it waits. The returns stand in the order in which the states started, `listen` calls last, so a run is
 //! reported the same way every time.
 
+mod hearing;
 mod requisites;
 mod single;
 
@@ -17,8 +18,9 @@ use serde_json::{Map, Value};
 
 use crate::engine::{Modules, RunOptions};
 use crate::low::{Chunk, LowState, RunReturn, StateReturn};
+use hearing::Hearing;
 use requisites::Decision;
-use single::Outcome;
+use single::{Outcome, Ties};
 
 /// Runs every state of `low` in order and reports each as soon as it is finished.
 ///
@@ -30,20 +32,21 @@ pub async fn run<M: Modules>(
     options: RunOptions,
     mut on_state: impl FnMut(&StateReturn),
 ) -> RunReturn {
-    let mut run = Run { low, done: vec![None; low.chunks.len()], running: FuturesUnordered::new() };
+    let hearing = Hearing::new(low, modules);
+    let done = vec![None; low.chunks.len()];
+    let mut run = Run { low, modules, options, hearing, done, running: FuturesUnordered::new() };
     for (index, chunk) in low.chunks.iter().enumerate() {
         for needed in requisites::indices(&chunk.requisites).filter(|needed| *needed < index) {
             while run.done[needed].is_none() && run.finish_one(&mut on_state).await {}
         }
-        let decision = requisites::decide(low, index, &run.done, modules).await;
+        let decision = requisites::decide(low, index, &run.done, &run.hearing, modules).await;
         match decision {
             Decision::Skip { result, comment } => {
-                let state = skipped(chunk, index, result, comment);
-                on_state(&state);
-                run.done[index] = Some(state);
+                run.store(skipped(chunk, index, result, comment), &mut on_state);
             }
             Decision::Run { changed } => {
-                let future = Box::pin(single::execute(chunk, index, modules, options, changed));
+                let ties = Ties { changed, heard: run.hearing.is_heard(index) };
+                let future = Box::pin(single::execute(chunk, index, modules, options, ties));
                 if chunk.controls.parallel && !options.test {
                     run.running.push(future);
                 } else {
@@ -57,13 +60,12 @@ pub async fn run<M: Modules>(
     }
     while run.finish_one(&mut on_state).await {}
     let stopped = !options.test && run.failhard();
-    let mut done = run.done;
-    let mut states: Vec<StateReturn> = Vec::with_capacity(done.len());
+    let mut states: Vec<StateReturn> = Vec::new();
     if !stopped {
-        requisites::forgive_handled(low, &mut done);
-        listen(low, modules, options, &done, &mut states, &mut on_state).await;
+        requisites::forgive_handled(low, &mut run.done);
+        run.listen(&mut states, &mut on_state).await;
     }
-    let mut returned: Vec<StateReturn> = done.into_iter().flatten().collect();
+    let mut returned: Vec<StateReturn> = run.done.into_iter().flatten().collect();
     returned.append(&mut states);
     for (number, state) in returned.iter_mut().enumerate() {
         state.run_num = number;
@@ -73,17 +75,23 @@ pub async fn run<M: Modules>(
 
 type Running<'a> = Pin<Box<dyn Future<Output = StateReturn> + Send + 'a>>;
 
-struct Run<'a> {
+struct Run<'a, M> {
     low: &'a LowState,
+    modules: &'a M,
+    options: RunOptions,
+    hearing: Hearing,
     done: Vec<Option<StateReturn>>,
     running: FuturesUnordered<Running<'a>>,
 }
 
-impl<'a> Run<'a> {
+impl<'a, M: Modules> Run<'a, M> {
     fn store(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
         on_state(&state);
         let index = state.index;
         self.done[index] = Some(state);
+        if !self.options.test {
+            self.hearing.tell(self.low, index, &self.done, self.modules);
+        }
     }
 
     /// Waits for one parallel state; false when none is left.
@@ -121,31 +129,33 @@ impl<'a> Run<'a> {
             chunk.controls.failhard && state.as_ref().is_some_and(|state| state.result == Some(false))
         })
     }
-}
 
-/// After all states: one `mod_watch` for each listener whose target changed.
-async fn listen<M: Modules>(
-    low: &LowState,
-    modules: &M,
-    options: RunOptions,
-    done: &[Option<StateReturn>],
-    states: &mut Vec<StateReturn>,
-    on_state: &mut impl FnMut(&StateReturn),
-) {
-    for (index, chunk) in low.chunks.iter().enumerate() {
-        let changed = |target: &usize| {
-            done.get(*target).and_then(Option::as_ref).is_some_and(|state| !state.changes.is_empty())
-        };
-        if !chunk.requisites.listen.iter().any(changed) {
-            continue;
+    /// After all states: one `mod_watch` for each listener whose target changed.
+    async fn listen(&mut self, states: &mut Vec<StateReturn>, on_state: &mut impl FnMut(&StateReturn)) {
+        let (low, modules) = (self.low, self.modules);
+        let mut failed = Vec::new();
+        for (index, chunk) in low.chunks.iter().enumerate() {
+            let changed = |target: &usize| {
+                let state = self.done.get(*target).and_then(Option::as_ref);
+                state.is_some_and(|state| self.hearing.changed(state))
+            };
+            if !chunk.requisites.listen.iter().any(changed) {
+                continue;
+            }
+            let started = Started::now();
+            if let Some(outcome) = single::watch(chunk, modules, self.options, false).await {
+                let mut state = started.finish(chunk, index, outcome);
+                state.id = format!("listener_{}", chunk.id);
+                state.function = format!("{}.mod_watch", chunk.state);
+                on_state(&state);
+                if state.result == Some(false) {
+                    failed.push(index);
+                }
+                states.push(state);
+            }
         }
-        let started = Started::now();
-        if let Some(outcome) = single::watch(chunk, modules, options).await {
-            let mut state = started.finish(chunk, index, outcome);
-            state.id = format!("listener_{}", chunk.id);
-            state.function = format!("{}.mod_watch", chunk.state);
-            on_state(&state);
-            states.push(state);
+        if !self.options.test {
+            self.hearing.tell_all(low, &failed, &self.done, modules);
         }
     }
 }

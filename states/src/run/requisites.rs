@@ -6,6 +6,7 @@
 use crate::engine::Modules;
 use crate::low::{LowState, Requisites, StateReturn};
 
+use super::hearing::Hearing;
 use super::single;
 
 /// What to do with a state.
@@ -47,22 +48,25 @@ pub(super) async fn decide<M: Modules>(
     low: &LowState,
     index: usize,
     done: &[Option<StateReturn>],
+    hearing: &Hearing,
     modules: &M,
 ) -> Decision {
     let requisites = &low.chunks[index].requisites;
     if let Some(comment) = failed(low, index, done) {
         return Decision::Skip { result: false, comment };
     }
-    if !requisites.prereq.is_empty() && !any_would_change(low, &requisites.prereq, done, modules).await {
+    if !requisites.prereq.is_empty()
+        && !any_would_change(low, &requisites.prereq, done, hearing, modules).await
+    {
         return Decision::Skip { result: true, comment: "No changes detected".into() };
     }
-    if let Some(comment) = not_asked_for(requisites, done) {
+    if let Some(comment) = not_asked_for(requisites, done, hearing) {
         return Decision::Skip { result: true, comment };
     }
     let changed = [&requisites.watch, &requisites.watch_any]
         .into_iter()
         .flatten()
-        .any(|target| state(done, *target).is_some_and(|state| !state.changes.is_empty()));
+        .any(|target| state(done, *target).is_some_and(|state| hearing.changed(state)));
     Decision::Run { changed }
 }
 
@@ -122,10 +126,10 @@ fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<
 }
 
 /// The comment when an `onfail` or `onchanges` was not met.
-fn not_asked_for(requisites: &Requisites, done: &[Option<StateReturn>]) -> Option<String> {
+fn not_asked_for(requisites: &Requisites, done: &[Option<StateReturn>], hearing: &Hearing) -> Option<String> {
     let fell = |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
     let changed = |target: &usize| {
-        state(done, *target).is_some_and(|state| state.result != Some(false) && !state.changes.is_empty())
+        state(done, *target).is_some_and(|state| state.result != Some(false) && hearing.changed(state))
     };
     let onfail_unmet = [&requisites.onfail, &requisites.onfail_any]
         .into_iter()
@@ -147,6 +151,7 @@ async fn any_would_change<M: Modules>(
     low: &LowState,
     targets: &[usize],
     done: &[Option<StateReturn>],
+    hearing: &Hearing,
     modules: &M,
 ) -> bool {
     for target in targets {
@@ -157,7 +162,7 @@ async fn any_would_change<M: Modules>(
             .flatten()
             .any(|needed| state(done, *needed).is_some_and(|state| state.result == Some(false)));
         let decided = indices(requisites).all(|needed| state(done, needed).is_some());
-        if stopped || (decided && not_asked_for(requisites, done).is_some()) {
+        if stopped || (decided && not_asked_for(requisites, done, hearing).is_some()) {
             continue;
         }
         if single::controls(chunk, modules).await.is_ok_and(|skip| skip.is_none())

@@ -23,16 +23,25 @@ impl Outcome {
     }
 }
 
-/// Runs one state, with `retry`. `changed`: a watched state changed.
+/// What others have to do with a state.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ties {
+    /// A state that it watches changed.
+    pub changed: bool,
+    /// Somebody acts on its changes.
+    pub heard: bool,
+}
+
+/// Runs one state, with `retry`.
 pub(super) async fn execute<M: Modules>(
     chunk: &Chunk,
     index: usize,
     modules: &M,
     options: RunOptions,
-    changed: bool,
+    ties: Ties,
 ) -> StateReturn {
     let started = Started::now();
-    let mut outcome = once(chunk, modules, options, changed).await;
+    let mut outcome = once(chunk, modules, options, ties).await;
     if let Some(retry) = chunk.controls.retry.as_ref().filter(|_| !options.test && outcome.ran) {
         let mut comments = String::new();
         let mut attempt = 1;
@@ -46,7 +55,7 @@ pub(super) async fn execute<M: Modules>(
             let seconds = if retry.interval.is_finite() { retry.interval.clamp(0.0, 86_400.0) } else { 0.0 };
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             let earlier = std::mem::take(&mut outcome.changes);
-            outcome = once(chunk, modules, options, changed).await;
+            outcome = once(chunk, modules, options, ties).await;
             // What an earlier attempt changed stays changed, whoever watches this state must hear of it.
             for (key, value) in earlier {
                 outcome.changes.entry(key).or_insert(value);
@@ -57,10 +66,15 @@ pub(super) async fn execute<M: Modules>(
     started.finish(chunk, index, outcome)
 }
 
-/// `mod_watch` of a state; `None` when its function has none.
-pub(super) async fn watch<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions) -> Option<Outcome> {
+/// `mod_watch` of a state; `None` when its function has none. `heard`: somebody acts on its changes.
+pub(super) async fn watch<M: Modules>(
+    chunk: &Chunk,
+    modules: &M,
+    options: RunOptions,
+    heard: bool,
+) -> Option<Outcome> {
     let outcome = match modules.watch(chunk).await? {
-        Ok(checked) => settle(chunk, modules, options, checked).await,
+        Ok(checked) => settle(chunk, modules, options, heard, checked).await,
         Err(failure) => Outcome::failed(failure),
     };
     Some(outcome)
@@ -99,7 +113,7 @@ async fn all_hold<M: Modules>(chunk: &Chunk, conditions: &[Value], modules: &M) 
     Ok(true)
 }
 
-async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, changed: bool) -> Outcome {
+async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, ties: Ties) -> Outcome {
     match controls(chunk, modules).await {
         Ok(None) => {}
         Ok(Some(comment)) => {
@@ -108,13 +122,13 @@ async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, chang
         Err(failure) => return Outcome::failed(failure),
     }
     let mut outcome = match modules.check(chunk).await {
-        Ok(checked) => settle(chunk, modules, options, checked).await,
+        Ok(checked) => settle(chunk, modules, options, ties.heard, checked).await,
         Err(failure) => Outcome::failed(failure),
     };
-    if changed
+    if ties.changed
         && outcome.changes.is_empty()
         && outcome.result != Some(false)
-        && let Some(watched) = watch(chunk, modules, options).await
+        && let Some(watched) = watch(chunk, modules, options, ties.heard).await
     {
         outcome = watched;
     }
@@ -129,6 +143,7 @@ async fn settle<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
+    heard: bool,
     checked: Checked<M::Diff>,
 ) -> Outcome {
     let Checked { mut changes, mut comment, diff } = checked;
@@ -138,6 +153,9 @@ async fn settle<M: Modules>(
     if options.test {
         modules.predict(chunk, &diff).await;
         return Outcome { result: None, changes, comment, ran: true };
+    }
+    if heard && let Err(failure) = modules.owe(chunk) {
+        return Outcome::failed(failure);
     }
     match modules.apply(chunk, &diff).await {
         Ok(applied) => {

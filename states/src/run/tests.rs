@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Mutex;
@@ -9,10 +10,13 @@ use super::*;
 use crate::engine::{Applied, Checked, Failure};
 use crate::low::{Controls, FORMAT, Requisites, Retry};
 
-/// Does what the chunk's arguments say: `fail`, `change`, `mod_watch`, `fail_times`; and writes down what it was asked.
+/// Does what the chunk's arguments say: `fail`, `change`, `mod_watch`, `fail_times`, `hang`; and writes down what it was
+/// asked.
 #[derive(Default)]
 struct Scripted {
     log: Mutex<Vec<String>>,
+    /// Ids of states on whose changes somebody has to act yet.
+    owed: Mutex<BTreeSet<String>>,
 }
 
 impl Scripted {
@@ -48,6 +52,9 @@ impl Modules for Scripted {
 
     async fn apply(&self, chunk: &Chunk, _: &()) -> Result<Applied, Failure> {
         self.note("apply", chunk);
+        if Self::says(chunk, "hang") {
+            std::future::pending::<()>().await;
+        }
         match chunk.args.get("applied") {
             Some(Value::Object(changes)) => Ok(Applied { changes: changes.clone(), comment: "done".into() }),
             _ => Ok(Applied::default()),
@@ -76,6 +83,22 @@ impl Modules for Scripted {
 
     async fn exists(&self, path: &str) -> bool {
         path == "/there"
+    }
+
+    fn owe(&self, chunk: &Chunk) -> Result<(), Failure> {
+        if Self::says(chunk, "disk_full") {
+            return Err(Failure("no space left".into()));
+        }
+        self.owed.lock().unwrap().insert(chunk.id.clone());
+        Ok(())
+    }
+
+    fn is_owed(&self, chunk: &Chunk) -> bool {
+        self.owed.lock().unwrap().contains(&chunk.id)
+    }
+
+    fn heard(&self, chunk: &Chunk) {
+        self.owed.lock().unwrap().remove(&chunk.id);
     }
 }
 
@@ -265,4 +288,113 @@ fn a_requisite_on_nothing_is_a_failure_not_a_panic() {
     wrong.requisites.require = vec![7];
     let (run, ..) = go(vec![wrong], false);
     assert_eq!(results(&run), [("a", Some(false), false)]);
+}
+
+/// One run after the other on the same host; one that hangs is cut off there.
+fn again(modules: &Scripted, chunks: Vec<Chunk>, test: bool) -> Option<RunReturn> {
+    let low = LowState { format: FORMAT, minion: "m".into(), chunks };
+    let mut run = pin!(run(&low, modules, RunOptions { test }, |_| {}));
+    match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(run) => Some(run),
+        Poll::Pending => None,
+    }
+}
+
+/// A file that `args` describes, something that may hang, and who acts on the file's changes.
+fn file_and(args: Value, between: Value, hearer: Value, tie: fn(&mut Requisites)) -> Vec<Chunk> {
+    let mut hearer = chunk("hearer", hearer);
+    tie(&mut hearer.requisites);
+    vec![chunk("file", args), chunk("between", between), hearer]
+}
+
+/// The ways to act on the changes of the first state.
+const TIES: [fn(&mut Requisites); 5] = [
+    |ties| ties.watch = vec![0],
+    |ties| ties.watch_any = vec![0],
+    |ties| ties.onchanges = vec![0],
+    |ties| ties.onchanges_any = vec![0],
+    |ties| ties.listen = vec![0],
+];
+
+fn acted(run: &RunReturn) -> bool {
+    run.states.last().is_some_and(|state| state.ran && !state.changes.is_empty())
+}
+
+#[test]
+fn a_run_that_is_cut_off_leaves_it_to_the_next_to_tell_who_must_act() {
+    for (number, tie) in TIES.into_iter().enumerate() {
+        let modules = Scripted::default();
+        // A command that has to run, or a service that has to restart.
+        let hearer =
+            if number == 2 || number == 3 { json!({"change": true}) } else { json!({"mod_watch": true}) };
+        let hung =
+            file_and(json!({"change": true}), json!({"change": true, "hang": true}), hearer.clone(), tie);
+        assert!(again(&modules, hung, false).is_none());
+        assert!(!modules.log.lock().unwrap().contains(&"apply hearer".to_owned()));
+        let states = || file_and(json!({}), json!({}), hearer.clone(), tie);
+        // To look at it is not to do it.
+        for _ in 0..2 {
+            let predicted = again(&modules, states(), true).unwrap();
+            assert_eq!(predicted.states.last().unwrap().result, None, "{number}");
+        }
+        assert!(acted(&again(&modules, states(), false).unwrap()), "{number}");
+        assert!(!acted(&again(&modules, states(), false).unwrap()), "{number}");
+        assert!(modules.owed.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn who_fails_to_act_acts_again() {
+    for tie in TIES.into_iter().skip(2).take(2) {
+        let modules = Scripted::default();
+        let changed = file_and(json!({"change": true}), json!({}), json!({"fail": true}), tie);
+        assert!(!again(&modules, changed, false).unwrap().succeeded());
+        let still = file_and(json!({}), json!({}), json!({"fail": true}), tie);
+        assert!(!again(&modules, still, false).unwrap().succeeded(), "a failure is not forgotten");
+        let mended = || file_and(json!({}), json!({}), json!({"change": true}), tie);
+        assert!(acted(&again(&modules, mended(), false).unwrap()));
+        assert!(!acted(&again(&modules, mended(), false).unwrap()));
+    }
+}
+
+#[test]
+fn what_is_heard_by_several_is_owed_until_the_last() {
+    let states = |file: Value, second: Value| {
+        let mut hearers = [chunk("first", json!({"change": true})), chunk("second", second)];
+        hearers.iter_mut().for_each(|hearer| hearer.requisites.onchanges = vec![0]);
+        let [first, second] = hearers;
+        vec![chunk("file", file), first, second]
+    };
+    let modules = Scripted::default();
+    again(&modules, states(json!({"change": true}), json!({"fail": true})), false).unwrap();
+    assert_eq!(modules.owed.lock().unwrap().len(), 1);
+    again(&modules, states(json!({}), json!({"change": true})), false).unwrap();
+    assert!(modules.owed.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_fails_halfway_is_owed_too() {
+    let modules = Scripted::default();
+    modules.owed.lock().unwrap().insert("file".into());
+    let failed = file_and(json!({"fail": true}), json!({}), json!({"change": true}), TIES[2]);
+    assert!(!acted(&again(&modules, failed, false).unwrap()), "onchanges wants a success");
+    let mended = file_and(json!({}), json!({}), json!({"change": true}), TIES[2]);
+    assert!(acted(&again(&modules, mended, false).unwrap()));
+}
+
+#[test]
+fn what_cannot_be_noted_is_not_begun() {
+    let modules = Scripted::default();
+    let states = file_and(json!({"change": true, "disk_full": true}), json!({}), json!({}), TIES[0]);
+    let run = again(&modules, states, false).unwrap();
+    assert_eq!(results(&run)[0], ("file", Some(false), true));
+    assert_eq!(run.states[0].comment, "no space left");
+    assert!(!modules.log.lock().unwrap().contains(&"apply file".to_owned()));
+}
+
+#[test]
+fn what_nobody_acts_on_is_not_noted() {
+    let modules = Scripted::default();
+    let states = vec![chunk("file", json!({"change": true, "disk_full": true}))];
+    assert!(again(&modules, states, false).unwrap().succeeded());
 }

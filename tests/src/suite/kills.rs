@@ -10,6 +10,7 @@ mod bootstrapping;
 mod jobs;
 mod mending;
 mod moments;
+mod owed;
 mod power;
 mod registered;
 mod scene;
@@ -36,12 +37,17 @@ const WORKER_BACK: Test<Cluster> =
 const CONTROL_PLANE_BACK: Test<Cluster> =
     Test { name: "kills: the control plane comes back from a power cut by itself", run: power::bootstrap };
 
+const OWED: Test<Cluster> = Test {
+    name: "kills: what a dead minion left for others to do is done by the next run",
+    run: owed::done_later,
+};
+
 // Last comes what takes the worker away in between: after a failure the cluster is not what others expect.
 const DAILY: &[Test<Cluster>] =
-    &[WORKER_BACK, CONTROL_PLANE_BACK, Test { name: "kills: four of the numbered moments", run: four }];
+    &[OWED, WORKER_BACK, CONTROL_PLANE_BACK, Test { name: "kills: four of the numbered moments", run: four }];
 
 const FULL: &[Test<Cluster>] =
-    &[WORKER_BACK, CONTROL_PLANE_BACK, Test { name: "kills: every numbered moment", run: every }];
+    &[OWED, WORKER_BACK, CONTROL_PLANE_BACK, Test { name: "kills: every numbered moment", run: every }];
 
 pub(super) fn tests(full: bool) -> &'static [Test<Cluster>] {
     if full { FULL } else { DAILY }
