@@ -2,7 +2,7 @@
 
 use super::{Facts, Installed, Verdict, facts::TOOLS};
 
-/// Systems whose packages the bundles carry.
+/// Systems that the first host of a cluster can have: every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];
 /// kubeadm's own floor (`NumCPU`).
 const CPUS: usize = 2;
@@ -36,8 +36,11 @@ pub(super) fn operating_system(facts: &Facts) -> Verdict {
     }
     let known: Vec<String> = SYSTEMS.iter().map(|(os, version)| format!("{os} {version}")).collect();
     Verdict::bad(
-        format!("the bundle has no packages for {} {}", facts.os, facts.os_version),
-        format!("install one of: {}", known.join(", ")),
+        format!("the first host of a cluster cannot be {} {}", facts.os, facts.os_version),
+        format!(
+            "install {} there; hosts of another system can be added to it, if the bundle has packages for them",
+            known.join(" or ")
+        ),
     )
 }
 
