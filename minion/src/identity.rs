@@ -120,13 +120,8 @@ pub fn secret() -> files::Owner {
 /// # Errors
 /// They cannot be made.
 pub fn directories(config: &Config) -> Result<(), IdentityError> {
-    let missing: Vec<&Path> = config.state_dir.ancestors().take_while(|p| !p.is_dir()).collect();
-    for path in missing.into_iter().rev() {
-        files::mkdir(path, files::Owner { mode: Some(0o755), ..files::Owner::default() })?;
-    }
-    let private = files::Owner { mode: Some(0o700), ..files::Owner::default() };
     for path in [config.state_dir.clone(), config.journal(), config.owed(), config.blobs()] {
-        files::mkdir(&path, private)?;
+        files::mkdir_private(&path)?;
     }
     Ok(())
 }

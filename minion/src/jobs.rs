@@ -254,7 +254,7 @@ impl Jobs {
         tracing::info!(job = id, states = low.chunks.len(), test = job.test, "applying");
         let remote = Arc::new(Remote::new(self.channel.clone(), &id, Store::new(self.config.blobs())));
         let host = LinuxHost::new(Arc::clone(&remote) as _, remote);
-        let runner = Runner::new(&host).stoppable(Arc::clone(stop)).owing(owed);
+        let runner = Runner::new(&host).stoppable(Arc::clone(stop)).owing(Some(owed));
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         let result = halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
             self.send(Body::Progress(JobProgress {

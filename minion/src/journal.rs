@@ -43,7 +43,7 @@ pub trait Shelf: Send + Sync {
     fn remove(&self, name: &str) -> HostResult<()>;
 }
 
-/// Records as files of a directory, mode 0600.
+/// Records as files of a directory, mode 0600; the directory is made with the first.
 #[derive(Debug, Clone)]
 pub struct Directory(pub PathBuf);
 
@@ -57,6 +57,9 @@ impl Shelf for Directory {
     }
 
     fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
+        if !self.0.is_dir() {
+            files::mkdir_private(&self.0)?;
+        }
         let owner = files::Owner { mode: Some(0o600), ..files::Owner::default() };
         files::write(&self.0.join(name), content, owner)
     }

@@ -48,7 +48,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Apply { test, low, blobs, output } => {
             log(tracing::Level::WARN);
-            let request = local::Request { low, blobs, test, json: output == Output::Json };
+            let owed = existing(Path::new(DEFAULT_PATH)).unwrap_or_default().owed();
+            let request = local::Request { low, blobs, owed, test, json: output == Output::Json };
             let good = local::apply(&request).await.map_err(anyhow::Error::msg)?;
             return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

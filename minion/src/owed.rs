@@ -1,8 +1,8 @@
 //! What this host has changed and not everybody has acted on who should, across runs: a service's file was written, and the
 //! power went before the service was restarted.
 //!
-//! One directory, one file a state, each atomic and fsynced: written before the state changes anything, removed when all
-//! that `watch` it or have it in `onchanges` or `listen` have succeeded.
+//! One directory, one file for each state and each that acts on its changes (`watch`, `onchanges`, `listen`), all atomic and
+//! fsynced: written before the state changes anything, removed when the other has succeeded.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,31 +33,32 @@ impl Owed {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a state, durably before it returns.
+    /// Notes that somebody has to act on what a state is about to change, durably before it returns.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn add(&self, chunk: &Chunk) -> HostResult<()> {
-        let (name, mut notes) = (name(chunk), self.notes());
+    pub fn add(&self, chunk: &Chunk, hearer: &Chunk) -> HostResult<()> {
+        let (name, mut notes) = (name(chunk, hearer), self.notes());
         if !notes.contains(&name) {
             // For whoever looks into the directory.
-            self.shelf.put(&name, format!("{} in {}\n", called(chunk), chunk.sls).as_bytes())?;
+            let text = format!("{} in {} is heard by {}\n", chunk.tag(), chunk.sls, hearer.tag());
+            self.shelf.put(&name, text.as_bytes())?;
             notes.insert(name);
         }
         Ok(())
     }
 
-    /// Whether a state was noted.
-    pub fn has(&self, chunk: &Chunk) -> bool {
-        self.notes().contains(&name(chunk))
+    /// Whether that was noted.
+    pub fn has(&self, chunk: &Chunk, hearer: &Chunk) -> bool {
+        self.notes().contains(&name(chunk, hearer))
     }
 
-    /// Removes the note of a state, if there is one.
+    /// Removes the note, if there is one.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn remove(&self, chunk: &Chunk) -> HostResult<()> {
-        let (name, mut notes) = (name(chunk), self.notes());
+    pub fn remove(&self, chunk: &Chunk, hearer: &Chunk) -> HostResult<()> {
+        let (name, mut notes) = (name(chunk, hearer), self.notes());
         if notes.contains(&name) {
             self.shelf.remove(&name)?;
             notes.remove(&name);
@@ -66,12 +67,7 @@ impl Owed {
     }
 }
 
-/// What stays the same of a state from one low state to the next, as in the keys of Salt's returns.
-fn called(chunk: &Chunk) -> String {
-    format!("{}_|-{}_|-{}_|-{}", chunk.state, chunk.id, chunk.name, chunk.fun)
-}
-
-/// The name of a note: any name can be a state's.
-fn name(chunk: &Chunk) -> String {
-    sha256(called(chunk).as_bytes())
+/// The name of a note, which any names of states can be in: from the tags, which stay from one low state to the next.
+fn name(chunk: &Chunk, hearer: &Chunk) -> String {
+    sha256(format!("{}\n{}", chunk.tag(), hearer.tag()).as_bytes())
 }

@@ -91,8 +91,8 @@ impl<'h> Runner<'h> {
 
     /// A run that knows what an earlier one owes, and leaves to a later one what it owes itself.
     #[must_use]
-    pub fn owing(self, owed: Owed) -> Self {
-        Self { owed: Some(owed), ..self }
+    pub fn owing(self, owed: Option<Owed>) -> Self {
+        Self { owed, ..self }
     }
 
     fn function(&self, chunk: &Chunk) -> Result<&'static Function, Failure> {
@@ -166,26 +166,23 @@ impl Modules for Runner<'_> {
         matches!(self.predicted.stat(path).await, Ok(Some(_)))
     }
 
-    fn owe(&self, chunk: &Chunk) -> Result<(), Failure> {
+    fn owe(&self, chunk: &Chunk, hearers: &[&Chunk]) -> Result<(), Failure> {
         let Some(owed) = &self.owed else { return Ok(()) };
-        owed.add(chunk).map_err(|HostError(e)| {
+        let noted = hearers.iter().try_for_each(|hearer| owed.add(chunk, hearer));
+        noted.map_err(|HostError(e)| {
             Failure(shown(chunk, &format!("not begun: that others have to act on it cannot be noted: {e}")))
         })
     }
 
-    fn is_owed(&self, chunk: &Chunk) -> bool {
-        self.owed.as_ref().is_some_and(|owed| owed.has(chunk))
+    fn is_owed(&self, chunk: &Chunk, hearer: &Chunk) -> bool {
+        self.owed.as_ref().is_some_and(|owed| owed.has(chunk, hearer))
     }
 
-    fn heard(&self, chunk: &Chunk) {
+    fn heard(&self, chunk: &Chunk, hearer: &Chunk) {
         if let Some(owed) = &self.owed
-            && let Err(HostError(error)) = owed.remove(chunk)
+            && let Err(HostError(error)) = owed.remove(chunk, hearer)
         {
-            tracing::warn!(
-                id = chunk.id,
-                error,
-                "the next run will act once more on what this state changed"
-            );
+            tracing::warn!(id = hearer.id, error, "the next run will do once more what this state has done");
         }
     }
 }
@@ -536,14 +533,15 @@ mod tests {
             chunks: vec![chunk("file.managed", "/etc/a", json!({"contents": "new"})), service],
         };
         let (notes, stop) = (Notes::default(), Arc::new(Stop::default()));
-        let runner = || Runner::new(&host).owing(Owed::open(notes.clone()).unwrap());
+        let runner = || Runner::new(&host).owing(Owed::open(notes.clone()).ok());
         let starts = || host.state().starts.get("a.service").copied().unwrap_or_default();
         let first = runner().stoppable(Arc::clone(&stop));
         let cut = run_states(&low, &first, RunOptions::default(), |_| stop.ask("the power goes")).await;
         assert!(!cut.succeeded() && host.text("/etc/a").is_some());
         assert_eq!(starts(), 0);
         let note = notes.0.lock().unwrap().values().next().cloned().unwrap();
-        assert_eq!(String::from_utf8(note).unwrap(), "file_|-/etc/a_|-/etc/a_|-managed in test\n");
+        let wanted = "file_|-/etc/a_|-/etc/a_|-managed in test is heard by service_|-a_|-a_|-running\n";
+        assert_eq!(String::from_utf8(note).unwrap(), wanted);
         for wanted in [1, 1] {
             let again = run_states(&low, &runner(), RunOptions::default(), |_| {}).await;
             assert!(again.succeeded());

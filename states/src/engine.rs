@@ -75,17 +75,17 @@ pub trait Modules: Sync {
     ///
     /// # Errors
     /// It cannot be noted; then nothing is changed.
-    fn owe(&self, _chunk: &Chunk) -> Result<(), Failure> {
+    fn owe(&self, _chunk: &Chunk, _hearers: &[&Chunk]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether a state changed something in an earlier run on which not all have acted that should.
-    fn is_owed(&self, _chunk: &Chunk) -> bool {
+    /// Whether a state changed something in an earlier run on which another has not acted that should.
+    fn is_owed(&self, _chunk: &Chunk, _hearer: &Chunk) -> bool {
         false
     }
 
-    /// All have acted on what a state changed.
-    fn heard(&self, _chunk: &Chunk) {}
+    /// One has acted on what a state changed.
+    fn heard(&self, _chunk: &Chunk, _hearer: &Chunk) {}
 }
 
 /// How a run is to be made.

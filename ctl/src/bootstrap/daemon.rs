@@ -42,12 +42,16 @@ pub const MINION: Daemon = Daemon {
 impl Daemon {
     /// Whether it runs, but not what is installed.
     pub async fn is_outdated(&self) -> bool {
+        is_another(self.pid().await, Path::new(self.program))
+    }
+
+    /// Its process, 0 when none runs.
+    pub async fn pid(&self) -> u32 {
         let mut show = Command::new("systemctl");
         show.args(["show", "--property", "MainPID", "--value", self.unit]).stdin(Stdio::null());
         // Without an answer nobody knows; whether it serves is asked next.
-        let Ok(said) = show.output().await else { return false };
-        let pid = String::from_utf8_lossy(&said.stdout).trim().parse().unwrap_or(0);
-        is_another(pid, Path::new(self.program))
+        let Ok(said) = show.output().await else { return 0 };
+        String::from_utf8_lossy(&said.stdout).trim().parse().unwrap_or(0)
     }
 }
 

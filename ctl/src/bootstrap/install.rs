@@ -64,6 +64,7 @@ pub async fn install(
 
 /// Installs a daemon, and waits until it runs what is installed.
 async fn bring(ground: &Ground, declared: &Declared, daemon: &Daemon) -> anyhow::Result<()> {
+    let before = daemon.pid().await;
     let done = apply(ground, declared, daemon.sls).await?;
     // A run that was cut off before it asked left the old program running, and all files as they should be.
     let asked = done.states.iter().any(|state| state.id == daemon.asks && !state.changes.is_empty());
@@ -71,10 +72,11 @@ async fn bring(ground: &Ground, declared: &Declared, daemon: &Daemon) -> anyhow:
         apply(ground, declared, daemon.restart).await?;
     }
     let since = Instant::now();
-    while daemon.is_outdated().await {
+    // What is asked for comes a moment later, and would end whatever was begun until then.
+    while daemon.is_outdated().await || asked && before != 0 && daemon.pid().await == before {
         if since.elapsed() > COMES_UP {
             bail!(
-                "{0} still runs the program that it had before: systemctl restart {0}, then run the same command again",
+                "{0} has not restarted and runs what it had before: systemctl restart {0}, then run the same command again",
                 daemon.unit
             );
         }

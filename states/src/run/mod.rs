@@ -45,7 +45,7 @@ pub async fn run<M: Modules>(
                 run.store(skipped(chunk, index, result, comment), &mut on_state);
             }
             Decision::Run { changed } => {
-                let ties = Ties { changed, heard: run.hearing.is_heard(index) };
+                let ties = Ties { changed, hearers: run.hearing.of(low, index) };
                 let future = Box::pin(single::execute(chunk, index, modules, options, ties));
                 if chunk.controls.parallel && !options.test {
                     run.running.push(future);
@@ -90,7 +90,7 @@ impl<'a, M: Modules> Run<'a, M> {
         let index = state.index;
         self.done[index] = Some(state);
         if !self.options.test {
-            self.hearing.tell(self.low, index, &self.done, self.modules);
+            Hearing::tell(self.low, index, &self.done, self.modules);
         }
     }
 
@@ -133,29 +133,27 @@ impl<'a, M: Modules> Run<'a, M> {
     /// After all states: one `mod_watch` for each listener whose target changed.
     async fn listen(&mut self, states: &mut Vec<StateReturn>, on_state: &mut impl FnMut(&StateReturn)) {
         let (low, modules) = (self.low, self.modules);
-        let mut failed = Vec::new();
         for (index, chunk) in low.chunks.iter().enumerate() {
             let changed = |target: &usize| {
                 let state = self.done.get(*target).and_then(Option::as_ref);
-                state.is_some_and(|state| self.hearing.changed(state))
+                state.is_some_and(|state| self.hearing.changed(state, index))
             };
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;
             }
             let started = Started::now();
-            if let Some(outcome) = single::watch(chunk, modules, self.options, false).await {
+            let mut is_good = true;
+            if let Some(outcome) = single::watch(chunk, modules, self.options, &[]).await {
                 let mut state = started.finish(chunk, index, outcome);
                 state.id = format!("listener_{}", chunk.id);
                 state.function = format!("{}.mod_watch", chunk.state);
                 on_state(&state);
-                if state.result == Some(false) {
-                    failed.push(index);
-                }
+                is_good = state.result == Some(true);
                 states.push(state);
             }
-        }
-        if !self.options.test {
-            self.hearing.tell_all(low, &failed, &self.done, modules);
+            if is_good && !self.options.test {
+                Hearing::tell_listened(low, chunk, &self.done, modules);
+            }
         }
     }
 }

@@ -60,13 +60,13 @@ pub(super) async fn decide<M: Modules>(
     {
         return Decision::Skip { result: true, comment: "No changes detected".into() };
     }
-    if let Some(comment) = not_asked_for(requisites, done, hearing) {
+    if let Some(comment) = not_asked_for(low, index, done, hearing) {
         return Decision::Skip { result: true, comment };
     }
     let changed = [&requisites.watch, &requisites.watch_any]
         .into_iter()
         .flatten()
-        .any(|target| state(done, *target).is_some_and(|state| hearing.changed(state)));
+        .any(|target| state(done, *target).is_some_and(|state| hearing.changed(state, index)));
     Decision::Run { changed }
 }
 
@@ -126,10 +126,16 @@ fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<
 }
 
 /// The comment when an `onfail` or `onchanges` was not met.
-fn not_asked_for(requisites: &Requisites, done: &[Option<StateReturn>], hearing: &Hearing) -> Option<String> {
+fn not_asked_for(
+    low: &LowState,
+    index: usize,
+    done: &[Option<StateReturn>],
+    hearing: &Hearing,
+) -> Option<String> {
+    let requisites = &low.chunks.get(index)?.requisites;
     let fell = |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
     let changed = |target: &usize| {
-        state(done, *target).is_some_and(|state| state.result != Some(false) && hearing.changed(state))
+        state(done, *target).is_some_and(|state| state.result != Some(false) && hearing.changed(state, index))
     };
     let onfail_unmet = [&requisites.onfail, &requisites.onfail_any]
         .into_iter()
@@ -162,7 +168,7 @@ async fn any_would_change<M: Modules>(
             .flatten()
             .any(|needed| state(done, *needed).is_some_and(|state| state.result == Some(false)));
         let decided = indices(requisites).all(|needed| state(done, needed).is_some());
-        if stopped || (decided && not_asked_for(requisites, done, hearing).is_some()) {
+        if stopped || (decided && not_asked_for(low, *target, done, hearing).is_some()) {
             continue;
         }
         if single::controls(chunk, modules).await.is_ok_and(|skip| skip.is_none())

@@ -24,12 +24,12 @@ impl Outcome {
 }
 
 /// What others have to do with a state.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ties {
+#[derive(Debug, Default)]
+pub(super) struct Ties<'a> {
     /// A state that it watches changed.
     pub changed: bool,
-    /// Somebody acts on its changes.
-    pub heard: bool,
+    /// Those who act on its changes.
+    pub hearers: Vec<&'a Chunk>,
 }
 
 /// Runs one state, with `retry`.
@@ -38,10 +38,10 @@ pub(super) async fn execute<M: Modules>(
     index: usize,
     modules: &M,
     options: RunOptions,
-    ties: Ties,
+    ties: Ties<'_>,
 ) -> StateReturn {
     let started = Started::now();
-    let mut outcome = once(chunk, modules, options, ties).await;
+    let mut outcome = once(chunk, modules, options, &ties).await;
     if let Some(retry) = chunk.controls.retry.as_ref().filter(|_| !options.test && outcome.ran) {
         let mut comments = String::new();
         let mut attempt = 1;
@@ -55,7 +55,7 @@ pub(super) async fn execute<M: Modules>(
             let seconds = if retry.interval.is_finite() { retry.interval.clamp(0.0, 86_400.0) } else { 0.0 };
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             let earlier = std::mem::take(&mut outcome.changes);
-            outcome = once(chunk, modules, options, ties).await;
+            outcome = once(chunk, modules, options, &ties).await;
             // What an earlier attempt changed stays changed, whoever watches this state must hear of it.
             for (key, value) in earlier {
                 outcome.changes.entry(key).or_insert(value);
@@ -66,15 +66,15 @@ pub(super) async fn execute<M: Modules>(
     started.finish(chunk, index, outcome)
 }
 
-/// `mod_watch` of a state; `None` when its function has none. `heard`: somebody acts on its changes.
+/// `mod_watch` of a state; `None` when its function has none. `hearers`: those who act on its changes.
 pub(super) async fn watch<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    heard: bool,
+    hearers: &[&Chunk],
 ) -> Option<Outcome> {
     let outcome = match modules.watch(chunk).await? {
-        Ok(checked) => settle(chunk, modules, options, heard, checked).await,
+        Ok(checked) => settle(chunk, modules, options, hearers, checked).await,
         Err(failure) => Outcome::failed(failure),
     };
     Some(outcome)
@@ -113,7 +113,7 @@ async fn all_hold<M: Modules>(chunk: &Chunk, conditions: &[Value], modules: &M) 
     Ok(true)
 }
 
-async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, ties: Ties) -> Outcome {
+async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, ties: &Ties<'_>) -> Outcome {
     match controls(chunk, modules).await {
         Ok(None) => {}
         Ok(Some(comment)) => {
@@ -122,13 +122,13 @@ async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, ties:
         Err(failure) => return Outcome::failed(failure),
     }
     let mut outcome = match modules.check(chunk).await {
-        Ok(checked) => settle(chunk, modules, options, ties.heard, checked).await,
+        Ok(checked) => settle(chunk, modules, options, &ties.hearers, checked).await,
         Err(failure) => Outcome::failed(failure),
     };
     if ties.changed
         && outcome.changes.is_empty()
         && outcome.result != Some(false)
-        && let Some(watched) = watch(chunk, modules, options, ties.heard).await
+        && let Some(watched) = watch(chunk, modules, options, &ties.hearers).await
     {
         outcome = watched;
     }
@@ -143,7 +143,7 @@ async fn settle<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    heard: bool,
+    hearers: &[&Chunk],
     checked: Checked<M::Diff>,
 ) -> Outcome {
     let Checked { mut changes, mut comment, diff } = checked;
@@ -154,7 +154,7 @@ async fn settle<M: Modules>(
         modules.predict(chunk, &diff).await;
         return Outcome { result: None, changes, comment, ran: true };
     }
-    if heard && let Err(failure) = modules.owe(chunk) {
+    if let Err(failure) = modules.owe(chunk, hearers) {
         return Outcome::failed(failure);
     }
     match modules.apply(chunk, &diff).await {

@@ -256,6 +256,18 @@ fn copy_label(old: &Path, new: &File) -> HostResult<()> {
     }
 }
 
+/// Makes a directory for its owner alone, and the directories above it that are missing.
+///
+/// # Errors
+/// As [`mkdir`].
+pub fn mkdir_private(path: &Path) -> HostResult<()> {
+    let above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.is_dir()).collect();
+    for missing in above.into_iter().rev() {
+        mkdir(missing, Owner { mode: Some(0o755), ..Owner::default() })?;
+    }
+    mkdir(path, Owner { mode: Some(0o700), ..Owner::default() })
+}
+
 /// Makes a directory; one that is there only gets owner and mode.
 ///
 /// # Errors

@@ -51,12 +51,14 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
     let line = [repair::CTL, "highstate", WORKER].map(str::to_owned);
     let mut command = spawn(&cluster.bootstrap, &line)?;
     let file = worker.file("/etc/halite-lab-owed");
-    wait::until("the file to be written", LIMIT, || {
+    let written = wait::until("the file to be written", LIMIT, || {
         if file.exists() { Ok(()) } else { Err(format!("{} is not there", file.display())) }
-    })?;
-    moments::die(worker, "halite-minion")?;
+    });
+    let died = written.and_then(|()| moments::die(worker, "halite-minion"));
+    // Whatever came of it: nothing of it goes on.
     worker.sh("rm /run/halite-lab-wait")?;
     let status = ended(&mut command)?;
+    died?;
     ensure!(!status.success(), "the minion died, and ctl ended well");
     repair::answering(cluster)?;
     let acted = || worker.sh("cat /run/halite-lab-acted 2>/dev/null || true");
