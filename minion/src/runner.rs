@@ -326,14 +326,10 @@ fn tail(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use halite_states::engine::RunOptions;
-    use halite_states::low::{FORMAT, LowState};
-    use halite_states::run::run as run_states;
-
     use super::*;
+    use crate::host::HostFuture;
     use crate::host::effect::Meta;
     use crate::host::fake::FakeHost;
-    use crate::host::{HostFuture, HostResult};
 
     fn write(host: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
         let _ = host;
@@ -498,55 +494,5 @@ mod tests {
         let runner = Runner::with_functions(&host, FUNCTIONS);
         let failure = runner.check(&chunk("zfs.present", "a", json!({}))).await.unwrap_err();
         assert!(failure.0.contains("`zfs.present`") && failure.0.contains("update"), "{failure}");
-    }
-
-    /// Notes in memory.
-    #[derive(Clone, Default)]
-    struct Notes(Arc<std::sync::Mutex<std::collections::BTreeMap<String, Vec<u8>>>>);
-
-    impl crate::journal::Shelf for Notes {
-        fn names(&self) -> HostResult<Vec<String>> {
-            Ok(self.0.lock().unwrap().keys().cloned().collect())
-        }
-        fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {
-            Ok(self.0.lock().unwrap().get(name).cloned())
-        }
-        fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
-            self.0.lock().unwrap().insert(name.to_owned(), content.to_owned());
-            Ok(())
-        }
-        fn remove(&self, name: &str) -> HostResult<()> {
-            self.0.lock().unwrap().remove(name);
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_service_restarts_in_the_next_run_when_this_one_ends_after_its_file() {
-        let host = FakeHost::new();
-        host.state().put_unit("a.service", true, true);
-        let mut service = chunk("service.running", "a", json!({}));
-        service.requisites.watch = vec![0];
-        let low = LowState {
-            format: FORMAT,
-            minion: "m".into(),
-            chunks: vec![chunk("file.managed", "/etc/a", json!({"contents": "new"})), service],
-        };
-        let (notes, stop) = (Notes::default(), Arc::new(Stop::default()));
-        let runner = || Runner::new(&host).owing(Owed::open(notes.clone()).ok());
-        let starts = || host.state().starts.get("a.service").copied().unwrap_or_default();
-        let first = runner().stoppable(Arc::clone(&stop));
-        let cut = run_states(&low, &first, RunOptions::default(), |_| stop.ask("the power goes")).await;
-        assert!(!cut.succeeded() && host.text("/etc/a").is_some());
-        assert_eq!(starts(), 0);
-        let note = notes.0.lock().unwrap().values().next().cloned().unwrap();
-        let wanted = "file_|-/etc/a_|-/etc/a_|-managed in test is heard by service_|-a_|-a_|-running\n";
-        assert_eq!(String::from_utf8(note).unwrap(), wanted);
-        for wanted in [1, 1] {
-            let again = run_states(&low, &runner(), RunOptions::default(), |_| {}).await;
-            assert!(again.succeeded());
-            assert_eq!(starts(), wanted);
-        }
-        assert!(notes.0.lock().unwrap().is_empty());
     }
 }

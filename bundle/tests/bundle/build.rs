@@ -62,8 +62,12 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
     let mut site = Site::new();
     site.recipe["cache"] = json!("cache-1");
     site.build("one").unwrap();
-    // Signatures hold their moment in seconds.
-    thread::sleep(Duration::from_millis(1100));
+    // Signatures hold their moment in seconds: the next one has to be at another.
+    let second = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let before = second();
+    while second() == before {
+        thread::yield_now();
+    }
     site.recipe["cache"] = json!("cache-2");
     site.build("two").unwrap();
     let (one, two) = (site.path("one"), site.path("two"));

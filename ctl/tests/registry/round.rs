@@ -6,8 +6,7 @@ use std::{
     io::Read as _,
     os::unix::fs::{MetadataExt as _, chown},
     process::Command,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    time::Duration,
+    sync::mpsc,
 };
 
 use halite_testkit::{
@@ -203,28 +202,27 @@ fn the_registry_moves_links_to_their_places() {
 fn pushes_during_a_backup_are_in_it_or_not() {
     let world = World::new();
     world.push("app", &image("app", "0", &[100_000], 1));
-    let (pushed, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (told, pushed) = mpsc::channel();
     let backups: Vec<String> = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let world = &world;
+        scope.spawn(move || {
             for push in 1..=15 {
                 // Tags move, and repositories come.
                 let name = if push % 3 == 0 { format!("new/{push}") } else { "app".to_owned() };
                 let tag = (push % 5).to_string();
                 world.registry.push(&name, &image(&name, &tag, &[2000, 30], 100 + push * 10));
-                pushed.fetch_add(1, Ordering::SeqCst);
+                told.send(()).unwrap();
             }
-            done.store(true, Ordering::SeqCst);
         });
         let mut made = Vec::new();
-        while !done.load(Ordering::SeqCst) {
-            // Some during each push, however long that takes: all of them are kept.
-            if made.len() < 4 * (pushed.load(Ordering::SeqCst) + 1) {
-                made.push(world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name());
-            } else {
-                std::thread::sleep(Duration::from_millis(2));
+        // Some during each push, however long that takes: all of them are kept.
+        loop {
+            made.extend((0..4).map(|_| world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name()));
+            if pushed.recv().is_err() {
+                return made;
             }
+            pushed.try_iter().for_each(drop);
         }
-        made
     });
     let mut tags = BTreeSet::new();
     for backup in backups {

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use crate::engine::Modules;
 use crate::low::{Chunk, LowState, Requisites, StateReturn};
 
+use super::requisites::state;
+
 /// Of each state who acts on its changes, by position.
 #[derive(Debug)]
 pub(super) struct Hearing {
@@ -80,7 +82,7 @@ fn acted<M: Modules>(
 }
 
 fn is_good(done: &[Option<StateReturn>], index: usize) -> bool {
-    done.get(index).and_then(Option::as_ref).is_some_and(|state| state.result == Some(true))
+    state(done, index).is_some_and(|state| state.result == Some(true))
 }
 
 /// Positions on whose changes a state acts when its turn comes.

@@ -135,8 +135,7 @@ impl<'a, M: Modules> Run<'a, M> {
         let (low, modules) = (self.low, self.modules);
         for (index, chunk) in low.chunks.iter().enumerate() {
             let changed = |target: &usize| {
-                let state = self.done.get(*target).and_then(Option::as_ref);
-                state.is_some_and(|state| self.hearing.changed(state, index))
+                requisites::state(&self.done, *target).is_some_and(|state| self.hearing.changed(state, index))
             };
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;

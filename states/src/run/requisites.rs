@@ -180,6 +180,7 @@ async fn any_would_change<M: Modules>(
     false
 }
 
-fn state(done: &[Option<StateReturn>], index: usize) -> Option<&StateReturn> {
+/// The return of a state that is done.
+pub(super) fn state(done: &[Option<StateReturn>], index: usize) -> Option<&StateReturn> {
     done.get(index).and_then(Option::as_ref)
 }

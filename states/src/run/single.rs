@@ -24,7 +24,7 @@ impl Outcome {
 }
 
 /// What others have to do with a state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ties<'a> {
     /// A state that it watches changed.
     pub changed: bool,

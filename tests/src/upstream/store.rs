@@ -140,11 +140,7 @@ pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::atomic::{AtomicUsize, Ordering},
-        thread,
-        time::Duration,
-    };
+    use std::thread;
 
     use super::*;
 
@@ -172,18 +168,19 @@ mod tests {
     #[test]
     fn those_who_want_a_thing_at_once_get_it_from_one() {
         let dir = tempfile::tempdir().unwrap();
-        let (store, made) = (Store::new(dir.path().to_owned()).unwrap(), AtomicUsize::new(0));
-        let make = |out: &Path| {
-            made.fetch_add(1, Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(50));
-            fs::write(out.join("file"), "").map_err(Into::into)
-        };
+        let store = Store::new(dir.path().to_owned()).unwrap();
+        let again = |_: &Path| anyhow::bail!("it is made already");
         thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| store.get("thing", "0123", make).unwrap());
-            }
+            let mut other = None;
+            let make = |out: &Path| {
+                let held = File::open(dir.path().join(CLAIMS).join("thing"))?;
+                assert!(held.try_lock().is_err(), "whoever comes now would make it too");
+                other = Some(scope.spawn(|| store.get("thing", "0123", again)));
+                fs::write(out.join("file"), "").map_err(Into::into)
+            };
+            let made = store.get("thing", "0123", make).unwrap();
+            assert_eq!(other.unwrap().join().unwrap().unwrap(), made);
         });
-        assert_eq!(made.into_inner(), 1);
     }
 
     #[test]
