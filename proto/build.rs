@@ -1,5 +1,5 @@
-//! Generates the messages and services from `proto/halite.proto`, without needing `protoc`, and the list of all methods,
-//! from which a test proves that the authorisation table is complete.
+//! Generates the messages and services from `proto/halite.proto`, without needing `protoc`, and the
+//! list of all methods, from which a test proves that the authorisation table is complete.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in &files.file {
         for service in &file.service {
             for method in &service.method {
-                writeln!(list, "    \"/{}.{}/{}\",", file.package(), service.name(), method.name())?;
+                writeln!(
+                    list,
+                    "    \"/{}.{}/{}\",",
+                    file.package(),
+                    service.name(),
+                    method.name()
+                )?;
             }
         }
     }
     list.push(']');
     let target = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     std::fs::write(target.join("methods.rs"), list)?;
-    tonic_prost_build::configure().build_transport(false).compile_fds(files)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .compile_fds(files)?;
     Ok(())
 }

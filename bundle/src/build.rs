@@ -1,30 +1,24 @@
 //! Building a bundle.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::{
-    apt, chart,
-    claim::Claim,
-    complete::{self, Needs, Stock},
-    error::Error,
-    fetch::yum,
-    files,
-    gather::{Archive, Contents, Gather, Mode},
-    iso::portable,
-    lock::Lock,
-    manifest::{self, Entry, Manifest},
-    nginx, oci, package, paper,
-    part::{self, Part, Parts},
-    recipe::{self, Recipe, Watcher},
-    rpm::{self, Base},
-};
+use crate::claim::Claim;
+use crate::complete::{Needs, Stock};
+use crate::error::Error;
+use crate::fetch::yum;
+use crate::gather::{Archive, Contents, Gather, Mode};
+use crate::iso::portable;
+use crate::lock::Lock;
+use crate::manifest::{Entry, Manifest};
+use crate::part::{Part, Parts};
+use crate::recipe::{Recipe, Watcher};
+use crate::rpm::Base;
+use crate::{apt, chart, complete, files, manifest, nginx, oci, package, paper, part, recipe, rpm};
 
 /// The program at the top of a bundle.
 const INSTALL: &str = "#!/bin/sh
@@ -43,17 +37,20 @@ pub struct Options {
     pub watcher: Option<Watcher>,
 }
 
-/// Renders the state tree of the bundle in a directory for every option that a cluster made from it may have.
+/// Renders the state tree of the bundle in a directory for every option that a cluster made from it
+/// may have.
 pub type Render<'a> = dyn Fn(&Path, &Manifest) -> Result<Needs, Error> + 'a;
 
-/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes from other machines
-/// is what the lock says. The same recipe, lock, keys and inputs give the same bytes. Nothing is at `out` before all of it is,
-/// and before everything is in it that `render` comes to.
+/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes
+/// from other machines is what the lock says. The same recipe, lock, keys and inputs give the same
+/// bytes. Nothing is at `out` before all of it is, and before everything is in it that `render`
+/// comes to.
 ///
 /// # Errors
-/// When the recipe has problems, something that goes in is not in the lock, differs from it or is damaged, something
-/// cannot be fetched, the packages cannot be installed on a bare host, something that a cluster could ask for is
-/// missing, a program of the build fails, or a file cannot be written.
+/// When the recipe has problems, something that goes in is not in the lock, differs from it or is
+/// damaged, something cannot be fetched, the packages cannot be installed on a bare host, something
+/// that a cluster could ask for is missing, a program of the build fails, or a file cannot be
+/// written.
 pub fn build(
     recipe_file: &Path,
     out: &Path,
@@ -62,9 +59,11 @@ pub fn build(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
     // apt takes a relative path for one below its own directories.
-    let recipe_file = &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
+    let recipe_file =
+        &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
     let recipe = Recipe::load(recipe_file)?;
-    let occupied = out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
+    let occupied =
+        out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
@@ -78,7 +77,13 @@ pub fn build(
         files::make_dir(&work)?;
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
         let held = part::claim(&cache, progress)?;
-        let gather = Gather::new(recipe_file, &recipe, &cache, options.offline, options.watcher.clone())?;
+        let gather = Gather::new(
+            recipe_file,
+            &recipe,
+            &cache,
+            options.offline,
+            options.watcher.clone(),
+        )?;
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
         if let Err(error) = part::prune(&cache) {
             progress(&format!("what no build needs any more stays: {error}"));
@@ -114,9 +119,17 @@ fn fill(
     let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
     let lock = settled.lock.clone();
     let contents = gather.fetch(settled, progress)?;
-    let Contents { images, archives, charts, rpms } = &contents;
+    let Contents {
+        images,
+        archives,
+        charts,
+        rpms,
+    } = &contents;
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
-        Error::content(crate::lock::path_of(recipe_file), format!("`resolved` is no date: {error}"))
+        Error::content(
+            crate::lock::path_of(recipe_file),
+            format!("`resolved` is no date: {error}"),
+        )
     })?;
     let parts = Parts::new(cache)?;
     let mut listed = BTreeMap::new();
@@ -136,16 +149,30 @@ fn fill(
     progress("gathering programs and states");
     let mut put = |name: String, mode: u32, content: &[u8]| -> Result<(), Error> {
         files::write(&work.join(&name), mode, content)?;
-        listed.insert(name, Entry { sha256: files::sha256(content), size: content.len() as u64 });
+        listed.insert(
+            name,
+            Entry {
+                sha256: files::sha256(content),
+                size: content.len() as u64,
+            },
+        );
         Ok(())
     };
     let served = contents.served(&recipe.images);
     for (name, entries) in nginx::maps(&recipe.version, &served) {
         put(name.to_owned(), 0o644, entries.as_bytes())?;
     }
-    put(nginx::SERVER.to_owned(), 0o644, nginx::locations().as_bytes())?;
+    put(
+        nginx::SERVER.to_owned(),
+        0o644,
+        nginx::locations().as_bytes(),
+    )?;
     let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
-    put(complete::BASE.to_owned(), 0o644, complete::essence(&base).as_bytes())?;
+    put(
+        complete::BASE.to_owned(),
+        0o644,
+        complete::essence(&base).as_bytes(),
+    )?;
     if let Some(rpm) = &recipe.rpm {
         let repository = yum::Repository::local(&work.join("rpm"))?;
         let base = Base::load(&rpm.base)?.essence(&repository.required_files());
@@ -167,7 +194,11 @@ fn fill(
         let from = recipe.states.join(&name);
         let status = fs::metadata(&from).map_err(Error::file("read", &from))?;
         let executable = status.permissions().mode() & 0o100 != 0;
-        copied(format!("states/{name}"), &from, if executable { 0o755 } else { 0o644 })?;
+        copied(
+            format!("states/{name}"),
+            &from,
+            if executable { 0o755 } else { 0o644 },
+        )?;
     }
 
     let mut manifest = Manifest {
@@ -184,7 +215,10 @@ fn fill(
             .collect(),
         options: recipe.options.clone(),
         not_images: recipe.not_images.clone(),
-        charts: charts.iter().map(|chart| (chart.name.clone(), chart.version.clone())).collect(),
+        charts: charts
+            .iter()
+            .map(|chart| (chart.name.clone(), chart.version.clone()))
+            .collect(),
         packages: repository.note().clone(),
         rpms: yum.map(|yum| yum.note().clone()).unwrap_or_default(),
         files: listed,
@@ -196,12 +230,17 @@ fn fill(
     }
     let bytes = manifest.to_bytes()?;
     files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
-    files::write(&work.join(manifest::CHECKSUM), 0o644, Manifest::checksum(&bytes).as_bytes())?;
+    files::write(
+        &work.join(manifest::CHECKSUM),
+        0o644,
+        Manifest::checksum(&bytes).as_bytes(),
+    )?;
     Ok((manifest, lock))
 }
 
 fn image_part(parts: &Parts, images: &[oci::Found]) -> Result<Part, Error> {
-    let digest = |found: &oci::Found| format!("{} {}", found.reference, found.image.manifest.digest);
+    let digest =
+        |found: &oci::Found| format!("{} {}", found.reference, found.image.manifest.digest);
     let mut inputs: Vec<_> = images.iter().map(digest).collect();
     inputs.sort_unstable();
     parts.get("images", &inputs.join("\n"), |dir| {
@@ -224,7 +263,11 @@ fn apt_part(
     for file in [&recipe.base, &recipe.signing_key] {
         inputs.push(files::digest(file)?.0);
     }
-    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    let made = recipe
+        .made
+        .iter()
+        .map(|made| made.package(&recipe.states))
+        .collect::<Result<Vec<_>, _>>()?;
     for package in &made {
         inputs.push(package.fingerprint()?);
     }
@@ -235,20 +278,33 @@ fn apt_part(
             archive.copy(&pool.join(apt::Control::read(&archive.path)?.file_name()))?;
         }
         for package in &made {
-            progress(&format!("making the package {} {}", package.name, package.full_version()));
+            progress(&format!(
+                "making the package {} {}",
+                package.name,
+                package.full_version()
+            ));
             package::deb::write(package, &pool)?;
         }
         progress("writing and proving the package repository");
         let versions = apt::write(dir, date, &signer)?;
         let mut wanted = recipe.apt.clone();
-        wanted.extend(recipe.made.iter().map(|made| format!("{}={}", made.package, made.version)));
+        wanted.extend(
+            recipe
+                .made
+                .iter()
+                .map(|made| format!("{}={}", made.package, made.version)),
+        );
         apt::prove(dir, &recipe.base, &wanted)?;
         Ok(versions)
     })
 }
 
 fn signer(recipe: &Recipe) -> Result<apt::Signer, Error> {
-    let kind = if recipe.rpm.is_some() { apt::Kind::Rsa } else { apt::Kind::Ed25519 };
+    let kind = if recipe.rpm.is_some() {
+        apt::Kind::Rsa
+    } else {
+        apt::Kind::Ed25519
+    };
     apt::Signer::open(&recipe.signing_key, kind)
 }
 
@@ -266,16 +322,27 @@ fn rpm_part(
                        a file that is not there yet, and a key is made; hosts that exist get it with their next bundle";
         return Err(Error::content(&recipe.signing_key, message));
     }
-    let mut keys: Vec<PathBuf> =
-        wanted.repositories.iter().map(|repository| repository.key.clone()).collect();
+    let mut keys: Vec<PathBuf> = wanted
+        .repositories
+        .iter()
+        .map(|repository| repository.key.clone())
+        .collect();
     keys.sort_unstable();
     keys.dedup();
     let mut inputs = vec![date.to_string(), wanted.names.join(" ")];
     for file in keys.iter().chain([&wanted.base, &recipe.signing_key]) {
         inputs.push(files::digest(file)?.0);
     }
-    inputs.extend(fetched.iter().map(|archive| format!("{} {}", archive.name, archive.sha256)));
-    let made = recipe.made.iter().map(|made| made.package(&recipe.states)).collect::<Result<Vec<_>, _>>()?;
+    inputs.extend(
+        fetched
+            .iter()
+            .map(|archive| format!("{} {}", archive.name, archive.sha256)),
+    );
+    let made = recipe
+        .made
+        .iter()
+        .map(|made| made.package(&recipe.states))
+        .collect::<Result<Vec<_>, _>>()?;
     for package in &made {
         inputs.push(package.fingerprint()?);
     }
@@ -291,15 +358,26 @@ fn rpm_part(
         rpm::check(&taken, &keys)?;
         let mut ours = Vec::new();
         for package in &made {
-            progress(&format!("making the RPM package {} {}", package.name, package.full_version()));
+            progress(&format!(
+                "making the RPM package {} {}",
+                package.name,
+                package.full_version()
+            ));
             ours.push(package::rpm::write(package, &packages)?);
         }
         signer.sign_rpms(&ours, date)?;
         progress("writing and proving the yum repository");
         let versions = rpm::write(dir, date, &signer, &keys)?;
         let base = Base::load(&wanted.base)?;
-        let mut names: Vec<String> = wanted.names.iter().map(|name| name.replace('=', "-")).collect();
-        names.extend(made.iter().map(|package| format!("{}-{}", package.name, versions[&package.name])));
+        let mut names: Vec<String> = wanted
+            .names
+            .iter()
+            .map(|name| name.replace('=', "-"))
+            .collect();
+        names.extend(
+            made.iter()
+                .map(|package| format!("{}-{}", package.name, versions[&package.name])),
+        );
         rpm::prove(dir, &base, &names)?;
         Ok(versions)
     })

@@ -1,25 +1,23 @@
-//! Charts, rendered by Helm when the bundle is built: what the site gets is plain objects, all of whose images are known.
+//! Charts, rendered by Helm when the bundle is built: what the site gets is plain objects, all of
+//! whose images are known.
 //!
-//! `helm template` alone is not enough. Objects that name no namespace get that of the release, as `helm install` would
-//! give it to them, and the namespace itself comes first. Hooks for an installation become ordinary objects; those that
-//! only belong to deletion, a rollback or a test are left out, since applying them would do just that.
+//! `helm template` alone is not enough. Objects that name no namespace get that of the release, as
+//! `helm install` would give it to them, and the namespace itself comes first. Hooks for an
+//! installation become ordinary objects; those that only belong to deletion, a rollback or a test
+//! are left out, since applying them would do just that.
 
 mod documents;
 mod scope;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::{
-    error::Error,
-    files,
-    recipe::{Chart, Values},
-};
+use crate::error::Error;
+use crate::files;
+use crate::recipe::{Chart, Values};
 
 /// Counts on every change of what is made of Helm's output.
 pub const REVISION: u32 = 1;
@@ -45,7 +43,9 @@ pub struct About {
 impl Helm {
     /// The one that is named, or the one on the `PATH`.
     pub fn new(program: Option<&Path>) -> Self {
-        Self { program: program.map_or_else(|| PathBuf::from("helm"), Path::to_owned) }
+        Self {
+            program: program.map_or_else(|| PathBuf::from("helm"), Path::to_owned),
+        }
     }
 
     /// What a chart (a folder or an archive) says of itself.
@@ -58,13 +58,19 @@ impl Helm {
         }
         let what = format!("looking at the chart {name}");
         let scratch = scratch()?;
-        let text = self.run(scratch.path(), &what, |helm| helm.args(["show", "chart"]).arg(chart))?;
+        let text = self.run(scratch.path(), &what, |helm| {
+            helm.args(["show", "chart"]).arg(chart)
+        })?;
         let said: Said = serde_saphyr::from_str(&text)
             .map_err(|error| Error::content(chart.join("Chart.yaml"), error.to_string()))?;
-        Ok(About { version: said.version, licence: said.annotations.get(LICENCE).cloned() })
+        Ok(About {
+            version: said.version,
+            licence: said.annotations.get(LICENCE).cloned(),
+        })
     }
 
-    /// The objects of a chart (a folder or an archive at `path`) for a version of Kubernetes, as one text.
+    /// The objects of a chart (a folder or an archive at `path`) for a version of Kubernetes, as
+    /// one text.
     pub fn render(&self, path: &Path, chart: &Chart, kubernetes: &str) -> Result<String, Error> {
         let scratch = scratch()?;
         let mut values = Vec::new();
@@ -81,11 +87,21 @@ impl Helm {
         let what = format!("rendering the chart {}", chart.name);
         let text = self.run(scratch.path(), &what, |helm| {
             helm.args(["template", &chart.name]).arg(path);
-            helm.args(["--include-crds", "--namespace", &chart.namespace, "--kube-version", kubernetes]);
-            values.iter().fold(helm, |helm, file| helm.arg("--values").arg(file))
+            helm.args([
+                "--include-crds",
+                "--namespace",
+                &chart.namespace,
+                "--kube-version",
+                kubernetes,
+            ]);
+            values
+                .iter()
+                .fold(helm, |helm, file| helm.arg("--values").arg(file))
         })?;
         documents::arrange(&text, chart).map_err(|problems| {
-            let lines = problems.iter().map(|problem| format!("chart {}: {problem}", chart.name));
+            let lines = problems
+                .iter()
+                .map(|problem| format!("chart {}: {problem}", chart.name));
             Error::Recipe(lines.collect())
         })
     }
@@ -96,11 +112,23 @@ impl Helm {
         what: &str,
         arguments: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Result<String, Error> {
-        let failed = |message: String| Error::Program { what: what.to_owned(), message };
+        let failed = |message: String| Error::Program {
+            what: what.to_owned(),
+            message,
+        };
         let mut helm = Command::new(&self.program);
-        arguments(&mut helm).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").stdin(Stdio::null());
+        arguments(&mut helm)
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
         // No configuration, plugin, repository or cluster of whoever builds has a say.
-        for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_PLUGINS", "KUBECONFIG"] {
+        for name in [
+            "HELM_CACHE_HOME",
+            "HELM_CONFIG_HOME",
+            "HELM_DATA_HOME",
+            "HELM_PLUGINS",
+            "KUBECONFIG",
+        ] {
             helm.env(name, scratch.join(name));
         }
         let output = helm.output().map_err(|error| match error.kind() {
@@ -113,7 +141,11 @@ impl Helm {
         })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(failed(format!("helm ended with {}: {}", output.status, said.trim())));
+            return Err(failed(format!(
+                "helm ended with {}: {}",
+                output.status,
+                said.trim()
+            )));
         }
         String::from_utf8(output.stdout).map_err(|error| failed(format!("helm: {error}")))
     }
@@ -123,8 +155,8 @@ fn scratch() -> Result<tempfile::TempDir, Error> {
     tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))
 }
 
-/// Refuses objects whose contents nobody but the cluster may know: whatever is in a bundle is carried around, and served
-/// to everybody who reaches the site.
+/// Refuses objects whose contents nobody but the cluster may know: whatever is in a bundle is
+/// carried around, and served to everybody who reaches the site.
 pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     let problem = |(name, keys): (String, Vec<String>)| {
         format!(
@@ -136,12 +168,19 @@ pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
             keys.join(", ")
         )
     };
-    let problems: Vec<_> = documents::secrets(text, &chart.public_secrets).into_iter().map(problem).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Error::Recipe(problems)) }
+    let problems: Vec<_> = documents::secrets(text, &chart.public_secrets)
+        .into_iter()
+        .map(problem)
+        .collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Recipe(problems))
+    }
 }
 
-/// What identifies a chart on this machine, a folder or an archive: the digest of all that is in it, and its size in
-/// bytes.
+/// What identifies a chart on this machine, a folder or an archive: the digest of all that is in
+/// it, and its size in bytes.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     if !path.is_dir() {
         return files::digest(path);
@@ -155,10 +194,14 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     Ok((files::sha256(list.as_bytes()), size))
 }
 
-/// What is asked of a chart from a source, beside what it holds: another request may come to other objects.
+/// What is asked of a chart from a source, beside what it holds: another request may come to other
+/// objects.
 pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, Error> {
     let version = chart.version.as_deref().unwrap_or("any");
-    let mut text = format!("{REVISION}\n{source}\n{version}\n{}\n{kubernetes}\n", chart.namespace);
+    let mut text = format!(
+        "{REVISION}\n{source}\n{version}\n{}\n{kubernetes}\n",
+        chart.namespace
+    );
     for values in &chart.values {
         text.push_str(&match values {
             Values::Inline(map) => format!("{map}\n"),
@@ -184,9 +227,11 @@ mod tests {
     fn without_helm_it_is_said_what_to_do() {
         let helm = Helm::new(Some(Path::new("/nonexistent/helm")));
         let error = helm.about(Path::new("x"), "web").unwrap_err().to_string();
-        let said =
-            "looking at the chart web: there is no program /nonexistent/helm: charts are rendered by Helm 3";
-        assert!(error.starts_with(said) && error.contains("`helm:` in the recipe"), "{error}");
+        let said = "looking at the chart web: there is no program /nonexistent/helm: charts are rendered by Helm 3";
+        assert!(
+            error.starts_with(said) && error.contains("`helm:` in the recipe"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,20 +1,17 @@
-//! Who works at a place. A claim ends with its process, however that ends, so that what a killed one has left can be told
-//! from what another is writing now.
+//! Who works at a place. A claim ends with its process, however that ends, so that what a killed
+//! one has left can be told from what another is writing now.
 
-use std::{
-    fs::{self, File, TryLockError},
-    io,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use rustix::{
-    fs::{Mode, OFlags},
-    process::geteuid,
-};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
 
 /// A place that nobody else claims: `.NAME.lock` beside it, until this is dropped.
 #[derive(Debug)]
@@ -46,7 +43,10 @@ impl Claim {
         if let Some(claim) = Self::take(place)? {
             return Ok(claim);
         }
-        progress(&format!("waiting for another build that uses {}", place.display()));
+        progress(&format!(
+            "waiting for another build that uses {}",
+            place.display()
+        ));
         loop {
             let path = files::sibling(place, "lock");
             let locked = open(&path).and_then(|file| file.lock().map(|()| file));
@@ -87,7 +87,11 @@ impl Drop for Claim {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    File::options().write(true).create(true).truncate(false).open(path)
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
 }
 
 /// Whether a path still leads to a file that was opened by it.
@@ -100,8 +104,8 @@ fn same(file: &File, path: &Path) -> bool {
 /// Name of the file in a scratch directory that its process holds locked.
 const OWNER: &str = ".owner";
 
-/// A directory for temporary files that only its owner may read. It goes when this is dropped; what killed processes have
-/// left of its kind goes when the next one is made.
+/// A directory for temporary files that only its owner may read. It goes when this is dropped; what
+/// killed processes have left of its kind goes when the next one is made.
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
@@ -123,9 +127,14 @@ impl Scratch {
         sweep(parent, kind);
         let failed = || Error::file("make a directory in", parent);
         loop {
-            let dir = tempfile::Builder::new().prefix(kind).tempdir_in(parent).map_err(failed())?;
+            let dir = tempfile::Builder::new()
+                .prefix(kind)
+                .tempdir_in(parent)
+                .map_err(failed())?;
             let path = dir.path().join(OWNER);
-            let owner = open(&path).and_then(|file| file.lock().map(|()| file)).map_err(failed())?;
+            let owner = open(&path)
+                .and_then(|file| file.lock().map(|()| file))
+                .map_err(failed())?;
             // Who swept in the moment between the two took it for left over.
             if same(&owner, &path) {
                 return Ok(Self { dir, _owner: owner });
@@ -145,14 +154,22 @@ fn sweep(parent: &Path, kind: &str) {
     let user = geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let own = |status: fs::Metadata| status.is_dir() && status.uid() == user;
-        if !entry.file_name().to_string_lossy().starts_with(kind) || !entry.metadata().is_ok_and(own) {
+        if !entry.file_name().to_string_lossy().starts_with(kind)
+            || !entry.metadata().is_ok_and(own)
+        {
             continue;
         }
-        // Not made: one that has no owner yet is being made now. Everybody may put a pipe or a link here, and wait for
-        // who opens it.
+        // Not made: one that has no owner yet is being made now. Everybody may put a pipe or a link
+        // here, and wait for who opens it.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let owner = rustix::fs::open(entry.path().join(OWNER), OFlags::RDONLY | flags, Mode::empty());
-        let Ok(owner) = owner.map(File::from) else { continue };
+        let owner = rustix::fs::open(
+            entry.path().join(OWNER),
+            OFlags::RDONLY | flags,
+            Mode::empty(),
+        );
+        let Ok(owner) = owner.map(File::from) else {
+            continue;
+        };
         if !owner.metadata().is_ok_and(|status| status.is_file()) {
             continue;
         }
@@ -226,8 +243,14 @@ mod tests {
         let (done, waited) = std::sync::mpsc::channel();
         let parent = dir.path().to_owned();
         std::thread::spawn(move || done.send(Scratch::within(&parent, "x-").map(drop)));
-        waited.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for a pipe").unwrap();
-        let mut there: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        waited
+            .recv_timeout(std::time::Duration::from_secs(60))
+            .expect("it waits for a pipe")
+            .unwrap();
+        let mut there: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         there.sort();
         assert_eq!(there, left);
     }
@@ -244,7 +267,10 @@ mod tests {
         let second = Scratch::within(dir.path(), "x-").unwrap();
         assert!(held.path().exists() && second.path().exists());
         drop((held, second));
-        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         left.sort();
         assert_eq!(left, ["x-other", "y-left"]);
     }

@@ -54,7 +54,10 @@ impl Diff {
             let files = manifest.files.iter();
             files
                 .filter_map(|(path, entry)| {
-                    Some((path.strip_prefix("states/")?.to_owned(), entry.sha256.clone()))
+                    Some((
+                        path.strip_prefix("states/")?.to_owned(),
+                        entry.sha256.clone(),
+                    ))
                 })
                 .collect()
         };
@@ -64,9 +67,16 @@ impl Diff {
             manifest.packages.clone().into_iter().chain(rpms).collect()
         };
         let size = |manifest: &Manifest| manifest.files.values().map(|entry| entry.size).sum();
-        let had: BTreeSet<&str> = old.files.values().map(|entry| entry.sha256.as_str()).collect();
-        let added: BTreeMap<&str, u64> =
-            new.files.values().map(|entry| (entry.sha256.as_str(), entry.size)).collect();
+        let had: BTreeSet<&str> = old
+            .files
+            .values()
+            .map(|entry| entry.sha256.as_str())
+            .collect();
+        let added: BTreeMap<&str, u64> = new
+            .files
+            .values()
+            .map(|entry| (entry.sha256.as_str(), entry.size))
+            .collect();
         Self {
             versions: changes(&versions(old), &versions(new)),
             components: changes(&old.components, &new.components),
@@ -76,25 +86,44 @@ impl Diff {
             states: changes(&states(old), &states(new)),
             old_size: size(old),
             new_size: size(new),
-            added_size: added.iter().filter(|(sha256, _)| !had.contains(*sha256)).map(|(_, size)| size).sum(),
+            added_size: added
+                .iter()
+                .filter(|(sha256, _)| !had.contains(*sha256))
+                .map(|(_, size)| size)
+                .sum(),
         }
     }
 
     /// Whether both hold the same contents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let lists =
-            [&self.versions, &self.components, &self.images, &self.packages, &self.charts, &self.states];
-        self.added_size == 0 && self.old_size == self.new_size && lists.iter().all(|list| list.is_empty())
+        let lists = [
+            &self.versions,
+            &self.components,
+            &self.images,
+            &self.packages,
+            &self.charts,
+            &self.states,
+        ];
+        self.added_size == 0
+            && self.old_size == self.new_size
+            && lists.iter().all(|list| list.is_empty())
     }
 }
 
 /// What is not the same in both.
-pub(crate) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
+pub(crate) fn changes(
+    old: &BTreeMap<String, String>,
+    new: &BTreeMap<String, String>,
+) -> Vec<Change> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let change = |name: &String| {
         let (old, new) = (old.get(name).cloned(), new.get(name).cloned());
-        (old != new).then(|| Change { name: name.clone(), old, new })
+        (old != new).then(|| Change {
+            name: name.clone(),
+            old,
+            new,
+        })
     };
     names.into_iter().filter_map(change).collect()
 }

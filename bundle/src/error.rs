@@ -1,8 +1,11 @@
 //! What can go wrong with a bundle.
 
-use std::{fmt, io, path::PathBuf};
+use std::path::PathBuf;
+use std::{fmt, io};
 
-use crate::{complete::Missing, fetch, verify::Problem};
+use crate::complete::Missing;
+use crate::fetch;
+use crate::verify::Problem;
 
 /// Why a bundle could not be built or read.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +42,8 @@ pub enum Error {
         /// Each difference.
         differences: Vec<String>,
     },
-    /// The recipe names what the lock does not record yet, and only recorded things are built from other machines.
+    /// The recipe names what the lock does not record yet, and only recorded things are built from
+    /// other machines.
     #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these come to", .names.join("\n  "))]
     Unrecorded {
         /// The lock file.
@@ -99,10 +103,15 @@ impl Error {
     /// For `map_err`: what was being done to which file.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |cause| Self::File { action, path, cause }
+        move |cause| Self::File {
+            action,
+            path,
+            cause,
+        }
     }
 
-    /// One report of many: what could not be fetched is told together, so that what is missing offline is one list.
+    /// One report of many: what could not be fetched is told together, so that what is missing
+    /// offline is one list.
     ///
     /// # Errors
     /// That report, unless there is nothing to report.
@@ -125,11 +134,17 @@ impl Error {
     /// What was copied from a path is not what was looked at there.
     pub(crate) fn damaged(path: impl Into<PathBuf>, (sha256, size): &(String, u64)) -> Self {
         let todo = "if it lies in the cache, remove it, and it is fetched anew";
-        Self::content(path, format!("it is damaged: its SHA-256 is {sha256}, its size {size}; {todo}"))
+        Self::content(
+            path,
+            format!("it is damaged: its SHA-256 is {sha256}, its size {size}; {todo}"),
+        )
     }
 
     /// What is wrong with what is at a path, and what to do.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self::Content { path: path.into(), message: message.into() }
+        Self::Content {
+            path: path.into(),
+            message: message.into(),
+        }
     }
 }

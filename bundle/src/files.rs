@@ -1,12 +1,11 @@
 //! Files: digests, copies, links and the list of what is in a directory.
 
-use std::{
-    fs::{self, File},
-    io::{ErrorKind, Read, Seek as _, SeekFrom, Write},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
@@ -22,11 +21,13 @@ const ATTEMPTS: u32 = 20;
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// The SHA-256 of bytes in memory.
@@ -34,16 +35,22 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a size, too.
+/// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a
+/// size, too.
 pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
     let mut file = File::open(path).map_err(Error::file("read", path))?;
-    let size = file.seek(SeekFrom::End(0)).map_err(Error::file("read", path))?;
+    let size = file
+        .seek(SeekFrom::End(0))
+        .map_err(Error::file("read", path))?;
     Ok((file, size))
 }
 
 /// Whether a text is a SHA-256 in lower-case hexadecimal digits.
 pub fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// SHA-256 and size of a file, which is streamed.
@@ -58,7 +65,11 @@ pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
     let mut target = create(to, mode)?;
     let copied = stream(&mut source, &mut target);
     // Which of two disks fails is worth knowing.
-    let at_fault = if source.failed { Error::file("read", from) } else { Error::file("write", to) };
+    let at_fault = if source.failed {
+        Error::file("read", from)
+    } else {
+        Error::file("write", to)
+    };
     copied.map_err(at_fault)
 }
 
@@ -72,7 +83,10 @@ pub struct Source<R> {
 impl<R> Source<R> {
     /// One that has not failed yet.
     pub fn new(from: R) -> Self {
-        Self { from, failed: false }
+        Self {
+            from,
+            failed: false,
+        }
     }
 }
 
@@ -94,13 +108,16 @@ pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
         .open(path)
         .map_err(Error::file("write", path))?;
     // The caller's umask has no say in what a bundle holds.
-    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(Error::file("write", path))?;
+    file.set_permissions(fs::Permissions::from_mode(mode))
+        .map_err(Error::file("write", path))?;
     Ok(file)
 }
 
 /// Writes a new file.
 pub fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
-    create(path, mode)?.write_all(content).map_err(Error::file("write", path))
+    create(path, mode)?
+        .write_all(content)
+        .map_err(Error::file("write", path))
 }
 
 /// Links a file to a second place, or copies it where that is another file system.
@@ -109,17 +126,23 @@ pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
     if fs::hard_link(from, to).is_ok() {
         return Ok(());
     }
-    let mode = fs::metadata(from).map_err(Error::file("read", from))?.permissions().mode();
+    let mode = fs::metadata(from)
+        .map_err(Error::file("read", from))?
+        .permissions()
+        .mode();
     copy(from, to, mode & 0o777).map(|_| ())
 }
 
-/// Every regular file below a directory as a sorted relative path with `/`. Anything that is neither a file nor a
-/// directory is an error: a bundle has to fit on every medium.
+/// Every regular file below a directory as a sorted relative path with `/`. Anything that is
+/// neither a file nor a directory is an error: a bundle has to fit on every medium.
 pub fn walk(root: &Path) -> Result<Vec<String>, Error> {
     let (files, others) = entries(root)?;
     match others.first() {
         None => Ok(files),
-        Some(name) => Err(Error::content(root.join(name), "only plain files can be in a bundle")),
+        Some(name) => Err(Error::content(
+            root.join(name),
+            "only plain files can be in a bundle",
+        )),
     }
 }
 
@@ -166,7 +189,8 @@ pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all that is in it.
+/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all
+/// that is in it.
 pub fn remove_any(path: &Path) -> Result<(), Error> {
     let removed = match fs::symlink_metadata(path) {
         Ok(status) if status.is_dir() => fs::remove_dir_all(path),
@@ -174,7 +198,9 @@ pub fn remove_any(path: &Path) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }
@@ -184,7 +210,8 @@ pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
-/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the disk then.
+/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the
+/// disk then.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -192,7 +219,9 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let _ = fs::remove_file(&new);
     let written = create(&new, mode)
         .and_then(|mut file| {
-            file.write_all(content).and_then(|()| file.sync_all()).map_err(Error::file("write", path))
+            file.write_all(content)
+                .and_then(|()| file.sync_all())
+                .map_err(Error::file("write", path))
         })
         .and_then(|()| fs::rename(&new, path).map_err(Error::file("replace", path)));
     if written.is_err() {
@@ -202,8 +231,8 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     written.and_then(|()| sync_parent(path))
 }
 
-/// Waits until everything in a directory is on the disk, with all else in its file system: one call instead of one for
-/// each file.
+/// Waits until everything in a directory is on the disk, with all else in its file system: one call
+/// instead of one for each file.
 pub fn settle(dir: &Path) -> Result<(), Error> {
     let opened = File::open(dir).map_err(Error::file("open", dir))?;
     rustix::fs::syncfs(&opened).map_err(|error| Error::file("write", dir)(error.into()))
@@ -211,8 +240,13 @@ pub fn settle(dir: &Path) -> Result<(), Error> {
 
 /// Waits until the name of a file or directory is on the disk.
 pub fn sync_parent(path: &Path) -> Result<(), Error> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(Error::file("write", dir))
 }
 
 /// For `map_err`, where a directory is moved: the system calls one busy that is a mount point.
@@ -240,7 +274,8 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
         return remove_any(&aside);
     }
     match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
-        // Not every file system can do it in one step; whoever is cut off between these two does it again.
+        // Not every file system can do it in one step; whoever is cut off between these two does it
+        // again.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             // What one that was cut off has left here: another is in its place.
             remove_any(&aside)?;
@@ -305,8 +340,10 @@ mod tests {
         put_in_place(&new, &place).unwrap();
         make_dir(&new.join("second")).unwrap();
         put_in_place(&new, &place).unwrap();
-        let names: Vec<_> =
-            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["place"]);
         assert!(place.join("second").is_dir());
     }
@@ -317,10 +354,18 @@ mod tests {
         let to = dir.path().join("to");
         // A directory can be opened and not read.
         let error = copy(dir.path(), &to, 0o644).unwrap_err().to_string();
-        assert!(error.contains("read") && error.contains(&dir.path().display().to_string()), "{error}");
+        assert!(
+            error.contains("read") && error.contains(&dir.path().display().to_string()),
+            "{error}"
+        );
         assert!(!error.contains("write"), "{error}");
-        let error =
-            copy(Path::new("/proc/self/stat"), Path::new("/dev/full/x"), 0o644).unwrap_err().to_string();
+        let error = copy(
+            Path::new("/proc/self/stat"),
+            Path::new("/dev/full/x"),
+            0o644,
+        )
+        .unwrap_err()
+        .to_string();
         assert!(error.contains("/dev/full"), "{error}");
     }
 }

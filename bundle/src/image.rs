@@ -2,18 +2,15 @@
 
 use std::path::Path;
 
-use crate::{
-    build::{Options, Render, build},
-    error::Error,
-    files,
-    manifest::Manifest,
-    pack,
-    seal::keys::SecretKey,
-};
+use crate::build::{Options, Render, build};
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::seal::keys::SecretKey;
+use crate::{files, pack};
 
-/// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing a file that is there.
-/// Nothing is at `out` before all of it is. The directory that the image was made of does not stay; what is to be kept for
-/// the next build is in the recipe's cache.
+/// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing
+/// a file that is there. Nothing is at `out` before all of it is. The directory that the image was
+/// made of does not stay; what is to be kept for the next build is in the recipe's cache.
 ///
 /// # Errors
 /// As [`build()`] and [`pack()`](crate::pack()).

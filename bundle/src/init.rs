@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
 
 /// Name of the recipe that is written.
 const FILE: &str = "recipe.yaml";
@@ -23,8 +24,18 @@ pub struct Release {
 
 /// Every minor version that is known here.
 pub const RELEASES: &[Release] = &[
-    Release { minor: "1.35", etcd: "3.6.6-0", coredns: "v1.13.1", pause: "3.10.1" },
-    Release { minor: "1.36", etcd: "3.6.8-0", coredns: "v1.14.2", pause: "3.10.2" },
+    Release {
+        minor: "1.35",
+        etcd: "3.6.6-0",
+        coredns: "v1.13.1",
+        pause: "3.10.1",
+    },
+    Release {
+        minor: "1.36",
+        etcd: "3.6.8-0",
+        coredns: "v1.14.2",
+        pause: "3.10.2",
+    },
 ];
 
 impl Release {
@@ -32,9 +43,13 @@ impl Release {
     #[must_use]
     pub fn of(kubernetes: &str) -> Option<&'static Self> {
         let numbers: Vec<&str> = kubernetes.strip_prefix('v')?.split('.').collect();
-        let [major, minor, patch] = numbers[..] else { return None };
+        let [major, minor, patch] = numbers[..] else {
+            return None;
+        };
         patch.parse::<u32>().ok()?;
-        RELEASES.iter().find(|release| release.minor == format!("{major}.{minor}"))
+        RELEASES
+            .iter()
+            .find(|release| release.minor == format!("{major}.{minor}"))
     }
 }
 
@@ -42,12 +57,10 @@ impl Release {
 const CNI: &str = "https://github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
 
 /// The archive of containerd.
-const CONTAINERD: &str =
-    "https://github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
+const CONTAINERD: &str = "https://github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
 
 /// The archive of the registry for a site's own images.
-const REGISTRY: &str =
-    "https://github.com/distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
+const REGISTRY: &str = "https://github.com/distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
 
 const TEMPLATE: &str = include_str!("init/recipe.yaml");
 
@@ -65,12 +78,16 @@ pub struct Start {
 /// Writes a recipe to edit into a directory, and returns its path.
 ///
 /// # Errors
-/// When that version of Kubernetes is not known, there is a recipe already, or it cannot be written.
+/// When that version of Kubernetes is not known, there is a recipe already, or it cannot be
+/// written.
 pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     let text = text(start)?;
     let path = dir.join(FILE);
     if path.exists() {
-        return Err(Error::content(path, "it is there already, and what somebody wrote is not overwritten"));
+        return Err(Error::content(
+            path,
+            "it is there already, and what somebody wrote is not overwritten",
+        ));
     }
     files::write(&path, 0o644, text.as_bytes())?;
     files::sync_parent(&path)?;
@@ -80,9 +97,15 @@ pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
 fn text(start: &Start) -> Result<String, Error> {
     let version = start.kubernetes.trim_start_matches('v');
     let release = Release::of(&start.kubernetes).ok_or_else(|| {
-        let known: Vec<_> = RELEASES.iter().map(|release| format!("v{}.PATCH", release.minor)).collect();
-        let message =
-            format!("{:?} is no version that is known here: {}", start.kubernetes, known.join(", "));
+        let known: Vec<_> = RELEASES
+            .iter()
+            .map(|release| format!("v{}.PATCH", release.minor))
+            .collect();
+        let message = format!(
+            "{:?} is no version that is known here: {}",
+            start.kubernetes,
+            known.join(", ")
+        );
         Error::Recipe(vec![message])
     })?;
     // JSON's quotes are YAML's.
@@ -110,7 +133,11 @@ mod tests {
 
     fn start(kubernetes: &str) -> Start {
         let (programs, states) = (PathBuf::from("/opt/a \"b\""), PathBuf::from("/opt/states"));
-        Start { kubernetes: kubernetes.to_owned(), programs, states }
+        Start {
+            kubernetes: kubernetes.to_owned(),
+            programs,
+            states,
+        }
     }
 
     #[test]
@@ -122,22 +149,42 @@ mod tests {
             let recipe = Recipe::parse(FILE, &text, Path::new("/site")).unwrap();
             assert_eq!(recipe.kubernetes, version);
             assert_eq!(recipe.binaries["ctl"], Path::new("/opt/a \"b\"/ctl"));
-            assert!(recipe.images.iter().all(|image| image.layout.is_none() && image.licence.is_some()));
-            assert!(recipe.downloads.iter().all(|download| download.licence.is_some()));
+            assert!(
+                recipe
+                    .images
+                    .iter()
+                    .all(|image| image.layout.is_none() && image.licence.is_some())
+            );
+            assert!(
+                recipe
+                    .downloads
+                    .iter()
+                    .all(|download| download.licence.is_some())
+            );
             let kubelet = format!("https://dl.k8s.io/release/{version}/bin/linux/amd64/kubelet");
-            assert!(recipe.downloads.iter().any(|download| download.url == kubelet));
+            assert!(
+                recipe
+                    .downloads
+                    .iter()
+                    .any(|download| download.url == kubelet)
+            );
         }
     }
 
     #[test]
     fn the_examples_in_its_comments_are_right_too() {
         let text = text(&start("v1.36.3")).unwrap();
-        let opened: Vec<&str> = text.lines().map(|line| line.strip_prefix("#= ").unwrap_or(line)).collect();
+        let opened: Vec<&str> = text
+            .lines()
+            .map(|line| line.strip_prefix("#= ").unwrap_or(line))
+            .collect();
         let recipe = Recipe::parse(FILE, &opened.join("\n"), Path::new("/site")).unwrap();
         assert!(recipe.images.iter().any(|image| image.component.is_none()));
         assert_eq!((recipe.charts.len(), recipe.network.hosts.len()), (1, 2));
         assert_eq!(recipe.repositories.len(), 2);
-        assert!(recipe.network.proxy.is_some() && recipe.helm.is_some() && !recipe.options.is_empty());
+        assert!(
+            recipe.network.proxy.is_some() && recipe.helm.is_some() && !recipe.options.is_empty()
+        );
     }
 
     #[test]
@@ -146,11 +193,17 @@ mod tests {
         let path = init(dir.path(), &start("v1.36.3")).unwrap();
         std::fs::write(&path, "mine").unwrap();
         let error = init(dir.path(), &start("v1.36.3")).unwrap_err().to_string();
-        assert!(error.contains("recipe.yaml: it is there already"), "{error}");
+        assert!(
+            error.contains("recipe.yaml: it is there already"),
+            "{error}"
+        );
         assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
         for wrong in ["v1.20.1", "1.36.3", "v1.36", "v1.36.x", ""] {
             let error = init(dir.path(), &start(wrong)).unwrap_err().to_string();
-            assert!(error.contains("no version that is known here: v1.35.PATCH, v1.36.PATCH"), "{error}");
+            assert!(
+                error.contains("no version that is known here: v1.35.PATCH, v1.36.PATCH"),
+                "{error}"
+            );
         }
     }
 }

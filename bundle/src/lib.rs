@@ -1,9 +1,11 @@
-//! The bundle: everything that a site without internet needs, in one directory that can be checked file by file.
+//! The bundle: everything that a site without internet needs, in one directory that can be checked
+//! file by file.
 //!
-//! A *recipe* names what goes in ([`recipe`]), a *lock* records what that came to ([`lock`]), [`build()`] gathers it:
-//! container images in one OCI layout ([`oci`]), operating system packages in a signed apt repository ([`apt`]), our own
-//! programs, the state tree, the nginx configuration that serves the images ([`nginx`]), and a *manifest* with the
-//! SHA-256 of every file ([`manifest`]). [`verify()`] reads a bundle and names each file that is not what the manifest
+//! A *recipe* names what goes in ([`recipe`]), a *lock* records what that came to ([`lock`]),
+//! [`build()`] gathers it: container images in one OCI layout ([`oci`]), operating system packages
+//! in a signed apt repository ([`apt`]), our own programs, the state tree, the nginx configuration
+//! that serves the images ([`nginx`]), and a *manifest* with the SHA-256 of every file
+//! ([`manifest`]). [`verify()`] reads a bundle and names each file that is not what the manifest
 //! says.
 
 pub mod apt;

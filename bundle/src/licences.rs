@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    docs::{self, escape},
-    files,
-};
+use crate::docs::escape;
+use crate::{docs, files};
 
 /// Where they are in a bundle.
 pub const FOLDER: &str = "licences";
@@ -39,11 +37,17 @@ impl Licences {
     /// Adds a text of something; `file` is its name there.
     pub fn add(&mut self, subject: Subject, file: &str, text: &[u8]) {
         let path = format!("texts/{}.txt", &files::sha256(text)[..16]);
-        self.texts.entry(path.clone()).or_insert_with(|| text.to_owned());
-        self.of.entry(subject).or_default().insert((file.to_owned(), path));
+        self.texts
+            .entry(path.clone())
+            .or_insert_with(|| text.to_owned());
+        self.of
+            .entry(subject)
+            .or_default()
+            .insert((file.to_owned(), path));
     }
 
-    /// Adds a text that others refer to by its name, as Debian's refer to `/usr/share/common-licenses`.
+    /// Adds a text that others refer to by its name, as Debian's refer to
+    /// `/usr/share/common-licenses`.
     pub fn common(&mut self, name: &str, text: Vec<u8>) {
         self.common.insert(format!("common/{name}.txt"), text);
     }
@@ -53,8 +57,14 @@ impl Licences {
         let Some(texts) = self.of.get(subject).filter(|texts| !texts.is_empty()) else {
             return "The bundle has no text of its licence.".to_owned();
         };
-        let paths: BTreeSet<String> = texts.iter().map(|(_, path)| format!("{FOLDER}/{path}")).collect();
-        format!("Texts in the bundle: {}.", paths.into_iter().collect::<Vec<_>>().join(", "))
+        let paths: BTreeSet<String> = texts
+            .iter()
+            .map(|(_, path)| format!("{FOLDER}/{path}"))
+            .collect();
+        format!(
+            "Texts in the bundle: {}.",
+            paths.into_iter().collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// How many have no text.
@@ -66,18 +76,29 @@ impl Licences {
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut out: BTreeMap<String, Vec<u8>> = self.texts.clone();
         out.extend(self.common.clone());
-        out.insert("index.html".to_owned(), docs::document("Licences", &self.index()).into_bytes());
+        out.insert(
+            "index.html".to_owned(),
+            docs::document("Licences", &self.index()).into_bytes(),
+        );
         out
     }
 
     fn index(&self) -> String {
-        let mut body = "<h1>Licences</h1>\n<p>Of everything in this bundle that is known to be in it; \
+        let mut body =
+            "<h1>Licences</h1>\n<p>Of everything in this bundle that is known to be in it; \
                         <code>sbom.spdx.json</code> says where each is.</p>\n"
-            .to_owned();
-        let without: Vec<&Subject> =
-            self.of.iter().filter(|(_, texts)| texts.is_empty()).map(|(subject, _)| subject).collect();
+                .to_owned();
+        let without: Vec<&Subject> = self
+            .of
+            .iter()
+            .filter(|(_, texts)| texts.is_empty())
+            .map(|(subject, _)| subject)
+            .collect();
         if !without.is_empty() {
-            body.push_str(&format!("<h2 id=\"missing\">Without a text: {}</h2>\n<ul>\n", without.len()));
+            body.push_str(&format!(
+                "<h2 id=\"missing\">Without a text: {}</h2>\n<ul>\n",
+                without.len()
+            ));
             for subject in without {
                 body.push_str(&format!("<li>{}</li>\n", escape(&subject.to_string())));
             }
@@ -87,7 +108,11 @@ impl Licences {
             body.push_str("<h2>Texts that others refer to</h2>\n<ul>\n");
             for path in self.common.keys() {
                 let name = path.trim_start_matches("common/").trim_end_matches(".txt");
-                body.push_str(&format!("<li><a href=\"{}\">{}</a></li>\n", escape(path), escape(name)));
+                body.push_str(&format!(
+                    "<li><a href=\"{}\">{}</a></li>\n",
+                    escape(path),
+                    escape(name)
+                ));
             }
             body.push_str("</ul>\n");
         }
@@ -97,9 +122,9 @@ impl Licences {
                 "<h2>{kind}</h2>\n<table>\n<tr><th>name</th><th>version</th><th>texts</th></tr>\n"
             ));
             for (subject, texts) in self.of.iter().filter(|(subject, _)| subject.kind == kind) {
-                let links = texts
-                    .iter()
-                    .map(|(file, path)| format!("<a href=\"{}\">{}</a>", escape(path), escape(file)));
+                let links = texts.iter().map(|(file, path)| {
+                    format!("<a href=\"{}\">{}</a>", escape(path), escape(file))
+                });
                 body.push_str(&format!(
                     "<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                     escape(&subject.name),
@@ -124,7 +149,11 @@ mod tests {
     use super::*;
 
     fn subject(name: &str) -> Subject {
-        Subject { kind: "Go module", name: name.into(), version: "v1".into() }
+        Subject {
+            kind: "Go module",
+            name: name.into(),
+            version: "v1".into(),
+        }
     }
 
     #[test]
@@ -137,15 +166,33 @@ mod tests {
         licences.subject(subject("none"));
         licences.common("GPL-2", b"gpl".to_vec());
         assert_eq!(licences.missing(), 1);
-        assert_eq!(licences.places(&subject("none")), "The bundle has no text of its licence.");
+        assert_eq!(
+            licences.places(&subject("none")),
+            "The bundle has no text of its licence."
+        );
         assert_eq!(licences.places(&subject("b")).matches("texts/").count(), 2);
         let files = licences.files();
-        assert_eq!(files.keys().filter(|path| path.starts_with("texts/")).count(), 2);
+        assert_eq!(
+            files
+                .keys()
+                .filter(|path| path.starts_with("texts/"))
+                .count(),
+            2
+        );
         let index = String::from_utf8(files["index.html"].clone()).unwrap();
-        assert!(index.contains("Without a text: 1") && index.contains("Go module none v1"), "{index}");
-        let linked: Vec<&str> =
-            index.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert!(
+            index.contains("Without a text: 1") && index.contains("Go module none v1"),
+            "{index}"
+        );
+        let linked: Vec<&str> = index
+            .split("href=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap())
+            .collect();
         assert_eq!(linked.len(), 4);
-        assert!(linked.iter().all(|path| files.contains_key(*path)), "{linked:?}");
+        assert!(
+            linked.iter().all(|path| files.contains_key(*path)),
+            "{linked:?}"
+        );
     }
 }

@@ -1,21 +1,16 @@
 //! What is in a bundle, to show it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{
-    apt,
-    claim::Scratch,
-    error::Error,
-    fetch::yum,
-    manifest::{self, Manifest},
-    oci,
-    pack::unpack_some,
-};
+use crate::claim::Scratch;
+use crate::error::Error;
+use crate::fetch::yum;
+use crate::manifest::Manifest;
+use crate::pack::unpack_some;
+use crate::{apt, manifest, oci};
 
 /// Where it stands what images and packages there are.
 const INDEXES: [&str; 3] = ["images/index.json", "apt/dists/", "rpm/repodata/"];
@@ -79,9 +74,13 @@ pub fn list(bundle: &Path) -> Result<Listing, Error> {
         return of(bundle, manifest);
     }
     let look = Scratch::new("halite-look-")?;
-    unpack_some(bundle, look.path(), &|path| INDEXES.iter().any(|index| path.starts_with(index)))?;
-    let manifests: BTreeSet<String> =
-        oci::names(&look.path().join("images"))?.iter().filter_map(|(_, entry)| blob(entry)).collect();
+    unpack_some(bundle, look.path(), &|path| {
+        INDEXES.iter().any(|index| path.starts_with(index))
+    })?;
+    let manifests: BTreeSet<String> = oci::names(&look.path().join("images"))?
+        .iter()
+        .filter_map(|(_, entry)| blob(entry))
+        .collect();
     unpack_some(bundle, look.path(), &|path| manifests.contains(path))?;
     of(look.path(), manifest)
 }
@@ -98,7 +97,11 @@ fn of(dir: &Path, manifest: Manifest) -> Result<Listing, Error> {
         let image = oci::read(&layout, entry)?;
         let reference = name.unwrap_or_default();
         images.push(ListedImage {
-            component: manifest.images.iter().find(|(_, of)| **of == reference).map(|(key, _)| key.clone()),
+            component: manifest
+                .images
+                .iter()
+                .find(|(_, of)| **of == reference)
+                .map(|(key, _)| key.clone()),
             digest: image.manifest.digest.clone(),
             size: image.size(),
             reference,
@@ -106,18 +109,24 @@ fn of(dir: &Path, manifest: Manifest) -> Result<Listing, Error> {
     }
     let mut rpms = Vec::new();
     if !manifest.rpms.is_empty() {
-        rpms.extend(yum::Repository::local(&dir.join("rpm"))?.packages().iter().map(|package| {
-            ListedPackage {
-                name: package.name.clone(),
-                version: package.version.to_string(),
-                size: package.size,
-            }
-        }));
+        rpms.extend(
+            yum::Repository::local(&dir.join("rpm"))?
+                .packages()
+                .iter()
+                .map(|package| ListedPackage {
+                    name: package.name.clone(),
+                    version: package.version.to_string(),
+                    size: package.size,
+                }),
+        );
         rpms.sort_by(|a, b| a.name.cmp(&b.name));
     }
     let packages = apt::parse_index(&dir.join("apt"))?;
-    let packages =
-        packages.into_iter().map(|p| ListedPackage { name: p.package, version: p.version, size: p.size });
+    let packages = packages.into_iter().map(|p| ListedPackage {
+        name: p.package,
+        version: p.version,
+        size: p.size,
+    });
     Ok(Listing {
         version: manifest.version,
         built: manifest.built,

@@ -1,21 +1,17 @@
-//! The lock beside a recipe: what each name came to when it was first resolved, so that a bundle built next year from
-//! the same recipe holds the same. Programs from this machine and the state tree are not locked: they come from the tree
-//! that the recipe belongs to.
+//! The lock beside a recipe: what each name came to when it was first resolved, so that a bundle
+//! built next year from the same recipe holds the same. Programs from this machine and the state
+//! tree are not locked: they come from the tree that the recipe belongs to.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    diff::{self, Change},
-    error::Error,
-    fetch::names,
-    files,
-};
+use crate::diff::Change;
+use crate::error::Error;
+use crate::fetch::names;
+use crate::{diff, files};
 
 /// Everything that a recipe came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +19,11 @@ use crate::{
 pub struct Lock {
     /// 1.
     pub format: u32,
-    /// When it was first resolved, RFC 3339 in UTC. The date of whatever a bundle made from it dates.
+    /// When it was first resolved, RFC 3339 in UTC. The date of whatever a bundle made from it
+    /// dates.
     pub resolved: String,
-    /// SHA-256 of what was asked of apt: the package names, the status of the base, and the repositories.
+    /// SHA-256 of what was asked of apt: the package names, the status of the base, and the
+    /// repositories.
     pub request: String,
     /// Images by reference.
     pub images: BTreeMap<String, Item>,
@@ -83,8 +81,8 @@ pub struct Item {
     pub sha256: String,
     /// Its size in bytes (for an image: of all its blobs).
     pub size: u64,
-    /// Where it came from: an address, `registry` (that of its name), `apt` (this machine's own sources), or the path
-    /// that the recipe gives.
+    /// Where it came from: an address, `registry` (that of its name), `apt` (this machine's own
+    /// sources), or the path that the recipe gives.
     pub source: String,
     /// Its licence, as it says itself or the recipe says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,14 +109,26 @@ impl Lock {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
-        let lock: Self =
-            serde_saphyr::from_str(&text).map_err(|error| Error::content(&path, error.to_string()))?;
+        let lock: Self = serde_saphyr::from_str(&text)
+            .map_err(|error| Error::content(&path, error.to_string()))?;
         if lock.format != 1 {
-            return Err(Error::content(path, format!("format {} is not known here, only 1", lock.format)));
+            return Err(Error::content(
+                path,
+                format!("format {} is not known here, only 1", lock.format),
+            ));
         }
-        let packages = lock.packages.keys().chain(lock.rpms.iter().flat_map(|rpms| rpms.packages.keys()));
-        if let Some(name) = packages.into_iter().find(|name| !names::fits(name, names::FILE)) {
-            return Err(Error::content(path, format!("{name:?} is no name of a package's file")));
+        let packages = lock
+            .packages
+            .keys()
+            .chain(lock.rpms.iter().flat_map(|rpms| rpms.packages.keys()));
+        if let Some(name) = packages
+            .into_iter()
+            .find(|name| !names::fits(name, names::FILE))
+        {
+            return Err(Error::content(
+                path,
+                format!("{name:?} is no name of a package's file"),
+            ));
         }
         Ok(Some(lock))
     }
@@ -126,33 +136,42 @@ impl Lock {
     /// Writes the lock of a recipe.
     pub(crate) fn save(&self, recipe: &Path) -> Result<(), Error> {
         let path = path_of(recipe);
-        let text = serde_saphyr::to_string(self).map_err(|error| Error::content(&path, error.to_string()))?;
+        let text = serde_saphyr::to_string(self)
+            .map_err(|error| Error::content(&path, error.to_string()))?;
         let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
         files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
         files::sync_parent(&path)
     }
 
-    /// What is recorded here and is something else in `new`. What only one of the two has is no difference: the recipe
-    /// says what belongs in.
+    /// What is recorded here and is something else in `new`. What only one of the two has is no
+    /// difference: the recipe says what belongs in.
     pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
         let mut found = compare(&self.images, &new.images);
-        let charts =
-            self.charts.iter().filter_map(|(name, chart)| Some((name, chart, new.charts.get(name)?)));
+        let charts = self
+            .charts
+            .iter()
+            .filter_map(|(name, chart)| Some((name, chart, new.charts.get(name)?)));
         found.extend(
-            charts.filter(|(_, chart, now)| chart.request == now.request && chart.sha256 != now.sha256).map(
-                |(name, chart, now)| {
-                    format!("chart {name}: recorded sha256 {}, found {}", chart.sha256, now.sha256)
-                },
-            ),
+            charts
+                .filter(|(_, chart, now)| {
+                    chart.request == now.request && chart.sha256 != now.sha256
+                })
+                .map(|(name, chart, now)| {
+                    format!(
+                        "chart {name}: recorded sha256 {}, found {}",
+                        chart.sha256, now.sha256
+                    )
+                }),
         );
         if self.request == new.request {
             found.extend(compare(&self.packages, &new.packages));
-            let gone = self.packages.keys().filter(|name| !new.packages.contains_key(*name));
-            found.extend(
-                gone.map(|name| {
-                    format!("{name}: recorded, but the package sources resolve to something else")
-                }),
-            );
+            let gone = self
+                .packages
+                .keys()
+                .filter(|name| !new.packages.contains_key(*name));
+            found.extend(gone.map(|name| {
+                format!("{name}: recorded, but the package sources resolve to something else")
+            }));
         }
         found
     }
@@ -166,20 +185,26 @@ impl Lock {
     /// Each thing with what identifies it: a package and a chart by its version too.
     fn shown(&self) -> BTreeMap<String, String> {
         let items = |list: &BTreeMap<String, Item>| -> Vec<(String, String)> {
-            list.iter().map(|(name, item)| (name.clone(), short(&item.sha256))).collect()
+            list.iter()
+                .map(|(name, item)| (name.clone(), short(&item.sha256)))
+                .collect()
         };
         let package = |(name, item): (&String, &Item)| match name
             .trim_end_matches(".deb")
             .split('_')
             .collect::<Vec<_>>()[..]
         {
-            [package, version, _] => {
-                (format!("package {package}"), format!("{version} {}", short(&item.sha256)))
-            }
+            [package, version, _] => (
+                format!("package {package}"),
+                format!("{version} {}", short(&item.sha256)),
+            ),
             _ => (name.clone(), short(&item.sha256)),
         };
         let chart = |(name, item): (&String, &ChartItem)| {
-            (format!("chart {name}"), format!("{} {}", item.version, short(&item.rendered)))
+            (
+                format!("chart {name}"),
+                format!("{} {}", item.version, short(&item.rendered)),
+            )
         };
         let rest = items(&self.images).into_iter().chain(items(&self.files));
         let rpms = self.rpms.iter().flat_map(|rpms| items(&rpms.packages));
@@ -194,16 +219,31 @@ impl Lock {
     pub fn unlicensed(&self) -> Vec<&str> {
         let items = self.images.iter().chain(&self.files);
         let items = items.map(|(name, item)| (name, &item.licence));
-        let charts = self.charts.iter().map(|(name, chart)| (name, &chart.licence));
-        items.chain(charts).filter(|(_, licence)| licence.is_none()).map(|(name, _)| name.as_str()).collect()
+        let charts = self
+            .charts
+            .iter()
+            .map(|(name, chart)| (name, &chart.licence));
+        items
+            .chain(charts)
+            .filter(|(_, licence)| licence.is_none())
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 
     /// The size in bytes of all that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
         let rpms = self.rpms.iter().flat_map(|rpms| rpms.packages.values());
-        let items = self.images.values().chain(self.packages.values()).chain(self.files.values()).chain(rpms);
-        items.map(|item| item.size).chain(self.charts.values().map(|chart| chart.size)).sum()
+        let items = self
+            .images
+            .values()
+            .chain(self.packages.values())
+            .chain(self.files.values())
+            .chain(rpms);
+        items
+            .map(|item| item.size)
+            .chain(self.charts.values().map(|chart| chart.size))
+            .sum()
     }
 }
 
@@ -212,9 +252,16 @@ fn short(sha256: &str) -> String {
 }
 
 fn compare(old: &BTreeMap<String, Item>, new: &BTreeMap<String, Item>) -> Vec<String> {
-    let both = old.iter().filter_map(|(name, item)| new.get(name).map(|now| (name, item, now)));
+    let both = old
+        .iter()
+        .filter_map(|(name, item)| new.get(name).map(|now| (name, item, now)));
     both.filter(|(_, item, now)| item.sha256 != now.sha256)
-        .map(|(name, item, now)| format!("{name}: recorded sha256 {}, found {}", item.sha256, now.sha256))
+        .map(|(name, item, now)| {
+            format!(
+                "{name}: recorded sha256 {}, found {}",
+                item.sha256, now.sha256
+            )
+        })
         .collect()
 }
 
@@ -244,17 +291,33 @@ mod tests {
             ("a\0b.rpm", false),
         ] {
             let packages = BTreeMap::from([(name.to_owned(), item.clone())]);
-            let rpms = Rpms { request: String::new(), packages: packages.clone() };
+            let rpms = Rpms {
+                request: String::new(),
+                packages: packages.clone(),
+            };
             for lock in [
-                Lock { format: 1, packages, ..Lock::default() },
-                Lock { format: 1, rpms: Some(rpms), ..Lock::default() },
+                Lock {
+                    format: 1,
+                    packages,
+                    ..Lock::default()
+                },
+                Lock {
+                    format: 1,
+                    rpms: Some(rpms),
+                    ..Lock::default()
+                },
             ] {
                 lock.save(&recipe).unwrap();
                 let loaded = Lock::load(&recipe).map_err(|error| error.to_string());
                 match right {
                     true => assert_eq!(loaded, Ok(Some(lock))),
                     false => {
-                        assert!(loaded.unwrap_err().ends_with("is no name of a package's file"), "{name:?}")
+                        assert!(
+                            loaded
+                                .unwrap_err()
+                                .ends_with("is no name of a package's file"),
+                            "{name:?}"
+                        )
                     }
                 }
             }

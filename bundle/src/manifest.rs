@@ -1,24 +1,18 @@
 //! The manifest: what a bundle is, and the SHA-256 of every file in it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    delta,
-    error::Error,
-    files,
-    iso::read::Image,
-    seal::{
-        detached::{self, Vouched},
-        keys::Trust,
-    },
-};
+use crate::error::Error;
+use crate::iso::read::Image;
+use crate::seal::detached;
+use crate::seal::detached::Vouched;
+use crate::seal::keys::Trust;
+use crate::{delta, files};
 
 /// Name of the manifest in a bundle.
 pub const FILE: &str = "manifest.json";
@@ -26,15 +20,18 @@ pub const FILE: &str = "manifest.json";
 /// Name of the manifest's own checksum, in the format of `sha256sum`.
 pub const CHECKSUM: &str = "manifest.json.sha256";
 
-/// Whether a file at the top of a bundle is a signature of its manifest: `manifest.json.KEYID.minisig`.
+/// Whether a file at the top of a bundle is a signature of its manifest:
+/// `manifest.json.KEYID.minisig`.
 #[must_use]
 pub fn is_signature(path: &str) -> bool {
-    let id = path.strip_prefix(FILE).and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".minisig"));
+    let id = path
+        .strip_prefix(FILE)
+        .and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".minisig"));
     id.is_some_and(|id| !id.is_empty() && id.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Who vouches for the bundle in a directory: the manifest's signatures stand beside it, and the manifest vouches for
-/// every other file, which is for [`crate::verify()`] to read.
+/// Who vouches for the bundle in a directory: the manifest's signatures stand beside it, and the
+/// manifest vouches for every other file, which is for [`crate::verify()`] to read.
 ///
 /// # Errors
 /// When the manifest cannot be read, a signature is damaged, or no trusted key signed.
@@ -43,15 +40,24 @@ pub fn vouched(dir: &Path, trust: &Trust) -> Result<Vouched, Error> {
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
-        names.push(entry.map_err(Error::file("list", dir))?.file_name().to_string_lossy().into_owned());
+        names.push(
+            entry
+                .map_err(Error::file("list", dir))?
+                .file_name()
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     names.sort_unstable();
     let read = |name: &String| {
         let path = dir.join(name);
         fs::read_to_string(&path).map_err(Error::file("read", path))
     };
-    let signatures =
-        names.iter().filter(|name| is_signature(name)).map(read).collect::<Result<Vec<_>, _>>()?;
+    let signatures = names
+        .iter()
+        .filter(|name| is_signature(name))
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()?;
     detached::judge(&bytes, &signatures, trust).map_err(|why| Error::content(path, why))
 }
 
@@ -75,11 +81,16 @@ pub struct Manifest {
     pub components: BTreeMap<String, String>,
     /// Component to the full reference of its image.
     pub images: BTreeMap<String, String>,
-    /// The choices that the bundle was made for, by field of the cluster document; those that are not named may be any.
+    /// The choices that the bundle was made for, by field of the cluster document; those that are
+    /// not named may be any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Vec<String>>,
     /// Texts in the state tree that look like the name of an image and are none, each with why.
-    #[serde(default, rename = "not-images", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        rename = "not-images",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub not_images: BTreeMap<String, String>,
     /// Chart to its version; `charts/NAME.yaml` holds its objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -109,8 +120,8 @@ impl Manifest {
         self.files.get(path).map(|entry| entry.sha256.as_str())
     }
 
-    /// The content of a file of the bundle in a directory, which is what this manifest says. For small files: all of it is in
-    /// memory.
+    /// The content of a file of the bundle in a directory, which is what this manifest says. For
+    /// small files: all of it is in memory.
     ///
     /// # Errors
     /// When the manifest does not list it, it cannot be read, or is another one.
@@ -120,23 +131,30 @@ impl Manifest {
             return Err(Error::content(place, "it is not in the manifest"));
         };
         // Who may change a directory may put a pipe there that never ends, or never begins.
-        let plain = fs::metadata(&place).map_err(Error::file("read", &place))?.is_file();
+        let plain = fs::metadata(&place)
+            .map_err(Error::file("read", &place))?
+            .is_file();
         let mut content = Vec::new();
         if plain {
             let file = fs::File::open(&place).map_err(Error::file("read", &place))?;
             let most = entry.size.saturating_add(1);
-            file.take(most).read_to_end(&mut content).map_err(Error::file("read", &place))?;
+            file.take(most)
+                .read_to_end(&mut content)
+                .map_err(Error::file("read", &place))?;
         }
         if plain && files::sha256(&content) == entry.sha256 {
             return Ok(content);
         }
-        Err(Error::content(place, "it is not what the manifest says: it was changed"))
+        Err(Error::content(
+            place,
+            "it is not what the manifest says: it was changed",
+        ))
     }
 
     /// The manifest as it stands in the bundle.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        let mut bytes =
-            serde_json::to_vec_pretty(self).map_err(|error| Error::content(FILE, error.to_string()))?;
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::content(FILE, error.to_string()))?;
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -152,8 +170,8 @@ pub(crate) fn checksum_of(sha256: &str) -> String {
     format!("{sha256}  {FILE}\n")
 }
 
-/// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files that it lists are
-/// not looked at: that is [`crate::verify()`].
+/// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files
+/// that it lists are not looked at: that is [`crate::verify()`].
 ///
 /// # Errors
 /// When one of the two files is missing, does not match the other, or is of another format.
@@ -165,8 +183,8 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
-/// Reads the manifest of the bundle in a directory, which must be the one with that SHA-256: the one that was
-/// [vouched for](vouched()), whatever is in the directory by now.
+/// Reads the manifest of the bundle in a directory, which must be the one with that SHA-256: the
+/// one that was [vouched for](vouched()), whatever is in the directory by now.
 ///
 /// # Errors
 /// Likewise, and when it is another one.
@@ -174,8 +192,8 @@ pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
     Ok(load_text(dir, Some(sha256))?.0)
 }
 
-/// The manifest with its text, as [`load()`] or, with a SHA-256, as [`load_same()`]: who needs both reads the file once, or
-/// they may be of two bundles.
+/// The manifest with its text, as [`load()`] or, with a SHA-256, as [`load_same()`]: who needs both
+/// reads the file once, or they may be of two bundles.
 ///
 /// # Errors
 /// Likewise.
@@ -184,8 +202,9 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
     let found = files::sha256(&bytes);
     if let Some(sha256) = sha256.filter(|sha256| *sha256 != found) {
-        let message =
-            format!("its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged");
+        let message = format!(
+            "its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged"
+        );
         return Err(Error::content(path, message));
     }
     let recorded = dir.join(CHECKSUM);
@@ -195,8 +214,8 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
     Ok((manifest, text))
 }
 
-/// The manifest of a bundle in a directory or in an ISO, which is not checked either: for a look, not to use it. Of a delta
-/// it is the manifest of what comes of it.
+/// The manifest of a bundle in a directory or in an ISO, which is not checked either: for a look,
+/// not to use it. Of a delta it is the manifest of what comes of it.
 ///
 /// # Errors
 /// Likewise, and when the ISO cannot be read.
@@ -208,7 +227,11 @@ pub fn look(bundle: &Path) -> Result<Manifest, Error> {
     if image.entry(delta::FILE).is_some() {
         return delta::new_manifest(&image, bundle);
     }
-    parse(bundle.to_owned(), &image.small(FILE)?, &image.small(CHECKSUM)?)
+    parse(
+        bundle.to_owned(),
+        &image.small(FILE)?,
+        &image.small(CHECKSUM)?,
+    )
 }
 
 /// The manifest from its text, which somebody vouched for; `path` is named in errors.
@@ -218,12 +241,16 @@ pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
 
 pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
     if recorded != Manifest::checksum(bytes).as_bytes() {
-        let message =
-            format!("it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source");
+        let message = format!(
+            "it does not match {CHECKSUM}: the bundle is damaged; copy it again from its source"
+        );
         return Err(Error::content(path, message));
     }
     let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| {
-        Error::content(&path, format!("this is no manifest that this version reads: {error}"))
+        Error::content(
+            &path,
+            format!("this is no manifest that this version reads: {error}"),
+        )
     })?;
     if manifest.format != FORMAT {
         let message = format!(
@@ -232,7 +259,8 @@ pub(crate) fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Mani
         );
         return Err(Error::content(path, message));
     }
-    // Files are read and written by these names: also whoever is trusted names none outside of the bundle.
+    // Files are read and written by these names: also whoever is trusted names none outside of the
+    // bundle.
     match manifest.files.keys().find(|path| !is_inside(path)) {
         Some(outside) => Err(Error::content(
             path,
@@ -255,7 +283,19 @@ mod tests {
         for path in ["a", "a/b", "..a/b..", ".hidden"] {
             assert!(is_inside(path), "{path}");
         }
-        for path in ["", "/", "/etc/passwd", "..", "a/..", "a/../../b", "a//b", "./a", "a/.", "a/", "a\0b"] {
+        for path in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/..",
+            "a/../../b",
+            "a//b",
+            "./a",
+            "a/.",
+            "a/",
+            "a\0b",
+        ] {
             assert!(!is_inside(path), "{path:?}");
         }
     }

@@ -1,15 +1,14 @@
-//! OCI image layouts (<https://github.com/opencontainers/image-spec/blob/main/image-layout.md>): finding an image in
-//! one, and gathering many into one in which each blob is there once.
+//! OCI image layouts (<https://github.com/opencontainers/image-spec/blob/main/image-layout.md>):
+//! finding an image in one, and gathering many into one in which each blob is there once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
 
 /// The annotation by which a layout names its images.
 pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
@@ -17,12 +16,16 @@ pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 /// The annotation from which containerd's own import takes a full name.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
-const INDEXES: &[&str] =
-    &["application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"];
+const INDEXES: &[&str] = &[
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+];
 
 /// Kinds of manifests that one image can have.
-pub const MANIFESTS: &[&str] =
-    &["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
+pub const MANIFESTS: &[&str] = &[
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+];
 
 /// A pointer to a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,13 +111,21 @@ impl Image {
 pub(crate) fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> {
     let path = layout.join("index.json");
     let index: Index = parse(&path)?;
-    Ok(index.manifests.into_iter().map(|entry| (entry.annotations.get(REF_NAME).cloned(), entry)).collect())
+    Ok(index
+        .manifests
+        .into_iter()
+        .map(|entry| (entry.annotations.get(REF_NAME).cloned(), entry))
+        .collect())
 }
 
-/// Finds an image by name, or the only one there is. Of an image for several platforms, the one for linux/amd64.
+/// Finds an image by name, or the only one there is. Of an image for several platforms, the one for
+/// linux/amd64.
 pub(crate) fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
     let mut entries = names(layout)?;
-    let position = match entries.iter().position(|(name, _)| name.as_deref() == Some(reference)) {
+    let position = match entries
+        .iter()
+        .position(|(name, _)| name.as_deref() == Some(reference))
+    {
         Some(position) => position,
         None if entries.len() == 1 => 0,
         None => {
@@ -127,12 +138,14 @@ pub(crate) fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
         let path = blob(layout, &entry)?;
         let index: Index = parse(&path)?;
         let amd64 = |entry: &&Descriptor| {
-            entry.platform.as_ref().is_some_and(|p| p.os == "linux" && p.architecture == "amd64")
+            entry
+                .platform
+                .as_ref()
+                .is_some_and(|p| p.os == "linux" && p.architecture == "amd64")
         };
-        entry =
-            index.manifests.iter().find(amd64).cloned().ok_or_else(|| {
-                Error::content(path, format!("{reference} has no manifest for linux/amd64"))
-            })?;
+        entry = index.manifests.iter().find(amd64).cloned().ok_or_else(|| {
+            Error::content(path, format!("{reference} has no manifest for linux/amd64"))
+        })?;
     }
     read(layout, entry)
 }
@@ -141,7 +154,10 @@ pub(crate) fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
 pub(crate) fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> {
     let path = blob(layout, &manifest)?;
     if !MANIFESTS.contains(&manifest.media_type.as_str()) {
-        return Err(Error::content(path, format!("{} is no manifest of an image", manifest.media_type)));
+        return Err(Error::content(
+            path,
+            format!("{} is no manifest of an image", manifest.media_type),
+        ));
     }
     let content: ImageManifest = parse(&path)?;
     let mut parts = vec![content.config];
@@ -151,9 +167,12 @@ pub(crate) fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> 
 
 /// Where the blob of a descriptor is in a layout.
 pub(crate) fn blob(layout: &Path, descriptor: &Descriptor) -> Result<PathBuf, Error> {
-    let hex = descriptor
-        .hex()
-        .ok_or_else(|| Error::content(layout, format!("{:?} is no SHA-256 digest", descriptor.digest)))?;
+    let hex = descriptor.hex().ok_or_else(|| {
+        Error::content(
+            layout,
+            format!("{:?} is no SHA-256 digest", descriptor.digest),
+        )
+    })?;
     Ok(layout.join("blobs/sha256").join(hex))
 }
 
@@ -177,7 +196,12 @@ pub(crate) struct Found {
 pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     let mut there = BTreeSet::new();
     let mut manifests = Vec::new();
-    for Found { reference, blobs, image } in images {
+    for Found {
+        reference,
+        blobs,
+        image,
+    } in images
+    {
         for part in image.blobs() {
             if there.insert(part.digest.clone()) {
                 let to = blob(out, part)?;
@@ -189,9 +213,14 @@ pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
             }
         }
         let mut entry = image.manifest.clone();
-        entry.platform = Some(Platform { architecture: "amd64".into(), os: "linux".into() });
-        entry.annotations =
-            [REF_NAME, CONTAINERD_NAME].into_iter().map(|key| (key.to_owned(), reference.clone())).collect();
+        entry.platform = Some(Platform {
+            architecture: "amd64".into(),
+            os: "linux".into(),
+        });
+        entry.annotations = [REF_NAME, CONTAINERD_NAME]
+            .into_iter()
+            .map(|key| (key.to_owned(), reference.clone()))
+            .collect();
         manifests.push((reference.clone(), entry));
     }
     manifests.sort_by(|a, b| a.0.cmp(&b.0));
@@ -201,7 +230,12 @@ pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
         manifests: manifests.into_iter().map(|(_, entry)| entry).collect(),
     };
     let path = out.join("index.json");
-    let bytes = serde_json::to_vec(&index).map_err(|error| Error::content(&path, error.to_string()))?;
+    let bytes =
+        serde_json::to_vec(&index).map_err(|error| Error::content(&path, error.to_string()))?;
     files::write(&path, 0o644, &bytes)?;
-    files::write(&out.join("oci-layout"), 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)
+    files::write(
+        &out.join("oci-layout"),
+        0o644,
+        br#"{"imageLayoutVersion":"1.0.0"}"#,
+    )
 }

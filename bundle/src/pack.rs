@@ -1,37 +1,34 @@
-//! A bundle as one file: the ISO that is carried over the gap, and the directory that a site makes of it.
+//! A bundle as one file: the ISO that is carried over the gap, and the directory that a site makes
+//! of it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::{
-    claim::Claim,
-    error::Error,
-    files,
-    iso::{
-        portable,
-        read::Image,
-        write::{Content, Source, Volume},
-    },
-    manifest::{self, Manifest},
-    seal::{self, Facts, keys::SecretKey},
-    verify::verify,
-};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::iso::portable;
+use crate::iso::read::Image;
+use crate::iso::write::{Content, Source, Volume};
+use crate::manifest::Manifest;
+use crate::seal::Facts;
+use crate::seal::keys::SecretKey;
+use crate::verify::verify;
+use crate::{files, manifest, seal};
 
 /// The longest volume identifier of ISO 9660.
 const LONGEST_ID: usize = 32;
 
-/// Writes the bundle in a directory into one ISO, sealed and signed with each of the keys, replacing a file that is there.
-/// The same bundle and keys give the same bytes. Nothing is at `out` before all of it is, on the disk.
+/// Writes the bundle in a directory into one ISO, sealed and signed with each of the keys,
+/// replacing a file that is there. The same bundle and keys give the same bytes. Nothing is at
+/// `out` before all of it is, on the disk.
 ///
 /// # Errors
-/// When the directory is not what its manifest says or holds something that not every reader of an image would find, or a
-/// file cannot be read or written.
+/// When the directory is not what its manifest says or holds something that not every reader of an
+/// image would find, or a file cannot be read or written.
 pub fn pack(
     dir: &Path,
     out: &Path,
@@ -63,29 +60,51 @@ pub(crate) fn write(
     let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
     sources.retain(|name, _| !manifest::is_signature(name));
     for (name, signature) in sign(&manifest, &bytes, keys)? {
-        sources.insert(name, Source { from: Content::Bytes(signature), mode: 0o644 });
+        sources.insert(
+            name,
+            Source {
+                from: Content::Bytes(signature),
+                mode: 0o644,
+            },
+        );
     }
-    // A seal says that everything is as it was made: damage that is there before would be vouched for.
+    // A seal says that everything is as it was made: damage that is there before would be vouched
+    // for.
     let problems = verify(dir, progress)?.problems;
     if !problems.is_empty() {
-        return Err(Error::Unsound { dir: dir.to_owned(), problems });
+        return Err(Error::Unsound {
+            dir: dir.to_owned(),
+            problems,
+        });
     }
     write_sealed(out, &manifest, "", &sources, keys, progress)?;
     Ok(manifest)
 }
 
 /// A signature file of a manifest by each of the keys.
-pub fn sign(manifest: &Manifest, bytes: &[u8], keys: &[SecretKey]) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let comment = format!("timestamp:{}\tfile:{}", built(manifest)?.as_second(), manifest::FILE);
+pub fn sign(
+    manifest: &Manifest,
+    bytes: &[u8],
+    keys: &[SecretKey],
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let comment = format!(
+        "timestamp:{}\tfile:{}",
+        built(manifest)?.as_second(),
+        manifest::FILE
+    );
     let one = |key: &SecretKey| {
         let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
-        (name, seal::detached::sign(key, bytes, &comment).into_bytes())
+        (
+            name,
+            seal::detached::sign(key, bytes, &comment).into_bytes(),
+        )
     };
     Ok(keys.iter().map(one).collect())
 }
 
-/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the keys. Nothing is at `out`
-/// before all of it is, on the disk. `kind` goes into the name of the volume.
+/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the
+/// keys. Nothing is at `out` before all of it is, on the disk. `kind` goes into the name of the
+/// volume.
 pub fn write_sealed(
     out: &Path,
     manifest: &Manifest,
@@ -99,7 +118,10 @@ pub fn write_sealed(
         return Err(Error::Names(names));
     }
     let built = built(manifest)?;
-    let volume = Volume { id: volume_id(manifest, kind), date: built };
+    let volume = Volume {
+        id: volume_id(manifest, kind),
+        date: built,
+    };
     let facts = Facts {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
@@ -129,10 +151,18 @@ fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
 
 /// `HALITE_0_1_0_V1_36_3`: what a mounted image is called.
 fn volume_id(manifest: &Manifest, kind: &str) -> String {
-    let parts = [&manifest.name, kind, &manifest.version, &manifest.kubernetes];
+    let parts = [
+        &manifest.name,
+        kind,
+        &manifest.version,
+        &manifest.kubernetes,
+    ];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let text = parts.join("_").to_uppercase();
-    text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(LONGEST_ID).collect()
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(LONGEST_ID)
+        .collect()
 }
 
 fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
@@ -140,13 +170,24 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
     for name in files::walk(dir)? {
         let path = dir.join(&name);
         let status = fs::metadata(&path).map_err(Error::file("read", &path))?;
-        let mode = if status.permissions().mode() & 0o100 == 0 { 0o644 } else { 0o755 };
-        found.insert(name, Source { from: Content::File(path), mode });
+        let mode = if status.permissions().mode() & 0o100 == 0 {
+            0o644
+        } else {
+            0o755
+        };
+        found.insert(
+            name,
+            Source {
+                from: Content::File(path),
+                mode,
+            },
+        );
     }
     Ok(found)
 }
 
-/// Takes the files of an image that are wanted into a directory of the caller's, for a look that leaves nothing behind.
+/// Takes the files of an image that are wanted into a directory of the caller's, for a look that
+/// leaves nothing behind.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -155,7 +196,8 @@ pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Res
     for entry in image.entries().iter().filter(|entry| wanted(&entry.path)) {
         let path: PathBuf = dir.join(&entry.path);
         let mut to = files::create(&path, entry.mode)?;
-        std::io::copy(&mut image.reader(&entry.path)?, &mut to).map_err(Error::file("write", &path))?;
+        std::io::copy(&mut image.reader(&entry.path)?, &mut to)
+            .map_err(Error::file("write", &path))?;
     }
     Ok(())
 }

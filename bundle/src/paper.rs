@@ -1,25 +1,21 @@
-//! What a bundle says of itself: its documentation, the texts of licences, and the list of what it is made of.
+//! What a bundle says of itself: its documentation, the texts of licences, and the list of what it
+//! is made of.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::Read as _,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::{
-    apt, docs,
-    error::Error,
-    fetch::parallel,
-    files,
-    licences::{self, Licences},
-    manifest::{Entry, Manifest},
-    oci,
-    part::Parts,
-    recipe::{Recipe, Reference},
-    sbom::{self, Contents, Deb, Image, Material, crates::Inputs},
-};
+use crate::error::Error;
+use crate::fetch::parallel;
+use crate::licences::Licences;
+use crate::manifest::{Entry, Manifest};
+use crate::part::Parts;
+use crate::recipe::{Recipe, Reference};
+use crate::sbom::crates::Inputs;
+use crate::sbom::{Contents, Deb, Image, Material};
+use crate::{apt, docs, files, licences, oci, sbom};
 
 /// The folder of the documentation in a bundle.
 pub const DOCS: &str = "docs";
@@ -30,7 +26,8 @@ const REVISION: u32 = 2;
 /// The smallest host that a bundle is built on has two processors.
 const READERS: usize = 2;
 
-/// Adds all of it to the bundle in `dir`, in which everything else is already, and to its list of files.
+/// Adds all of it to the bundle in `dir`, in which everything else is already, and to its list of
+/// files.
 pub fn add(
     recipe: &Recipe,
     dir: &Path,
@@ -54,10 +51,22 @@ pub fn add(
         None => Inputs::default(),
     };
     let (images, debs) = (images(dir, parts)?, debs(dir, parts, manifest)?);
-    let material = Material { dir, manifest, images, debs, inputs, texts };
+    let material = Material {
+        dir,
+        manifest,
+        images,
+        debs,
+        inputs,
+        texts,
+    };
     let (document, known) = sbom::write(&material, known)?;
     for (path, content) in known.files() {
-        put(dir, format!("{}/{path}", licences::FOLDER), &content, manifest)?;
+        put(
+            dir,
+            format!("{}/{path}", licences::FOLDER),
+            &content,
+            manifest,
+        )?;
     }
     put(dir, sbom::FILE.to_owned(), &document, manifest)?;
     let problems = sbom::check(dir, manifest)?;
@@ -76,17 +85,25 @@ pub fn add(
 
 fn put(dir: &Path, path: String, content: &[u8], manifest: &mut Manifest) -> Result<(), Error> {
     files::write(&dir.join(&path), 0o644, content)?;
-    manifest.files.insert(path, Entry { sha256: files::sha256(content), size: content.len() as u64 });
+    manifest.files.insert(
+        path,
+        Entry {
+            sha256: files::sha256(content),
+            size: content.len() as u64,
+        },
+    );
     Ok(())
 }
 
 type Texts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
 
-/// The recipe's folder of licence texts: those of Go modules and crates by `go/MODULE@VERSION` and `cargo/NAME@VERSION`,
-/// and those below `common/`, which others refer to.
+/// The recipe's folder of licence texts: those of Go modules and crates by `go/MODULE@VERSION` and
+/// `cargo/NAME@VERSION`, and those below `common/`, which others refer to.
 fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>), Error> {
     let (mut texts, mut common) = (Texts::new(), BTreeMap::new());
-    let Some(folder) = folder else { return Ok((texts, common)) };
+    let Some(folder) = folder else {
+        return Ok((texts, common));
+    };
     let mut stray = Vec::new();
     for path in files::walk(folder)? {
         let from = folder.join(&path);
@@ -94,7 +111,10 @@ fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>),
         match path.rsplit_once('/') {
             Some(("common", name)) => drop(common.insert(name.to_owned(), text)),
             Some((key, name)) if key.starts_with("go/") || key.starts_with("cargo/") => {
-                texts.entry(key.to_owned()).or_default().push((name.to_owned(), text));
+                texts
+                    .entry(key.to_owned())
+                    .or_default()
+                    .push((name.to_owned(), text));
             }
             _ => stray.push(path),
         }
@@ -115,13 +135,16 @@ fn images(dir: &Path, parts: &Parts) -> Result<Vec<Image>, Error> {
     let mut found = Vec::new();
     for (name, entry) in oci::names(&layout)? {
         let Some(name) = name else { continue };
-        let reference =
-            Reference::parse(&name).map_err(|why| Error::content(layout.join("index.json"), why))?;
+        let reference = Reference::parse(&name)
+            .map_err(|why| Error::content(layout.join("index.json"), why))?;
         found.push((reference, oci::read(&layout, entry)?));
     }
     // Images share layers: each is looked into once.
-    let mut layers: Vec<&str> =
-        found.iter().flat_map(|(_, image)| image.layers().iter()).filter_map(oci::Descriptor::hex).collect();
+    let mut layers: Vec<&str> = found
+        .iter()
+        .flat_map(|(_, image)| image.layers().iter())
+        .filter_map(oci::Descriptor::hex)
+        .collect();
     layers.sort_unstable();
     layers.dedup();
     let looked = parallel::run(&layers, READERS, |hex| {
@@ -137,18 +160,28 @@ fn images(dir: &Path, parts: &Parts) -> Result<Vec<Image>, Error> {
         };
         look(parts, hex, read)
     });
-    let looked = layers.iter().copied().zip(looked.into_iter().collect::<Result<Vec<_>, _>>()?);
+    let looked = layers
+        .iter()
+        .copied()
+        .zip(looked.into_iter().collect::<Result<Vec<_>, _>>()?);
     let looked: BTreeMap<&str, _> = looked.collect();
     let images = found.iter().map(|(reference, image)| {
         let (mut contents, mut unread) = (Contents::default(), Vec::new());
         for layer in image.layers() {
             match layer.hex().and_then(|hex| looked.get(hex)) {
                 Some(Ok(found)) => contents.cover(found.clone()),
-                Some(Err(why)) => unread.push(format!("The layer {} is no archive: {why}.", layer.digest)),
+                Some(Err(why)) => {
+                    unread.push(format!("The layer {} is no archive: {why}.", layer.digest))
+                }
                 None => {}
             }
         }
-        Image { reference: reference.clone(), digest: image.manifest.digest.clone(), contents, unread }
+        Image {
+            reference: reference.clone(),
+            digest: image.manifest.digest.clone(),
+            contents,
+            unread,
+        }
     });
     Ok(images.collect())
 }
@@ -156,20 +189,33 @@ fn images(dir: &Path, parts: &Parts) -> Result<Vec<Image>, Error> {
 /// Every package of the apt repository and what is in it.
 fn debs(dir: &Path, parts: &Parts, manifest: &Manifest) -> Result<Vec<Deb>, Error> {
     let pool = "apt/pool/";
-    let files: Vec<_> = manifest.files.iter().filter(|(path, _)| path.starts_with(pool)).collect();
+    let files: Vec<_> = manifest
+        .files
+        .iter()
+        .filter(|(path, _)| path.starts_with(pool))
+        .collect();
     let read = |(path, entry): &(&String, &Entry)| {
         let archive = dir.join(path);
-        let contents = look(parts, &entry.sha256, || unpack(&archive))?
-            .map_err(|why| Error::content(&archive, format!("its content cannot be read: {why}")))?;
+        let contents = look(parts, &entry.sha256, || unpack(&archive))?.map_err(|why| {
+            Error::content(&archive, format!("its content cannot be read: {why}"))
+        })?;
         let control = apt::Control::read(&archive)?;
-        Ok(Deb { path: (*path).clone(), sha256: entry.sha256.clone(), control, contents })
+        Ok(Deb {
+            path: (*path).clone(),
+            sha256: entry.sha256.clone(),
+            control,
+            contents,
+        })
     };
     parallel::run(&files, READERS, read).into_iter().collect()
 }
 
 fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
     let what = format!("reading {}", archive.display());
-    let failed = |message: String| Error::Program { what: what.clone(), message };
+    let failed = |message: String| Error::Program {
+        what: what.clone(),
+        message,
+    };
     let mut program = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
         .arg(archive)
@@ -184,9 +230,14 @@ fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
     }
     let status = program.wait().map_err(|error| failed(error.to_string()))?;
     if !status.success() {
-        return Err(failed(format!("dpkg-deb ended with {status}: {}", said.trim())));
+        return Err(failed(format!(
+            "dpkg-deb ended with {status}: {}",
+            said.trim()
+        )));
     }
-    Ok(found.unwrap_or_else(|| Ok(Contents::default())).map_err(|error| error.to_string()))
+    Ok(found
+        .unwrap_or_else(|| Ok(Contents::default()))
+        .map_err(|error| error.to_string()))
 }
 
 /// What is in an archive of that digest, or why it cannot be read. It is found out once.
@@ -197,8 +248,8 @@ fn look(
 ) -> Result<Result<Contents, String>, Error> {
     let part = parts.get("contents", &format!("{REVISION} {sha256}"), |_| {
         let found = read()?;
-        let text =
-            serde_json::to_string(&found).map_err(|error| Error::content(sha256, error.to_string()))?;
+        let text = serde_json::to_string(&found)
+            .map_err(|error| Error::content(sha256, error.to_string()))?;
         Ok(BTreeMap::from([("contents".to_owned(), text)]))
     })?;
     let text = part.note().get("contents").map_or("", String::as_str);

@@ -1,20 +1,24 @@
-//! Parts of a bundle that are kept between builds: the image layout and the apt repository are large and seldom change.
+//! Parts of a bundle that are kept between builds: the image layout and the apt repository are
+//! large and seldom change.
 //!
-//! A part is a directory under the hash of everything that it was made from. It comes with a record of every file's
-//! digest, size and time, so that it is hashed once; a part in which somebody changed a file is made again. A bundle
-//! holds hard links into its parts where the file system allows that. What no build has used for a month is removed.
+//! A part is a directory under the hash of everything that it was made from. It comes with a record
+//! of every file's digest, size and time, so that it is hashed once; a part in which somebody
+//! changed a file is made again. A bundle holds hard links into its parts where the file system
+//! allows that. What no build has used for a month is removed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{claim::Claim, error::Error, files, manifest::Entry};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::files;
+use crate::manifest::Entry;
 
 /// Counts on every change of how parts are made that their inputs do not show.
 const REVISION: u32 = 3;
@@ -50,13 +54,18 @@ pub struct Parts {
     root: PathBuf,
 }
 
-/// Claims the directory in which parts and archives are kept, and removes what a build that was killed has left there.
+/// Claims the directory in which parts and archives are kept, and removes what a build that was
+/// killed has left there.
 pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<Claim, Error> {
     let claim = Claim::wait(&root.join("parts"), progress)?;
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
         let entry = entry.map_err(Error::file("list", root))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).is_some_and(is_part) {
+        if name
+            .strip_prefix('.')
+            .and_then(|name| name.strip_suffix(".new"))
+            .is_some_and(is_part)
+        {
             files::remove_dir(&entry.path())?;
         }
     }
@@ -67,13 +76,23 @@ pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<Claim, Error
 pub fn prune(root: &Path) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
-        let name = entry.map_err(Error::file("list", root))?.file_name().to_string_lossy().into_owned();
+        let name = entry
+            .map_err(Error::file("list", root))?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
         names.insert(name.strip_suffix(".json").unwrap_or(&name).to_owned());
     }
-    for dir in names.iter().filter(|name| is_part(name)).map(|name| root.join(name)) {
+    for dir in names
+        .iter()
+        .filter(|name| is_part(name))
+        .map(|name| root.join(name))
+    {
         let record = dir.with_extension("json");
         // Without a record it was never finished.
-        let used = fs::metadata(&record).or_else(|_| fs::metadata(&dir)).and_then(|status| status.modified());
+        let used = fs::metadata(&record)
+            .or_else(|_| fs::metadata(&dir))
+            .and_then(|status| status.modified());
         // One from the future stays.
         let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEPT));
         if unused {
@@ -87,18 +106,22 @@ pub fn prune(root: &Path) -> Result<(), Error> {
 /// Whether something has the name of a part: its kind and a hash.
 fn is_part(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(kind, hash)| {
-        KINDS.contains(&kind) && hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        KINDS.contains(&kind)
+            && hash.len() == 16
+            && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
 
 impl Parts {
     pub fn new(root: &Path) -> Result<Self, Error> {
         files::make_dir(root)?;
-        Ok(Self { root: root.to_owned() })
+        Ok(Self {
+            root: root.to_owned(),
+        })
     }
 
-    /// The part of that name made from those inputs; `make` fills an empty directory with it if it is not there. What
-    /// `make` returns is kept with it.
+    /// The part of that name made from those inputs; `make` fills an empty directory with it if it
+    /// is not there. What `make` returns is kept with it.
     pub fn get(
         &self,
         name: &str,
@@ -127,15 +150,26 @@ impl Parts {
         let note = made?;
         files::remove_dir(&dir)?;
         fs::rename(&work, &dir).map_err(Error::file("make", &dir))?;
-        let mut record = Record { note, files: BTreeMap::new() };
+        let mut record = Record {
+            note,
+            files: BTreeMap::new(),
+        };
         for file in files::walk(&dir)? {
             let path = dir.join(&file);
             let (sha256, size) = files::digest(&path)?;
-            let time = time(&path).ok_or_else(|| Error::content(&path, "it changed meanwhile"))?.0;
-            record.files.insert(file, Recorded { entry: Entry { sha256, size }, time });
+            let time = time(&path)
+                .ok_or_else(|| Error::content(&path, "it changed meanwhile"))?
+                .0;
+            record.files.insert(
+                file,
+                Recorded {
+                    entry: Entry { sha256, size },
+                    time,
+                },
+            );
         }
-        let bytes =
-            serde_json::to_vec(&record).map_err(|error| Error::content(&record_file, error.to_string()))?;
+        let bytes = serde_json::to_vec(&record)
+            .map_err(|error| Error::content(&record_file, error.to_string()))?;
         files::replace(&record_file, 0o644, &bytes)?;
         Ok(Part { dir, record })
     }
@@ -157,7 +191,12 @@ impl Part {
     }
 
     /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.
-    pub fn place(&self, root: &Path, below: &str, list: &mut BTreeMap<String, Entry>) -> Result<(), Error> {
+    pub fn place(
+        &self,
+        root: &Path,
+        below: &str,
+        list: &mut BTreeMap<String, Entry>,
+    ) -> Result<(), Error> {
         for (file, recorded) in &self.record.files {
             let name = format!("{below}/{file}");
             files::link(&self.dir.join(file), &root.join(&name))?;
@@ -174,7 +213,8 @@ fn load(dir: &Path, record: &Path) -> Option<Record> {
         let recorded = record.files.get(file)?;
         (time(&dir.join(file))? == (recorded.time, recorded.entry.size)).then_some(())
     };
-    (there.len() == record.files.len() && there.iter().all(|file| same(file).is_some())).then_some(record)
+    (there.len() == record.files.len() && there.iter().all(|file| same(file).is_some()))
+        .then_some(record)
 }
 
 /// Time of the last change, and size.

@@ -2,16 +2,12 @@
 
 use std::path::Path;
 
-use crate::{
-    Change, Options,
-    claim::Claim,
-    error::Error,
-    files,
-    gather::{Gather, Mode},
-    lock::Lock,
-    part,
-    recipe::Recipe,
-};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::gather::{Gather, Mode};
+use crate::lock::Lock;
+use crate::recipe::Recipe;
+use crate::{Change, Options, files, part};
 
 /// What a recipe came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +18,17 @@ pub struct Resolved {
     pub changes: Vec<Change>,
 }
 
-/// Records what everything that the lock does not name yet comes to, and forgets what the recipe no longer names. What
-/// is recorded stays as it is, so that a second time changes nothing.
+/// Records what everything that the lock does not name yet comes to, and forgets what the recipe no
+/// longer names. What is recorded stays as it is, so that a second time changes nothing.
 ///
 /// # Errors
-/// When the recipe has problems, something cannot be resolved, or something on this machine is not what is recorded.
-pub fn lock(recipe: &Path, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Resolved, Error> {
+/// When the recipe has problems, something cannot be resolved, or something on this machine is not
+/// what is recorded.
+pub fn lock(
+    recipe: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Resolved, Error> {
     resolve(recipe, options, Mode::Keep, true, progress)
 }
 
@@ -60,7 +61,13 @@ fn resolve(
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
         let _cache = part::claim(&cache, progress)?;
         let recorded = Lock::load(file)?;
-        let gather = Gather::new(file, &recipe, &cache, options.offline, options.watcher.clone())?;
+        let gather = Gather::new(
+            file,
+            &recipe,
+            &cache,
+            options.offline,
+            options.watcher.clone(),
+        )?;
         progress("resolving what the recipe names");
         let lock = gather.settle(recorded.as_ref(), mode)?.lock;
         let changes = match &recorded {

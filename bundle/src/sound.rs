@@ -1,21 +1,18 @@
 //! An image that was found to be sound, opened to be used.
 //!
-//! The check was another opening of the same path: the file may have been exchanged since, and a failing medium reads
-//! differently the second time. So nothing that comes out of here is anything but what the checked statement vouches for:
-//! it has the SHA-256 of the manifest, the manifest has that of every file, and each is compared while it is taken out.
+//! The check was another opening of the same path: the file may have been exchanged since, and a
+//! failing medium reads differently the second time. So nothing that comes out of here is anything
+//! but what the checked statement vouches for: it has the SHA-256 of the manifest, the manifest has
+//! that of every file, and each is compared while it is taken out.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use crate::{
-    delta::{self, Delta},
-    error::Error,
-    files,
-    iso::read::Image,
-    manifest::{self, Manifest},
-};
+use crate::delta::Delta;
+use crate::error::Error;
+use crate::iso::read::Image;
+use crate::manifest::Manifest;
+use crate::{delta, files, manifest};
 
 /// An image and what was vouched for of it.
 pub struct Sound {
@@ -28,8 +25,8 @@ pub struct Sound {
 }
 
 impl Sound {
-    /// Opens an image that was [checked](crate::seal::check()); `sha256` is what its statement says of the manifest, or of
-    /// a delta's description.
+    /// Opens an image that was [checked](crate::seal::check()); `sha256` is what its statement says
+    /// of the manifest, or of a delta's description.
     ///
     /// # Errors
     /// When it cannot be read, or its manifest is not the one that was checked.
@@ -45,10 +42,19 @@ impl Sound {
         };
         let bytes = match &delta {
             None => read(manifest::FILE, sha256)?,
-            Some(delta) => read(&format!("{}{}", delta::NEW, manifest::FILE), &delta.new.manifest_sha256)?,
+            Some(delta) => read(
+                &format!("{}{}", delta::NEW, manifest::FILE),
+                &delta.new.manifest_sha256,
+            )?,
         };
         let manifest = manifest::from_bytes(iso, &bytes)?;
-        Ok(Self { image, iso: iso.to_owned(), bytes, manifest, delta })
+        Ok(Self {
+            image,
+            iso: iso.to_owned(),
+            bytes,
+            manifest,
+            delta,
+        })
     }
 
     /// What the bundle is; of a delta, the one that comes of it.
@@ -63,14 +69,19 @@ impl Sound {
         self.delta.as_ref()
     }
 
-    /// Takes the files of a whole bundle that are wanted into a directory of the caller's, for a look that leaves nothing
-    /// behind.
+    /// Takes the files of a whole bundle that are wanted into a directory of the caller's, for a
+    /// look that leaves nothing behind.
     ///
     /// # Errors
     /// When a file cannot be read or written, or is not what was checked.
     pub fn unpack_some(&self, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.complete()?;
-        for entry in self.image.entries().iter().filter(|entry| wanted(&entry.path)) {
+        for entry in self
+            .image
+            .entries()
+            .iter()
+            .filter(|entry| wanted(&entry.path))
+        {
             let path = dir.join(&entry.path);
             let mut to = files::create(&path, entry.mode)?;
             let (sha256, _) = files::stream(&mut self.image.reader(&entry.path)?, &mut to)
@@ -86,21 +97,35 @@ impl Sound {
     /// Likewise, and when a file is not what was checked. Then there is nothing left of it.
     pub(crate) fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.complete()?;
-        self.image.extract_as(dir, &|entry, sha256| self.compare(&entry.path, sha256), progress)
+        self.image.extract_as(
+            dir,
+            &|entry, sha256| self.compare(&entry.path, sha256),
+            progress,
+        )
     }
 
-    /// Whether each file of the manifest has an entry. What is in the entries, and what more there is, is for
-    /// [`Self::compare`].
+    /// Whether each file of the manifest has an entry. What is in the entries, and what more there
+    /// is, is for [`Self::compare`].
     fn complete(&self) -> Result<(), Error> {
-        let there: BTreeSet<&str> = self.image.entries().iter().map(|entry| entry.path.as_str()).collect();
-        match self.manifest.files.keys().find(|path| !there.contains(path.as_str())) {
+        let there: BTreeSet<&str> = self
+            .image
+            .entries()
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .collect();
+        match self
+            .manifest
+            .files
+            .keys()
+            .find(|path| !there.contains(path.as_str()))
+        {
             None => Ok(()),
             Some(path) => Err(exchanged(&self.iso, &format!("{path} is not in it"))),
         }
     }
 
-    /// Whether a file of the bundle that came out with that SHA-256 is the one that was checked. A signature of the
-    /// manifest proves itself to whoever reads it.
+    /// Whether a file of the bundle that came out with that SHA-256 is the one that was checked. A
+    /// signature of the manifest proves itself to whoever reads it.
     pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), Error> {
         let wanted = match path {
             manifest::FILE => files::sha256(&self.bytes),
@@ -120,7 +145,10 @@ fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), Error> 
     if found == wanted {
         return Ok(());
     }
-    Err(exchanged(iso, &format!("{path} has the sha256 {found} instead of {wanted}")))
+    Err(exchanged(
+        iso,
+        &format!("{path} has the sha256 {found} instead of {wanted}"),
+    ))
 }
 
 fn exchanged(iso: &Path, what: &str) -> Error {

@@ -1,16 +1,16 @@
-//! Directories that are there whole or not at all: they are filled under another name, and get their own in one step
-//! when everything in them is on the disk.
+//! Directories that are there whole or not at all: they are filled under another name, and get
+//! their own in one step when everything in them is on the disk.
 
-use std::{
-    fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
 
-/// A directory that is being filled. Nobody else fills it as long as this lives, and what an earlier one left that was
-/// killed is gone.
+/// A directory that is being filled. Nobody else fills it as long as this lives, and what an
+/// earlier one left that was killed is gone.
 pub struct Stage {
     /// Where to write.
     pub new: PathBuf,
@@ -46,11 +46,15 @@ impl Stage {
             files::remove_any(&left.map_err(Error::file("list", &new))?.path())?;
         }
         open_to_all(&new)?;
-        Ok(Self { new, dir: dir.to_owned(), _lock: lock })
+        Ok(Self {
+            new,
+            dir: dir.to_owned(),
+            _lock: lock,
+        })
     }
 
-    /// Fills it, and gives it its name when everything that was written is on the disk. Files are the filler's to sync,
-    /// directories are synced here. Where that fails, nothing is left.
+    /// Fills it, and gives it its name when everything that was written is on the disk. Files are
+    /// the filler's to sync, directories are synced here. Where that fails, nothing is left.
     ///
     /// # Errors
     /// The filler's, or the system's.
@@ -67,13 +71,17 @@ impl Stage {
     }
 }
 
-/// Makes a file in a stage; directories above it that are not there yet are open to all, whatever the caller's umask.
+/// Makes a file in a stage; directories above it that are not there yet are open to all, whatever
+/// the caller's umask.
 ///
 /// # Errors
 /// The system's.
 pub fn make_above(root: &Path, path: &Path) -> Result<(), Error> {
-    let mut missing: Vec<&Path> =
-        path.ancestors().skip(1).take_while(|dir| *dir != root && !dir.is_dir()).collect();
+    let mut missing: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| *dir != root && !dir.is_dir())
+        .collect();
     while let Some(dir) = missing.pop() {
         fs::create_dir(dir).map_err(Error::file("make", dir))?;
         open_to_all(dir)?;
@@ -91,11 +99,17 @@ fn sync_dirs(root: &Path) -> Result<(), Error> {
     while let Some(dir) = waiting.pop() {
         for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
             let entry = entry.map_err(Error::file("list", &dir))?;
-            if entry.file_type().map_err(Error::file("list", &dir))?.is_dir() {
+            if entry
+                .file_type()
+                .map_err(Error::file("list", &dir))?
+                .is_dir()
+            {
                 waiting.push(entry.path());
             }
         }
-        File::open(&dir).and_then(|opened| opened.sync_all()).map_err(Error::file("write", &dir))?;
+        File::open(&dir)
+            .and_then(|opened| opened.sync_all())
+            .map_err(Error::file("write", &dir))?;
     }
     Ok(())
 }

@@ -12,7 +12,13 @@ pub struct Tenths<'a> {
 impl<'a> Tenths<'a> {
     /// `what` is being done to `total` bytes.
     pub fn new(what: &'static str, total: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
-        Self { what, done: 0, total, shown: 0, progress }
+        Self {
+            what,
+            done: 0,
+            total,
+            shown: 0,
+            progress,
+        }
     }
 
     /// So many more bytes are done.
@@ -24,7 +30,11 @@ impl<'a> Tenths<'a> {
     pub fn at(&mut self, done: u64) {
         self.done = done;
         // No total is so large that ten times it would not fit: an image has at most 8 TiB.
-        let tenth = self.done.saturating_mul(10).checked_div(self.total).unwrap_or(10);
+        let tenth = self
+            .done
+            .saturating_mul(10)
+            .checked_div(self.total)
+            .unwrap_or(10);
         if tenth > self.shown {
             self.shown = tenth;
             let (what, done, total) = (self.what, self.done / 1_000_000, self.total / 1_000_000);

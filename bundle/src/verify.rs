@@ -1,25 +1,17 @@
 //! Reading a whole bundle and naming everything in it that is not as its manifest says.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    path::Path,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use serde::Serialize;
 
-use crate::{
-    apt,
-    error::Error,
-    files,
-    manifest::{self, Manifest},
-    oci, sbom,
-    tenths::Tenths,
-};
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::tenths::Tenths;
+use crate::{apt, files, manifest, oci, sbom};
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;
@@ -90,8 +82,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and that each image and
-/// each package has all that belongs to it.
+/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and
+/// that each image and each package has all that belongs to it.
 ///
 /// # Errors
 /// When the directory cannot be listed. Whatever is wrong with the bundle is in the report.
@@ -99,11 +91,16 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Erro
     by(dir, manifest::load(dir), progress)
 }
 
-/// The same by the manifest with that SHA-256, which somebody [vouched for](manifest::vouched()), and no other.
+/// The same by the manifest with that SHA-256, which somebody [vouched for](manifest::vouched()),
+/// and no other.
 ///
 /// # Errors
 /// Likewise.
-pub fn verify_same(dir: &Path, sha256: &str, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+pub fn verify_same(
+    dir: &Path,
+    sha256: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
     by(dir, manifest::load_same(dir, sha256), progress)
 }
 
@@ -115,8 +112,14 @@ fn by(
     let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(error) => {
-            let problem = Problem::Manifest { message: error.to_string() };
-            return Ok(Report { files: 0, size: 0, problems: vec![problem] });
+            let problem = Problem::Manifest {
+                message: error.to_string(),
+            };
+            return Ok(Report {
+                files: 0,
+                size: 0,
+                problems: vec![problem],
+            });
         }
     };
     let mut problems = contents(dir, &manifest, progress);
@@ -129,20 +132,28 @@ fn by(
     }
     problems.sort_unstable();
     let size = manifest.files.values().map(|entry| entry.size).sum();
-    Ok(Report { files: manifest.files.len(), size, problems })
+    Ok(Report {
+        files: manifest.files.len(),
+        size,
+        problems,
+    })
 }
 
-/// What is not in a directory as its manifest says, as far as names and sizes show: a look that takes as long for a large
-/// bundle as for a small one.
+/// What is not in a directory as its manifest says, as far as names and sizes show: a look that
+/// takes as long for a large bundle as for a small one.
 ///
 /// # Errors
 /// When the directory cannot be listed.
 pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
-    let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(dir.join(path)) {
+    let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(
+        dir.join(path),
+    ) {
         Ok(status) if !status.is_file() => Some(format!("{path}: something else is at its place")),
-        Ok(status) if status.len() != entry.size => {
-            Some(format!("{path}: {} bytes instead of {}", status.len(), entry.size))
-        }
+        Ok(status) if status.len() != entry.size => Some(format!(
+            "{path}: {} bytes instead of {}",
+            status.len(),
+            entry.size
+        )),
         Ok(_) => None,
         Err(error) => Some(format!("{path}: {error}")),
     };
@@ -160,11 +171,18 @@ fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Problem>, Error> {
             && !manifest::is_signature(path)
             && !manifest.files.contains_key(path)
     });
-    Ok(extra.chain(others).map(|path| Problem::Extra { path }).collect())
+    Ok(extra
+        .chain(others)
+        .map(|path| Problem::Extra { path })
+        .collect())
 }
 
 /// Reads every file of the manifest.
-pub(crate) fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut(&str)) -> Vec<Problem> {
+pub(crate) fn contents(
+    dir: &Path,
+    manifest: &Manifest,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Problem> {
     let mut work: Vec<_> = manifest.files.iter().collect();
     // The largest first, so that both readers end at the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
@@ -177,7 +195,10 @@ pub(crate) fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut
             let (sender, work, next) = (sender.clone(), &work, &next);
             scope.spawn(move || {
                 while let Some((path, entry)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if sender.send((entry.size, content(dir, path, entry))).is_err() {
+                    if sender
+                        .send((entry.size, content(dir, path, entry)))
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -195,7 +216,12 @@ pub(crate) fn contents(dir: &Path, manifest: &Manifest, progress: &mut dyn FnMut
 
 fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Problem> {
     let file = dir.join(path);
-    let missing = |message: String| Some(Problem::Missing { path: path.to_owned(), message });
+    let missing = |message: String| {
+        Some(Problem::Missing {
+            path: path.to_owned(),
+            message,
+        })
+    };
     match std::fs::symlink_metadata(&file) {
         Ok(status) if status.is_file() => {}
         Ok(_) => return missing("something else is at its place".to_owned()),
@@ -205,11 +231,17 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Problem> {
         Err(error) => missing(error.to_string()),
         Ok((sha256, size)) if size != entry.size => {
             let message = format!("{size} bytes instead of {}, sha256 {sha256}", entry.size);
-            Some(Problem::Changed { path: path.to_owned(), message })
+            Some(Problem::Changed {
+                path: path.to_owned(),
+                message,
+            })
         }
         Ok((sha256, _)) if sha256 != entry.sha256 => {
             let message = format!("sha256 {sha256} instead of {}", entry.sha256);
-            Some(Problem::Changed { path: path.to_owned(), message })
+            Some(Problem::Changed {
+                path: path.to_owned(),
+                message,
+            })
         }
         Ok(_) => None,
     }
@@ -218,21 +250,33 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Problem> {
 /// What the bundle is made of must be in the document that says so.
 fn paper(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
     let found = sbom::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
-    found.into_iter().map(|message| Problem::Incomplete { message }).collect()
+    found
+        .into_iter()
+        .map(|message| Problem::Incomplete { message })
+        .collect()
 }
 
 /// Every image of the manifest must be in the layout, with its configuration and layers.
 fn images(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
     let layout = dir.join("images");
     let named: Vec<_> = match oci::names(&layout) {
-        Ok(names) => names.into_iter().filter_map(|(name, entry)| Some((name?, entry))).collect(),
-        Err(error) => return vec![Problem::Incomplete { message: error.to_string() }],
+        Ok(names) => names
+            .into_iter()
+            .filter_map(|(name, entry)| Some((name?, entry)))
+            .collect(),
+        Err(error) => {
+            return vec![Problem::Incomplete {
+                message: error.to_string(),
+            }];
+        }
     };
     let mut found = Vec::new();
     let present: BTreeSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
     for (component, reference) in &manifest.images {
         if !present.contains(reference.as_str()) {
-            found.push(format!("{reference} ({component}) is not in images/index.json"));
+            found.push(format!(
+                "{reference} ({component}) is not in images/index.json"
+            ));
         }
     }
     for (name, entry) in named {
@@ -255,26 +299,45 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
             }
         }
     }
-    found.into_iter().map(|message| Problem::Incomplete { message }).collect()
+    found
+        .into_iter()
+        .map(|message| Problem::Incomplete { message })
+        .collect()
 }
 
-/// Every package of the manifest must be listed by the repository, and every file that is listed be there.
+/// Every package of the manifest must be listed by the repository, and every file that is listed be
+/// there.
 fn packages(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
     let listed = match apt::parse_index(&dir.join("apt")) {
         Ok(listed) => listed,
-        Err(error) => return vec![Problem::Incomplete { message: error.to_string() }],
+        Err(error) => {
+            return vec![Problem::Incomplete {
+                message: error.to_string(),
+            }];
+        }
     };
     let mut found = Vec::new();
     for (package, version) in &manifest.packages {
-        if !listed.iter().any(|entry| entry.package == *package && entry.version == *version) {
-            found.push(format!("the package {package} {version} is not in the index of the repository"));
+        if !listed
+            .iter()
+            .any(|entry| entry.package == *package && entry.version == *version)
+        {
+            found.push(format!(
+                "the package {package} {version} is not in the index of the repository"
+            ));
         }
     }
     for entry in &listed {
         let file = manifest.files.get(&format!("apt/{}", entry.file));
         if file.is_none_or(|file| file.sha256 != entry.sha256 || file.size != entry.size) {
-            found.push(format!("the package {}: {} is not what the index says", entry.package, entry.file));
+            found.push(format!(
+                "the package {}: {} is not what the index says",
+                entry.package, entry.file
+            ));
         }
     }
-    found.into_iter().map(|message| Problem::Incomplete { message }).collect()
+    found
+        .into_iter()
+        .map(|message| Problem::Incomplete { message })
+        .collect()
 }

@@ -16,7 +16,8 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be repeated.
+    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be
+    /// repeated.
     Init {
         /// The configuration file.
         #[arg(long, default_value = "/etc/halite/master.yaml")]

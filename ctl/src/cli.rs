@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::output::Format;
+
 pub use self::bundle::{Bundle, Copy, Signing, Switch, TrustArgs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
-use crate::output::Format;
 
 /// Halite's command: declares, shows and mends a cluster.
 #[derive(Debug, Parser)]
@@ -30,10 +31,20 @@ pub struct Global {
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
     /// The master's address, HOST:PORT.
-    #[arg(long, default_value = "127.0.0.1:4550", global = true, hide_short_help = true)]
+    #[arg(
+        long,
+        default_value = "127.0.0.1:4550",
+        global = true,
+        hide_short_help = true
+    )]
     pub master: String,
     /// Directory of the operator's identity: operator.crt, operator.key, ca.crt.
-    #[arg(long, default_value = "/etc/halite/operator", global = true, hide_short_help = true)]
+    #[arg(
+        long,
+        default_value = "/etc/halite/operator",
+        global = true,
+        hide_short_help = true
+    )]
     pub identity: PathBuf,
 }
 
@@ -84,7 +95,8 @@ pub enum Command {
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
-    /// Write the manual pages of all programs and the completions of this one, as packages hold them.
+    /// Write the manual pages of all programs and the completions of this one, as packages hold
+    /// them.
     #[command(hide = true)]
     Paper {
         /// A new directory; in it one for each package, whose content belongs below /usr/share.
@@ -236,7 +248,8 @@ pub struct Applying {
 /// `ctl highstate`.
 #[derive(Debug, Args)]
 pub struct Highstate {
-    /// Minions; without it everybody, in the order that is safe for the cluster, and the Kubernetes objects.
+    /// Minions; without it everybody, in the order that is safe for the cluster, and the Kubernetes
+    /// objects.
     #[arg(default_value = "*", hide_default_value = true)]
     pub target: String,
     #[command(flatten)]
@@ -368,7 +381,8 @@ pub struct Orchestrate {
 pub enum Config {
     /// A commented cluster document to begin with.
     Example,
-    /// Report everything that is wrong with a cluster document, or with a whole configuration directory.
+    /// Report everything that is wrong with a cluster document, or with a whole configuration
+    /// directory.
     Validate(ConfigPath),
     /// The documents with all defaults filled in; secrets are hidden.
     Show(ConfigPath),
@@ -386,7 +400,8 @@ pub struct ConfigPath {
     /// A cluster document, or a directory with cluster.yaml and nodes/.
     #[arg(default_value = "/etc/halite")]
     pub path: PathBuf,
-    /// Check against this bundle too; without it against the one that the site uses, where that is at hand.
+    /// Check against this bundle too; without it against the one that the site uses, where that is
+    /// at hand.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
 }
@@ -483,6 +498,8 @@ mod tests {
         assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
-        assert!(Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err());
+        assert!(
+            Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err()
+        );
     }
 }

@@ -47,14 +47,18 @@ fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
             )
         })
     };
-    let identity = ClientIdentity { certificate_pem: read("operator.crt")?, key_pem: read("operator.key")? };
+    let identity = ClientIdentity {
+        certificate_pem: read("operator.crt")?,
+        key_pem: read("operator.key")?,
+    };
     if let Some(reason) = over(directory, &identity.certificate_pem, jiff::Timestamp::now()) {
         anyhow::bail!(reason);
     }
     Ok((identity, read("ca.crt")?))
 }
 
-/// Why an identity is of no use any more, with what makes a new one. The master would only break the handshake off.
+/// Why an identity is of no use any more, with what makes a new one. The master would only break
+/// the handshake off.
 fn over(directory: &Path, certificate_pem: &str, now: jiff::Timestamp) -> Option<String> {
     // What cannot be read is refused with its own reason when it is used.
     let found = Inspected::from_pem(certificate_pem).ok()?;
@@ -74,15 +78,32 @@ fn daemon(master: &str) -> String {
         return String::new();
     }
     let said = |program: &str, args: &[&str]| {
-        let output = std::process::Command::new(program).args(args).output().ok()?;
+        let output = std::process::Command::new(program)
+            .args(args)
+            .output()
+            .ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     match said("systemctl", &["is-active", "halite-master.service"]).as_deref() {
         Some("active") | None => String::new(),
         Some(state) => {
-            let log =
-                said("journalctl", &["-u", "halite-master.service", "-o", "cat", "-n", "5", "--no-pager"]);
-            let log: String = log.unwrap_or_default().lines().map(|line| format!("\n  | {line}")).collect();
+            let log = said(
+                "journalctl",
+                &[
+                    "-u",
+                    "halite-master.service",
+                    "-o",
+                    "cat",
+                    "-n",
+                    "5",
+                    "--no-pager",
+                ],
+            );
+            let log: String = log
+                .unwrap_or_default()
+                .lines()
+                .map(|line| format!("\n  | {line}"))
+                .collect();
             format!(": halite-master.service is {state} (systemctl start halite-master){log}\n ")
         }
     }
@@ -130,14 +151,18 @@ mod tests {
 
     #[test]
     fn an_identity_that_ended_says_how_to_get_another() {
-        let end = jiff::Timestamp::from_second(Inspected::from_pem(CERTIFICATE).unwrap().not_after).unwrap();
+        let end = jiff::Timestamp::from_second(Inspected::from_pem(CERTIFICATE).unwrap().not_after)
+            .unwrap();
         let at = |seconds: i64| {
             let now = end + jiff::SignedDuration::from_secs(seconds);
             over(Path::new("/etc/halite/operator"), CERTIFICATE, now)
         };
         assert_eq!(at(-1), None);
         let text = at(1).unwrap();
-        assert!(text.contains("/etc/halite/operator") && text.contains("halite-master init"), "{text}");
+        assert!(
+            text.contains("/etc/halite/operator") && text.contains("halite-master init"),
+            "{text}"
+        );
         assert!(over(Path::new("/x"), "no certificate", end).is_none());
     }
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use halite_bundle::Manifest;
 use halite_pillar::bundle::BundleFacts;
-use halite_states::compile::{self, Compiled, Input};
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
 use halite_states::low::Chunk;
 use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
@@ -34,8 +35,10 @@ impl Source<'_> {
     /// # Errors
     /// All problems, each with its place; or a state that does not run on a host.
     pub fn compile(&self, sls: &[String]) -> Result<Compiled, Vec<Problem>> {
-        let bundle =
-            |path: &str| self.bundle.and_then(|(_, manifest)| manifest.sha256(path).map(str::to_owned));
+        let bundle = |path: &str| {
+            self.bundle
+                .and_then(|(_, manifest)| manifest.sha256(path).map(str::to_owned))
+        };
         let input = Input {
             tree: self.tree,
             minion: self.minion,
@@ -43,22 +46,40 @@ impl Source<'_> {
             grains: self.grains,
             bundle: &bundle,
         };
-        let compiled = if sls.is_empty() { compile::highstate(&input) } else { compile::sls(&input, sls) };
+        let compiled = if sls.is_empty() {
+            compile::highstate(&input)
+        } else {
+            compile::sls(&input, sls)
+        };
         let compiled = compiled?;
         let elsewhere = |chunk: &&Chunk| {
             let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
-            chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
+            chunk.state != "test"
+                && signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
         };
         let problem = |chunk: &Chunk| {
-            let message = format!("{} does not run on a host; the master runs it", chunk.function());
+            let message = format!(
+                "{} does not run on a host; the master runs it",
+                chunk.function()
+            );
             Problem::at(&chunk.source, message)
         };
-        let misplaced: Vec<Problem> = compiled.low.chunks.iter().filter(elsewhere).map(problem).collect();
-        if misplaced.is_empty() { Ok(compiled) } else { Err(misplaced) }
+        let misplaced: Vec<Problem> = compiled
+            .low
+            .chunks
+            .iter()
+            .filter(elsewhere)
+            .map(problem)
+            .collect();
+        if misplaced.is_empty() {
+            Ok(compiled)
+        } else {
+            Err(misplaced)
+        }
     }
 
-    /// Lays every file that the low state refers to by hash into a directory: files of the tree as copies, files of the
-    /// bundle as links.
+    /// Lays every file that the low state refers to by hash into a directory: files of the tree as
+    /// copies, files of the bundle as links.
     ///
     /// # Errors
     /// The system's reason.
@@ -67,13 +88,29 @@ impl Source<'_> {
             std::fs::write(directory.join(sha256), content)
                 .context("the files of the state tree cannot be laid out")?;
         }
-        let Some((bundle, manifest)) = self.bundle else { return Ok(()) };
-        let bundle = bundle.canonicalize().with_context(|| format!("{} cannot be read", bundle.display()))?;
-        let wanted = blobs(&compiled.low.chunks.iter().map(|c| Value::Object(c.args.clone())).collect());
-        for (path, entry) in manifest.files.iter().filter(|(_, entry)| wanted.contains(&entry.sha256)) {
+        let Some((bundle, manifest)) = self.bundle else {
+            return Ok(());
+        };
+        let bundle = bundle
+            .canonicalize()
+            .with_context(|| format!("{} cannot be read", bundle.display()))?;
+        let wanted = blobs(
+            &compiled
+                .low
+                .chunks
+                .iter()
+                .map(|c| Value::Object(c.args.clone()))
+                .collect(),
+        );
+        for (path, entry) in manifest
+            .files
+            .iter()
+            .filter(|(_, entry)| wanted.contains(&entry.sha256))
+        {
             let link = directory.join(&entry.sha256);
             if !link.exists() {
-                symlink(bundle.join(path), &link).context("the files of the bundle cannot be laid out")?;
+                symlink(bundle.join(path), &link)
+                    .context("the files of the bundle cannot be laid out")?;
             }
         }
         Ok(())
@@ -96,7 +133,9 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
         rpms: manifest.rpms.clone(),
         charts: manifest.charts.clone(),
         options: manifest.options.clone(),
-        programs: programs.filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone()))).collect(),
+        programs: programs
+            .filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone())))
+            .collect(),
         site: Vec::new(),
     }
 }
@@ -104,8 +143,11 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
 /// All problems, one below the other.
 pub fn report(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let what =
-        if problems.len() == 1 { "a problem".to_owned() } else { format!("{} problems", problems.len()) };
+    let what = if problems.len() == 1 {
+        "a problem".to_owned()
+    } else {
+        format!("{} problems", problems.len())
+    };
     format!("{what}\n{}", lines.join("\n"))
 }
 
@@ -144,27 +186,50 @@ mod tests {
     #[test]
     fn references_to_contents_are_found() {
         let value = json!([{"source": "blob:aa", "files": {"x": {"blob": "bb"}, "y": {"contents": "blob"}}}]);
-        assert_eq!(blobs(&value), BTreeSet::from(["aa".to_owned(), "bb".to_owned()]));
+        assert_eq!(
+            blobs(&value),
+            BTreeSet::from(["aa".to_owned(), "bb".to_owned()])
+        );
     }
 
     fn source<'a>(tree: &'a MemoryTree, pillar: &'a Value) -> Source<'a> {
-        Source { tree, minion: "a", pillar, grains: pillar, bundle: None }
+        Source {
+            tree,
+            minion: "a",
+            pillar,
+            grains: pillar,
+            bundle: None,
+        }
     }
 
     #[test]
     fn what_only_the_master_runs_is_refused() {
         let pillar = json!({});
         let tree = MemoryTree::new().with("x.sls", "y:\n  kubernetes.api_ready: []\n");
-        let error = source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err();
-        assert!(report(&error).contains("x.sls:2:3: kubernetes.api_ready does not run"), "{error:?}");
+        let error = source(&tree, &pillar)
+            .compile(&["x".to_owned()])
+            .unwrap_err();
+        assert!(
+            report(&error).contains("x.sls:2:3: kubernetes.api_ready does not run"),
+            "{error:?}"
+        );
     }
 
     #[test]
     fn all_problems_are_told() {
         let pillar = json!({});
-        let tree = MemoryTree::new()
-            .with("x.sls", "y:\n  file.managde: []\nz:\n  file.managed:\n    - contentz: 1\n");
-        let error = report(&source(&tree, &pillar).compile(&["x".to_owned()]).unwrap_err());
-        assert!(error.contains("managed") && error.contains("contents"), "{error}");
+        let tree = MemoryTree::new().with(
+            "x.sls",
+            "y:\n  file.managde: []\nz:\n  file.managed:\n    - contentz: 1\n",
+        );
+        let error = report(
+            &source(&tree, &pillar)
+                .compile(&["x".to_owned()])
+                .unwrap_err(),
+        );
+        assert!(
+            error.contains("managed") && error.contains("contents"),
+            "{error}"
+        );
     }
 }

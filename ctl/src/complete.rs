@@ -1,4 +1,5 @@
-//! What every cluster that a bundle is for would ask of it: its state tree, compiled for each of them.
+//! What every cluster that a bundle is for would ask of it: its state tree, compiled for each of
+//! them.
 
 mod worker;
 
@@ -12,14 +13,15 @@ use halite_bundle::Manifest;
 use halite_bundle::complete::{Artifact, Needs, Stock, stand_in};
 use halite_bundle::recipe::{BINARIES, COMPONENTS};
 use halite_pillar::bundle::BundleFacts;
-use halite_pillar::options::{self, Set};
+use halite_pillar::options;
+use halite_pillar::options::Set;
 use halite_states::tree::{DirTree, Tree, of_bundle, sha256};
-
-use crate::compile::facts;
 use worker::Worker;
 
-/// Where the bundle stands for the templates: a path that nothing else has, so that each mention of a file of the bundle
-/// is seen.
+use crate::compile::facts;
+
+/// Where the bundle stands for the templates: a path that nothing else has, so that each mention of
+/// a file of the bundle is seen.
 const BUNDLE: &str = "/halite-bundle";
 
 /// The smallest host that a bundle is built on has two processors.
@@ -28,10 +30,12 @@ const WORKERS: usize = 2;
 /// The master and a first host.
 const FEW: usize = 2;
 
-/// Compiles the state tree of the bundle in a directory for every set of options and gathers what comes out.
+/// Compiles the state tree of the bundle in a directory for every set of options and gathers what
+/// comes out.
 ///
 /// # Errors
-/// A set of options is refused, which is a mistake in this program. What does not compile is among the needs.
+/// A set of options is refused, which is a mistake in this program. What does not compile is among
+/// the needs.
 pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
     let facts = facts(manifest, BUNDLE);
     let sets = sets(manifest)?;
@@ -42,19 +46,33 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Needs> {
     }
     // Where a component is missing, nothing else that the same state asks for would be seen.
     let filled = with_stand_ins(&facts, &tree);
-    if filled == facts { Ok(needs) } else { gather(&tree, &filled, &sets) }
+    if filled == facts {
+        Ok(needs)
+    } else {
+        gather(&tree, &filled, &sets)
+    }
 }
 
-/// The facts with something in the place of each image and program that they lack and that the tree could mean.
+/// The facts with something in the place of each image and program that they lack and that the tree
+/// could mean.
 fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
     let mut filled = facts.clone();
-    let texts = tree.files.values().filter_map(|content| std::str::from_utf8(content).ok());
+    let texts = tree
+        .files
+        .values()
+        .filter_map(|content| std::str::from_utf8(content).ok());
     let named = texts.flat_map(components).chain(COMPONENTS.iter().copied());
     for component in named {
-        filled.images.entry(component.to_owned()).or_insert_with(|| stand_in(component));
+        filled
+            .images
+            .entry(component.to_owned())
+            .or_insert_with(|| stand_in(component));
     }
     for program in BINARIES {
-        filled.programs.entry((*program).to_owned()).or_insert_with(|| sha256(b""));
+        filled
+            .programs
+            .entry((*program).to_owned())
+            .or_insert_with(|| sha256(b""));
     }
     filled
 }
@@ -66,19 +84,29 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
             .strip_prefix('.')
             .or_else(|| rest.strip_prefix("['"))
             .or_else(|| rest.strip_prefix("[\""))?;
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c))).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)))
+            .unwrap_or(rest.len());
         // A method of the map: `pillar.images.get('NAME')`.
-        let call = rest[end..].strip_prefix('(').map(|rest| rest.trim_start_matches(['\'', '"']));
-        let name = call.map_or(&rest[..end], |rest| rest.split(['\'', '"']).next().unwrap_or_default());
+        let call = rest[end..]
+            .strip_prefix('(')
+            .map(|rest| rest.trim_start_matches(['\'', '"']));
+        let name = call.map_or(&rest[..end], |rest| {
+            rest.split(['\'', '"']).next().unwrap_or_default()
+        });
         Some(name).filter(|name| !name.is_empty())
     })
 }
 
 fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Needs> {
     let next = AtomicUsize::new(0);
-    // By host: most that a template sees is of its own host, and what was rendered for it is in one compiler.
-    let hosts: BTreeSet<&str> =
-        sets.iter().flat_map(|set| &set.targets).map(|target| target.minion.as_str()).collect();
+    // By host: most that a template sees is of its own host, and what was rendered for it is in one
+    // compiler.
+    let hosts: BTreeSet<&str> = sets
+        .iter()
+        .flat_map(|set| &set.targets)
+        .map(|target| target.minion.as_str())
+        .collect();
     let parts: Vec<Option<&str>> = hosts.into_iter().map(Some).chain([None]).collect();
     let work = || {
         let mut worker = Worker::new(tree, facts);
@@ -98,14 +126,18 @@ fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Need
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         let mut needs = Needs::default();
         for worker in workers {
-            needs.merge(worker.join().map_err(|_| anyhow!("compiling ended abnormally"))??);
+            needs.merge(
+                worker
+                    .join()
+                    .map_err(|_| anyhow!("compiling ended abnormally"))??,
+            );
         }
         Ok(needs)
     })
 }
 
-/// What would be said if each artifact of the bundle in turn were taken out of it. Of what nobody would miss that is
-/// nothing.
+/// What would be said if each artifact of the bundle in turn were taken out of it. Of what nobody
+/// would miss that is nothing.
 ///
 /// # Errors
 /// As [`needs`].
@@ -122,7 +154,8 @@ pub fn without_each(
     let mut all = Vec::new();
     for (artifact, missing) in needs.without_each(stock) {
         let mut said: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        // A file that only includes others makes no state; it is missed when the tree is compiled without it.
+        // A file that only includes others makes no state; it is missed when the tree is compiled
+        // without it.
         if said.is_empty()
             && let Artifact::File { path } = &artifact
             && let Some(path) = of_bundle(path)
@@ -141,8 +174,12 @@ pub fn without_each(
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    let mut sets = options::sets(&manifest.kubernetes, &manifest.options)
-        .map_err(|problems| anyhow!("the options of the recipe: {}", crate::compile::report(&problems)))?;
+    let mut sets = options::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
+        anyhow!(
+            "the options of the recipe: {}",
+            crate::compile::report(&problems)
+        )
+    })?;
     // None excludes another, so no set needs more than one in which all are installed.
     for set in &mut sets {
         set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();
@@ -158,7 +195,9 @@ struct Kept {
 impl Kept {
     fn new(tree: &DirTree) -> Self {
         let read = |path: String| tree.read(&path).map(|content| (path, content));
-        Self { files: tree.list().into_iter().filter_map(read).collect() }
+        Self {
+            files: tree.list().into_iter().filter_map(read).collect(),
+        }
     }
 }
 

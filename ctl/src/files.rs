@@ -1,20 +1,24 @@
-//! Writing configuration so that a power cut leaves the old file or the new one, never half of either.
+//! Writing configuration so that a power cut leaves the old file or the new one, never half of
+//! either.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Writes a whole file: temporary file, fsync, rename, fsync of the directory. Missing directories are made (0755). A
-/// file that already has this content and mode is left alone; true when something was written.
+/// Writes a whole file: temporary file, fsync, rename, fsync of the directory. Missing directories
+/// are made (0755). A file that already has this content and mode is left alone; true when
+/// something was written.
 ///
 /// # Errors
 /// The system's reason, with the path.
 pub fn write(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<bool> {
-    let same_mode =
-        |path: &Path| fs::metadata(path).is_ok_and(|data| data.permissions().mode() & 0o7777 == mode);
+    let same_mode = |path: &Path| {
+        fs::metadata(path).is_ok_and(|data| data.permissions().mode() & 0o7777 == mode)
+    };
     if fs::read(path).is_ok_and(|there| there == content) && same_mode(path) {
         return Ok(false);
     }
@@ -32,7 +36,11 @@ fn put(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(content)?;
     file.sync_all()?;

@@ -1,4 +1,5 @@
-//! Following what the master does: jobs and orchestrations, event by event, over a master's restart too.
+//! Following what the master does: jobs and orchestrations, event by event, over a master's restart
+//! too.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,7 +10,8 @@ use halite_states::low::{RunReturn, StateReturn};
 use serde_json::{Value, json};
 
 use crate::cli::Global;
-use crate::client::{self, AWAY, Operator};
+use crate::client;
+use crate::client::{AWAY, Operator};
 use crate::output::{Screen, seconds};
 
 /// One minion's part of a job.
@@ -45,17 +47,29 @@ pub struct JobDone {
 ///
 /// # Errors
 /// The master refuses it, or goes away and does not come back.
-pub async fn job(global: &Global, request: v1::RunRequest, screen: &mut Screen) -> anyhow::Result<JobDone> {
-    let request = v1::RunRequest { request_id: uuid::Uuid::now_v7().to_string(), ..request };
+pub async fn job(
+    global: &Global,
+    request: v1::RunRequest,
+    screen: &mut Screen,
+) -> anyhow::Result<JobDone> {
+    let request = v1::RunRequest {
+        request_id: uuid::Uuid::now_v7().to_string(),
+        ..request
+    };
     let mut follower = JobFollower::default();
-    let start =
-        async |mut operator: Operator| operator.run(request.clone()).await.map(|answer| answer.into_inner());
+    let start = async |mut operator: Operator| {
+        operator
+            .run(request.clone())
+            .await
+            .map(|answer| answer.into_inner())
+    };
     to_the_end(global, start, |event| follower.take(event, screen)).await?;
     screen.clear();
     Ok(follower.done)
 }
 
-/// Repeats a call with the same request id until its last event has come; the master attaches it to what is going on.
+/// Repeats a call with the same request id until its last event has come; the master attaches it to
+/// what is going on.
 async fn to_the_end(
     global: &Global,
     start: impl AsyncFn(Operator) -> Result<Streaming<v1::Event>, Status>,
@@ -72,7 +86,9 @@ async fn to_the_end(
                     return Ok(());
                 }
             }
-            Err(Broken::Call(Status::unavailable("the master ended the stream before the end")))
+            Err(Broken::Call(Status::unavailable(
+                "the master ended the stream before the end",
+            )))
         };
         let broken = match attempt.await {
             Ok(()) => return Ok(()),
@@ -98,7 +114,10 @@ enum Broken {
 
 /// Whether the connection broke, rather than that the master said no.
 fn is_passing(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown)
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::Cancelled | Code::Unknown
+    )
 }
 
 #[derive(Default)]
@@ -167,8 +186,8 @@ pub struct RunDone {
     pub seconds: f64,
 }
 
-/// Runs, or joins, an orchestration and shows its steps on one line that grows (`label  host ✓  images ✓`), or without
-/// a terminal line by line.
+/// Runs, or joins, an orchestration and shows its steps on one line that grows (`label host ✓
+/// images ✓`), or without a terminal line by line.
 ///
 /// # Errors
 /// The master refuses it, or goes away and does not come back.
@@ -178,17 +197,27 @@ pub async fn orchestration(
     label: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<RunDone> {
-    let request = v1::OrchestrateRequest { request_id: uuid::Uuid::now_v7().to_string(), ..request };
+    let request = v1::OrchestrateRequest {
+        request_id: uuid::Uuid::now_v7().to_string(),
+        ..request
+    };
     let started = Instant::now();
     let mut follower = RunFollower::new(label);
     let start = async |mut operator: Operator| {
-        operator.orchestrate(request.clone()).await.map(|answer| answer.into_inner())
+        operator
+            .orchestrate(request.clone())
+            .await
+            .map(|answer| answer.into_inner())
     };
     to_the_end(global, start, |event| follower.take(event, screen)).await?;
     let mut done = follower.done;
     done.seconds = started.elapsed().as_secs_f64();
     if screen.is_live() && !follower.line.is_empty() {
-        screen.line(format!("{label}  {}  {}", follower.line.join("  "), seconds(done.seconds)));
+        screen.line(format!(
+            "{label}  {}  {}",
+            follower.line.join("  "),
+            seconds(done.seconds)
+        ));
     }
     Ok(done)
 }
@@ -200,7 +229,8 @@ struct RunFollower {
     running: String,
     /// Statuses that were shown, by the step's position.
     told: BTreeMap<u64, String>,
-    /// What failed in the last attempt of each minion: an interrupted attempt that was made again says nothing any more.
+    /// What failed in the last attempt of each minion: an interrupted attempt that was made again
+    /// says nothing any more.
     failed: BTreeMap<String, Vec<String>>,
     /// What failed steps say themselves; it repeats their minions, where there are any.
     failed_steps: Vec<String>,
@@ -276,8 +306,10 @@ impl RunFollower {
         if screen.is_live() {
             self.show("", screen);
         } else {
-            let time =
-                data["seconds"].as_f64().map(|time| format!("  {}", seconds(time))).unwrap_or_default();
+            let time = data["seconds"]
+                .as_f64()
+                .map(|time| format!("  {}", seconds(time)))
+                .unwrap_or_default();
             screen.line(format!("{}  {name} {mark}{time}", self.label));
         }
     }
@@ -287,7 +319,11 @@ impl RunFollower {
         if let Some(fingerprint) = detail["fingerprint"].as_str() {
             return format!("(fingerprint {fingerprint}) ");
         }
-        let left_out = detail["left_out"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let left_out = detail["left_out"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let left_out = left_out.collect::<Vec<_>>().join(", ");
         if left_out.is_empty() {
             return String::new();
@@ -299,8 +335,16 @@ impl RunFollower {
     }
 
     fn show(&self, below: &str, screen: &mut Screen) {
-        let running = if self.running.is_empty() { String::new() } else { format!("  {} …", self.running) };
-        screen.progress(&format!("{}  {}{running}  {below}", self.label, self.line.join("  ")));
+        let running = if self.running.is_empty() {
+            String::new()
+        } else {
+            format!("  {} …", self.running)
+        };
+        screen.progress(&format!(
+            "{}  {}{running}  {below}",
+            self.label,
+            self.line.join("  ")
+        ));
     }
 }
 
@@ -311,21 +355,48 @@ fn failures(data: &Value) -> Vec<String> {
     }
     let minion = data["minion"].as_str().unwrap_or_default();
     let part = part(data);
-    let mut found: Vec<String> = part.run().map(|run| failed_states(minion, &run)).unwrap_or_default();
+    let mut found: Vec<String> = part
+        .run()
+        .map(|run| failed_states(minion, &run))
+        .unwrap_or_default();
     if found.is_empty() {
-        found.push(format!("{minion}: {}", if part.error.is_empty() { "failed" } else { &part.error }));
+        found.push(format!(
+            "{minion}: {}",
+            if part.error.is_empty() {
+                "failed"
+            } else {
+                &part.error
+            }
+        ));
     }
     found
 }
 
-/// `worker-1: file.managed /etc/x (base.x): its comment`. What only follows from another failure is left out.
+/// `worker-1: file.managed /etc/x (base.x): its comment`. What only follows from another failure is
+/// left out.
 pub fn failed_states(minion: &str, run: &RunReturn) -> Vec<String> {
     let failed = |state: &&StateReturn| state.result == Some(false);
     let line = |state: &StateReturn| {
-        format!("{minion}: {} {} ({}): {}", state.function, state.name, state.sls, state.comment.trim())
+        format!(
+            "{minion}: {} {} ({}): {}",
+            state.function,
+            state.name,
+            state.sls,
+            state.comment.trim()
+        )
     };
-    let own: Vec<String> = run.states.iter().filter(failed).filter(|state| state.ran).map(line).collect();
-    if own.is_empty() { run.states.iter().filter(failed).map(line).collect() } else { own }
+    let own: Vec<String> = run
+        .states
+        .iter()
+        .filter(failed)
+        .filter(|state| state.ran)
+        .map(line)
+        .collect();
+    if own.is_empty() {
+        run.states.iter().filter(failed).map(line).collect()
+    } else {
+        own
+    }
 }
 
 /// A finished job as a document.
@@ -360,7 +431,13 @@ mod tests {
     use super::*;
 
     fn event(tag: &str, data: Value, last: bool) -> v1::Event {
-        v1::Event { tag: tag.into(), data_json: data.to_string(), last, retcode: 0, ..v1::Event::default() }
+        v1::Event {
+            tag: tag.into(),
+            data_json: data.to_string(),
+            last,
+            retcode: 0,
+            ..v1::Event::default()
+        }
     }
 
     #[test]
@@ -373,7 +450,10 @@ mod tests {
         assert!(!follower.take(&event("halite/job/1/prog/w", prog, false), &mut screen));
         let ret = json!({"jid": "1", "minion": "w", "success": true, "return": {"states": []}, "error": ""});
         assert!(!follower.take(&event("halite/job/1/ret/w", ret, false), &mut screen));
-        assert!(follower.take(&event("halite/job/1/done", json!({"jid": "1"}), true), &mut screen));
+        assert!(follower.take(
+            &event("halite/job/1/done", json!({"jid": "1"}), true),
+            &mut screen
+        ));
         let document = job_document(&follower.done);
         assert_eq!(document["changed"], 0);
         assert_eq!(document["job"], "1");
@@ -389,8 +469,12 @@ mod tests {
         };
         let data = json!({"minion": "w", "success": false, "error": "",
             "return": {"states": [state("a", true, "no such package"), state("b", false, "requisite failed")]}});
-        assert_eq!(failures(&data), ["w: pkg.installed a (host.packages): no such package"]);
-        let lost = json!({"minion": "w", "success": false, "error": "not connected", "return": null});
+        assert_eq!(
+            failures(&data),
+            ["w: pkg.installed a (host.packages): no such package"]
+        );
+        let lost =
+            json!({"minion": "w", "success": false, "error": "not connected", "return": null});
         assert_eq!(failures(&lost), ["w: not connected"]);
     }
 
@@ -399,7 +483,8 @@ mod tests {
         let mut screen = Screen::new(crate::output::Format::Json);
         let mut follower = RunFollower::new("b");
         for status in ["running", "succeeded", "succeeded"] {
-            let data = json!({"id": "host", "index": 0, "status": status, "seconds": 1.5, "detail": {}});
+            let data =
+                json!({"id": "host", "index": 0, "status": status, "seconds": 1.5, "detail": {}});
             assert!(!follower.take(&event("halite/run/1/step", data, false), &mut screen));
         }
         assert_eq!(follower.line, ["host ✓"]);
@@ -413,14 +498,24 @@ mod tests {
     fn who_enrolled_and_who_was_left_out_is_shown() {
         let mut screen = Screen::new(crate::output::Format::Json);
         let mut follower = RunFollower::new("b");
-        let steps =
-            [("enrolled", json!({"fingerprint": "ab:cd"})), ("peers", json!({"left_out": ["w2", "w3"]}))];
+        let steps = [
+            ("enrolled", json!({"fingerprint": "ab:cd"})),
+            ("peers", json!({"left_out": ["w2", "w3"]})),
+        ];
         for (index, (id, detail)) in steps.into_iter().enumerate() {
             let data = json!({"id": id, "index": index, "status": "succeeded", "detail": detail});
             follower.take(&event("halite/run/1/step", data, false), &mut screen);
         }
-        assert_eq!(follower.line, ["enrolled (fingerprint ab:cd) ✓", "peers (offline: w2, w3) ✓"]);
-        assert!(matches!(&follower.done.notes[..], [note] if note.contains("left out of `peers`: w2, w3")));
+        assert_eq!(
+            follower.line,
+            [
+                "enrolled (fingerprint ab:cd) ✓",
+                "peers (offline: w2, w3) ✓"
+            ]
+        );
+        assert!(
+            matches!(&follower.done.notes[..], [note] if note.contains("left out of `peers`: w2, w3"))
+        );
     }
 
     #[test]
@@ -428,17 +523,28 @@ mod tests {
         let mut screen = Screen::new(crate::output::Format::Json);
         let mut follower = RunFollower::new("b");
         let ret = |success: bool, error: &str| json!({"minion": "w", "success": success, "error": error, "return": null});
-        follower.take(&event("halite/job/1/ret/w", ret(false, "interrupted"), false), &mut screen);
-        follower.take(&event("halite/job/2/ret/w", ret(false, "no such package"), false), &mut screen);
-        let failed =
-            json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "w: no such package"}});
+        follower.take(
+            &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
+            &mut screen,
+        );
+        follower.take(
+            &event("halite/job/2/ret/w", ret(false, "no such package"), false),
+            &mut screen,
+        );
+        let failed = json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "w: no such package"}});
         follower.take(&event("halite/run/1/step", failed, false), &mut screen);
         follower.take(&event("halite/run/1/done", json!({}), true), &mut screen);
         assert_eq!(follower.done.failures, ["w: no such package"]);
 
         let mut follower = RunFollower::new("b");
-        follower.take(&event("halite/job/1/ret/w", ret(false, "interrupted"), false), &mut screen);
-        follower.take(&event("halite/job/2/ret/w", ret(true, ""), false), &mut screen);
+        follower.take(
+            &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
+            &mut screen,
+        );
+        follower.take(
+            &event("halite/job/2/ret/w", ret(true, ""), false),
+            &mut screen,
+        );
         follower.take(&event("halite/run/1/done", json!({}), true), &mut screen);
         assert!(follower.done.failures.is_empty());
     }

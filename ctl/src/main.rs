@@ -39,7 +39,10 @@ fn main() -> ExitCode {
         }
     };
     halite_proto::transport::install_crypto();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("ctl: cannot start: {error}");

@@ -1,7 +1,8 @@
-//! What a package has beside its programs: manual pages and completions, made from the command lines themselves.
+//! What a package has beside its programs: manual pages and completions, made from the command
+//! lines themselves.
 //!
-//! Those of the other programs are written here, too, so that the minion, which stands on every host, does not carry what
-//! writes pages.
+//! Those of the other programs are written here, too, so that the minion, which stands on every
+//! host, does not carry what writes pages.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +17,16 @@ use crate::cli::Cli;
 
 /// Pages that no command line says, by package and name.
 const PAGES: &[(&str, &str, &str)] = &[
-    ("halite-master", "halite-master.yaml.5", include_str!("paper/halite-master.yaml.5")),
-    ("halite-minion", "halite-minion.yaml.5", include_str!("paper/halite-minion.yaml.5")),
+    (
+        "halite-master",
+        "halite-master.yaml.5",
+        include_str!("paper/halite-master.yaml.5"),
+    ),
+    (
+        "halite-minion",
+        "halite-minion.yaml.5",
+        include_str!("paper/halite-minion.yaml.5"),
+    ),
 ];
 
 /// Writes everything into a new directory, one folder for each package.
@@ -26,33 +35,65 @@ const PAGES: &[(&str, &str, &str)] = &[
 /// The directory is there already, or a file cannot be written.
 pub fn write(directory: &Path) -> anyhow::Result<()> {
     if directory.exists() {
-        bail!("{} is there already: name a new directory", directory.display());
+        bail!(
+            "{} is there already: name a new directory",
+            directory.display()
+        );
     }
     pages(&directory.join("halite-ctl"), Cli::command(), "1", &[])?;
-    pages(&directory.join("halite-master"), master::Cli::command(), "8", &["halite-master.yaml(5)"])?;
-    pages(&directory.join("halite-minion"), minion::Arguments::command(), "8", &["halite-minion.yaml(5)"])?;
+    pages(
+        &directory.join("halite-master"),
+        master::Cli::command(),
+        "8",
+        &["halite-master.yaml(5)"],
+    )?;
+    pages(
+        &directory.join("halite-minion"),
+        minion::Arguments::command(),
+        "8",
+        &["halite-minion.yaml(5)"],
+    )?;
     for (package, name, text) in PAGES {
-        put(&directory.join(package).join("man/man5").join(name), text.as_bytes())?;
+        put(
+            &directory.join(package).join("man/man5").join(name),
+            text.as_bytes(),
+        )?;
     }
     completions(&directory.join("halite-ctl"))
 }
 
-/// A page for the program and one for each of its commands, as `git` has them: `ctl-bundle-build(1)`.
+/// A page for the program and one for each of its commands, as `git` has them:
+/// `ctl-bundle-build(1)`.
 fn pages(package: &Path, command: Command, section: &str, also: &[&str]) -> anyhow::Result<()> {
     // The pages say what `help` would.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut waiting = vec![command];
     while let Some(command) = waiting.pop() {
-        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-        waiting.extend(command.get_subcommands().filter(|below| !below.is_hide_set()).cloned());
-        let page = Man::new(command).title(name.to_uppercase()).section(section).manual("Halite").date("");
+        let name = command
+            .get_display_name()
+            .unwrap_or_else(|| command.get_name())
+            .to_owned();
+        waiting.extend(
+            command
+                .get_subcommands()
+                .filter(|below| !below.is_hide_set())
+                .cloned(),
+        );
+        let page = Man::new(command)
+            .title(name.to_uppercase())
+            .section(section)
+            .manual("Halite")
+            .date("");
         let mut text = Vec::new();
         page.render(&mut text)?;
         if !also.is_empty() {
             text.extend_from_slice(format!(".SH \"SEE ALSO\"\n{}\n", also.join(", ")).as_bytes());
         }
-        put(&package.join(format!("man/man{section}/{name}.{section}")), &text)?;
+        put(
+            &package.join(format!("man/man{section}/{name}.{section}")),
+            &text,
+        )?;
     }
     Ok(())
 }
@@ -102,11 +143,22 @@ mod tests {
         }
         assert!(!out.join("halite-ctl/man/man1/ctl-paper.1").exists());
         let text = fs::read_to_string(out.join("halite-ctl/man/man1/ctl-bundle-build.1")).unwrap();
-        assert!(text.contains("ctl bundle build") && text.contains("recipe"), "{text}");
+        assert!(
+            text.contains("ctl bundle build") && text.contains("recipe"),
+            "{text}"
+        );
         let page = fs::read_to_string(out.join("halite-minion/man/man8/halite-minion.8")).unwrap();
-        assert!(page.contains("halite\\-minion.yaml(5)") || page.contains("halite-minion.yaml(5)"), "{page}");
+        assert!(
+            page.contains("halite\\-minion.yaml(5)") || page.contains("halite-minion.yaml(5)"),
+            "{page}"
+        );
         assert!(page.contains("The agent on every managed host"), "{page}");
-        assert!(write(&out).unwrap_err().to_string().contains("is there already"));
+        assert!(
+            write(&out)
+                .unwrap_err()
+                .to_string()
+                .contains("is there already")
+        );
     }
 
     #[test]
@@ -115,13 +167,24 @@ mod tests {
         let out = dir.path().join("paper");
         write(&out).unwrap();
         let bash = out.join("halite-ctl/bash-completion/completions/ctl");
-        assert!(Command::new("bash").arg("-n").arg(&bash).status().unwrap().success());
+        assert!(
+            Command::new("bash")
+                .arg("-n")
+                .arg(&bash)
+                .status()
+                .unwrap()
+                .success()
+        );
         // The real shell, asked for what could follow.
         let ask = format!(
             ". {}; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; _ctl ctl ver bundle; echo \"${{COMPREPLY[*]}}\"",
             bash.display()
         );
         let said = Command::new("bash").args(["-c", &ask]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "verify", "{said:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&said.stdout).trim(),
+            "verify",
+            "{said:?}"
+        );
     }
 }

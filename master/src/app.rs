@@ -1,9 +1,10 @@
 //! What the parts of the master share, and the seam between the network services and the engine.
 //!
-//! The services (`serve`) authenticate, authorise, audit, enrol and sign; the engine compiles, dispatches and
-//! orchestrates. The engine holds an [`App`]; the services hold an [`App`] and a `dyn` [`Engine`]. `main` builds both:
-//! [`crate::store::SqliteStore::open`], [`App::open`], then `crate::jobs::start(app.clone()).await?` (which returns `Arc<dyn Engine>` and takes up again what
-//! a restart interrupted), then `serve::serve`.
+//! The services (`serve`) authenticate, authorise, audit, enrol and sign; the engine compiles,
+//! dispatches and orchestrates. The engine holds an [`App`]; the services hold an [`App`] and a
+//! `dyn` [`Engine`]. `main` builds both: [`crate::store::SqliteStore::open`], [`App::open`], then
+//! `crate::jobs::start(app.clone()).await?` (which returns `Arc<dyn Engine>` and takes up again
+//! what a restart interrupted), then `serve::serve`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,8 +55,8 @@ pub enum OpenError {
 }
 
 impl App {
-    /// Brings up what the parts share: loads the CAs (`halite-master init` made them), then the gate, from a store that is
-    /// open already.
+    /// Brings up what the parts share: loads the CAs (`halite-master init` made them), then the
+    /// gate, from a store that is open already.
     ///
     /// # Errors
     /// A CA cannot be used, or the store fails.
@@ -111,7 +112,10 @@ pub struct Refusal {
 impl Refusal {
     /// Makes a refusal.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 
     /// The request makes no sense as it stands.
@@ -149,7 +153,8 @@ impl From<StoreError> for Refusal {
 /// A boxed answer of the engine.
 pub type EngineFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
-/// Events of one job or run; ends after the one with `last`. Dropping it stops watching, never the job.
+/// Events of one job or run; ends after the one with `last`. Dropping it stops watching, never the
+/// job.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<v1::Event, Refusal>> + Send>>;
 
 /// What the services need from compiler, job engine and orchestration.
@@ -159,7 +164,11 @@ pub trait Engine: Send + Sync {
     /// `Operator.Show`.
     fn show(&self, request: v1::ShowRequest) -> EngineFuture<'_, Value>;
     /// `Operator.Run`. `operator` is the name in the caller's certificate.
-    fn run<'a>(&'a self, operator: &'a str, request: v1::RunRequest) -> EngineFuture<'a, EventStream>;
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> EngineFuture<'a, EventStream>;
     /// `Operator.Orchestrate`.
     fn orchestrate<'a>(
         &'a self,
@@ -170,22 +179,48 @@ pub trait Engine: Send + Sync {
     fn list_jobs(&self, limit: u32) -> EngineFuture<'_, Value>;
     /// `Operator.ShowJob`.
     fn show_job<'a>(&'a self, jid: &'a str) -> EngineFuture<'a, Value>;
-    /// `Operator.AddNode`: validates and writes the node document (idempotent). Token and command are made by the caller.
-    fn add_node<'a>(&'a self, operator: &'a str, request: &'a v1::AddNodeRequest) -> EngineFuture<'a, ()>;
-    /// The chunk of this minion's part of `job` whose tag is `tag`, if it is a state that asks for a certificate
-    /// (`x509.certificate`, `kubeconfig.managed`) and the job is not answered yet; a refusal otherwise. What may be signed
-    /// is read from its arguments, and from nothing else.
-    fn sign_allowed<'a>(&'a self, minion: &'a str, job: &'a str, tag: &'a str) -> EngineFuture<'a, Chunk>;
-    /// A file by the SHA-256 of its content, if this minion's part of `job` refers to it. As a stream of pieces, so that
-    /// a large bundle file never lies in memory whole.
-    fn fetch<'a>(&'a self, minion: &'a str, job: &'a str, sha256: &'a str) -> EngineFuture<'a, ByteStream>;
-    /// A minion has said hello and stands in the hub; its facts are stored. Time to send what waits for it.
-    fn on_connected<'a>(&'a self, minion: &'a str, hello: &'a v1::MinionHello) -> EngineFuture<'a, ()>;
-    /// A message other than the hello. A return must be stored before this answers; then it sends `ReturnStored`.
-    fn on_message<'a>(&'a self, minion: &'a str, message: v1::MinionMessage) -> EngineFuture<'a, ()>;
+    /// `Operator.AddNode`: validates and writes the node document (idempotent). Token and command
+    /// are made by the caller.
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> EngineFuture<'a, ()>;
+    /// The chunk of this minion's part of `job` whose tag is `tag`, if it is a state that asks for
+    /// a certificate (`x509.certificate`, `kubeconfig.managed`) and the job is not answered yet; a
+    /// refusal otherwise. What may be signed is read from its arguments, and from nothing else.
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> EngineFuture<'a, Chunk>;
+    /// A file by the SHA-256 of its content, if this minion's part of `job` refers to it. As a
+    /// stream of pieces, so that a large bundle file never lies in memory whole.
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> EngineFuture<'a, ByteStream>;
+    /// A minion has said hello and stands in the hub; its facts are stored. Time to send what waits
+    /// for it.
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        hello: &'a v1::MinionHello,
+    ) -> EngineFuture<'a, ()>;
+    /// A message other than the hello. A return must be stored before this answers; then it sends
+    /// `ReturnStored`.
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> EngineFuture<'a, ()>;
     /// The stream of a minion ended.
     fn on_disconnected<'a>(&'a self, minion: &'a str) -> EngineFuture<'a, ()>;
-    /// The master is about to stop: begins nothing of its own any more, and waits for what it is at.
+    /// The master is about to stop: begins nothing of its own any more, and waits for what it is
+    /// at.
     fn finish(&self) -> EngineFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }

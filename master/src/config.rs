@@ -20,13 +20,15 @@ pub struct Config {
     /// What people write: `cluster.yaml`, `nodes/`, `custom/`.
     #[serde(default = "default_config_dir")]
     pub config_dir: PathBuf,
-    /// Where the bundles of the site stand, each under its version. The cluster document records which one is in use.
+    /// Where the bundles of the site stand, each under its version. The cluster document records
+    /// which one is in use.
     #[serde(default = "default_bundles")]
     pub bundles: PathBuf,
     /// The bundle of a cluster whose document records none.
     #[serde(default)]
     pub bundle: Option<PathBuf>,
-    /// Addresses under which hosts reach this master; the first one is what enrolment commands name.
+    /// Addresses under which hosts reach this master; the first one is what enrolment commands
+    /// name.
     pub advertise: Vec<IpAddr>,
     /// Where metrics are served, in plain HTTP.
     #[serde(default = "default_metrics")]
@@ -48,7 +50,10 @@ pub struct KeptJobs {
 
 impl Default for KeptJobs {
     fn default() -> Self {
-        Self { keep_days: 30, keep_last: 100 }
+        Self {
+            keep_days: 30,
+            keep_last: 100,
+        }
     }
 }
 
@@ -76,7 +81,9 @@ fn default_bundles() -> PathBuf {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {source}; `halite-master` needs its configuration there, or another file with --config")]
+    #[error(
+        "{path}: {source}; `halite-master` needs its configuration there, or another file with --config"
+    )]
     Read {
         /// The file.
         path: String,
@@ -97,12 +104,18 @@ impl Config {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// It cannot be read, has unknown or missing keys, an unusable cluster name, or no address to advertise.
+    /// It cannot be read, has unknown or missing keys, an unusable cluster name, or no address to
+    /// advertise.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        Self::parse(&text).map_err(|message| ConfigError::Content { path: shown, message })
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: shown.clone(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|message| ConfigError::Content {
+            path: shown,
+            message,
+        })
     }
 
     /// Parses and checks the file's text.
@@ -111,12 +124,18 @@ impl Config {
     /// What is wrong, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
         let config: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        halite_proto::identity::check_name(&config.cluster).map_err(|error| format!("cluster: {error}"))?;
+        halite_proto::identity::check_name(&config.cluster)
+            .map_err(|error| format!("cluster: {error}"))?;
         if config.advertise.is_empty() {
-            return Err("advertise: name at least one address under which hosts reach this master".to_owned());
+            return Err(
+                "advertise: name at least one address under which hosts reach this master"
+                    .to_owned(),
+            );
         }
         if let Some(address) = config.advertise.iter().find(|a| a.is_unspecified()) {
-            return Err(format!("advertise: {address} is not an address that a host can dial"));
+            return Err(format!(
+                "advertise: {address} is not an address that a host can dial"
+            ));
         }
         Ok(config)
     }
@@ -124,7 +143,10 @@ impl Config {
     /// `host:port` of this master for minions, IPv6 in brackets.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
-        self.advertise.iter().map(|ip| SocketAddr::new(*ip, self.listen.port()).to_string()).collect()
+        self.advertise
+            .iter()
+            .map(|ip| SocketAddr::new(*ip, self.listen.port()).to_string())
+            .collect()
     }
 }
 
@@ -139,10 +161,23 @@ mod tests {
         assert_eq!(config.state_dir, PathBuf::from("/var/lib/halite/master"));
         assert_eq!(config.bundles, PathBuf::from("/var/lib/halite/bundles"));
         assert_eq!(config.metrics.to_string(), "127.0.0.1:4552");
-        assert_eq!(config.jobs, KeptJobs { keep_days: 30, keep_last: 100 });
+        assert_eq!(
+            config.jobs,
+            KeptJobs {
+                keep_days: 30,
+                keep_last: 100
+            }
+        );
         assert_eq!(config.endpoints(), ["10.0.0.1:4550", "[fd00::1]:4550"]);
-        let config = Config::parse("cluster: a\nadvertise: [10.0.0.1]\njobs: {keep_days: 1}\n").unwrap();
-        assert_eq!(config.jobs, KeptJobs { keep_days: 1, keep_last: 100 });
+        let config =
+            Config::parse("cluster: a\nadvertise: [10.0.0.1]\njobs: {keep_days: 1}\n").unwrap();
+        assert_eq!(
+            config.jobs,
+            KeptJobs {
+                keep_days: 1,
+                keep_last: 100
+            }
+        );
     }
 
     #[test]
@@ -151,7 +186,10 @@ mod tests {
             ("cluster: prod\nadvertise: []\n", "advertise"),
             ("cluster: prod\nadvertise: [0.0.0.0]\n", "advertise"),
             ("cluster: 'Prod/1'\nadvertise: [10.0.0.1]\n", "cluster"),
-            ("cluster: prod\nadvertise: [10.0.0.1]\nlisten_on: 1\n", "listen_on"),
+            (
+                "cluster: prod\nadvertise: [10.0.0.1]\nlisten_on: 1\n",
+                "listen_on",
+            ),
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");

@@ -20,8 +20,8 @@ use crate::{metrics, serve};
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
 /// How often old ones are removed, and old jobs.
 const PRUNE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Jobs that are removed in one transaction: the low states of many hosts are large, and nobody must wait long for the
-/// store.
+/// Jobs that are removed in one transaction: the low states of many hosts are large, and nobody
+/// must wait long for the store.
 const AT_A_TIME: u32 = 20;
 /// A day.
 const DAY: Millis = 24 * 60 * 60 * 1000;
@@ -69,7 +69,12 @@ where
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
-    let app = App::open(config, Arc::new(SystemClock), Arc::clone(&store) as Arc<dyn Store>).await?;
+    let app = App::open(
+        config,
+        Arc::new(SystemClock),
+        Arc::clone(&store) as Arc<dyn Store>,
+    )
+    .await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
     let engine = start(Arc::clone(&app)).await?;
@@ -92,9 +97,15 @@ where
         }
         notify("STOPPING=1");
         tracing::info!("master stops");
-        // Minions go on without us and hand their answers in later; what we do ourselves would be cut off.
-        if tokio::time::timeout(OWN_PART, ending.finish()).await.is_err() {
-            tracing::warn!("left in the middle of states of the target `master`: they count as interrupted");
+        // Minions go on without us and hand their answers in later; what we do ourselves would be
+        // cut off.
+        if tokio::time::timeout(OWN_PART, ending.finish())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "left in the middle of states of the target `master`: they count as interrupted"
+            );
         }
     };
     serve::serve(app, engine, listener, stop).await?;
@@ -104,7 +115,9 @@ where
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
-    TcpListener::bind(address).await.map_err(|source| DaemonError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| DaemonError::Listen { address, source })
 }
 
 async fn prune(app: Arc<App>) {
@@ -130,7 +143,10 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
     let mut removed = 0;
     loop {
         // The newest one gives the next one its number.
-        match store.prune_jobs(before, kept.keep_last.max(1), AT_A_TIME).await? {
+        match store
+            .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
+            .await?
+        {
             0 => return Ok(removed),
             some => removed += some,
         }
@@ -139,12 +155,15 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
 
 /// Tells systemd (`sd_notify(3)`); without it, nobody.
 fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let address = match path.to_string_lossy().strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&path),
     };
-    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    let sent = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         tracing::warn!(%error, "systemd cannot be told");
     }
@@ -158,7 +177,9 @@ mod tests {
     #[tokio::test]
     async fn jobs_are_kept_for_days_and_the_last_ones_for_ever() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+        let store = SqliteStore::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
         for number in 0..50 {
             let jid = format!("{number:02}");
             let job = Job {
@@ -177,15 +198,29 @@ mod tests {
                 retcode: None,
                 finished: None,
             };
-            store.create_job(&job, &[JobRow::queued(&jid, "a", None)]).await.unwrap();
-            let answer = Answer { retcode: 0, return_json: "true".into(), error: String::new(), when: 0 };
+            store
+                .create_job(&job, &[JobRow::queued(&jid, "a", None)])
+                .await
+                .unwrap();
+            let answer = Answer {
+                retcode: 0,
+                return_json: "true".into(),
+                error: String::new(),
+                when: 0,
+            };
             store.record_return(&jid, "a", &answer).await.unwrap();
             store.finish_job(&jid, 0, 0).await.unwrap();
         }
-        let kept = KeptJobs { keep_days: 2, keep_last: 3 };
+        let kept = KeptJobs {
+            keep_days: 2,
+            keep_last: 3,
+        };
         assert_eq!(prune_jobs(&store, kept, 2 * DAY).await.unwrap(), 0);
         assert_eq!(prune_jobs(&store, kept, 2 * DAY + 1).await.unwrap(), 47);
-        let none = KeptJobs { keep_days: 0, keep_last: 0 };
+        let none = KeptJobs {
+            keep_days: 0,
+            keep_last: 0,
+        };
         assert_eq!(prune_jobs(&store, none, 2 * DAY).await.unwrap(), 2);
         assert_eq!(store.jobs(9).await.unwrap().len(), 1);
     }

@@ -1,4 +1,5 @@
-//! The engine as the services see it: compiler, job engine, orchestration and documents behind one trait.
+//! The engine as the services see it: compiler, job engine, orchestration and documents behind one
+//! trait.
 
 mod backups;
 #[cfg(test)]
@@ -53,7 +54,11 @@ impl Core {
         let orchestrator = Orchestrator::new(Arc::clone(&jobs));
         jobs.take_up().await?;
         orchestrator.take_up().await?;
-        Ok(Arc::new(Self { app, jobs, orchestrator }))
+        Ok(Arc::new(Self {
+            app,
+            jobs,
+            orchestrator,
+        }))
     }
 
     /// The job engine.
@@ -62,15 +67,24 @@ impl Core {
         &self.jobs
     }
 
-    async fn run_job(&self, operator: &str, request: v1::RunRequest) -> Result<EventStream, Refusal> {
+    async fn run_job(
+        &self,
+        operator: &str,
+        request: v1::RunRequest,
+    ) -> Result<EventStream, Refusal> {
         let function = Function::find(&request.function)?;
         let args = arguments(&request.args_json)?;
         let everybody = request.target_kind.is_empty() || request.target_kind == "glob";
         let everybody = everybody && matches!(request.target.trim(), "" | "*");
         let mut order = Vec::new();
         let minions = if function.name == "state.highstate" && everybody {
-            // The one request that may leave its target out, because what it does to whom is declared.
-            let groups = self.jobs.views().load()?.safe_order(&target::accepted(&self.app).await?);
+            // The one request that may leave its target out, because what it does to whom is
+            // declared.
+            let groups = self
+                .jobs
+                .views()
+                .load()?
+                .safe_order(&target::accepted(&self.app).await?);
             let minions = groups.iter().flatten().cloned().collect();
             if !request.test {
                 order = groups;
@@ -78,8 +92,14 @@ impl Core {
             minions
         } else {
             let also_master = function.place != Place::Minion || function.name == "test.ping";
-            target::resolve(&self.app, self.jobs.views(), &request.target_kind, &request.target, also_master)
-                .await?
+            target::resolve(
+                &self.app,
+                self.jobs.views(),
+                &request.target_kind,
+                &request.target,
+                also_master,
+            )
+            .await?
         };
         let bus = self.app.hub.subscribe();
         let new = NewJob {
@@ -87,7 +107,11 @@ impl Core {
             args,
             test: request.test,
             operator: operator.to_owned(),
-            target: if request.target.is_empty() { "*".into() } else { request.target },
+            target: if request.target.is_empty() {
+                "*".into()
+            } else {
+                request.target
+            },
             minions,
             order,
             timeout: request.timeout_seconds,
@@ -104,7 +128,8 @@ impl Core {
         self.jobs.connected(minion, &hello.running_jobs).await
     }
 
-    /// A host without a fitting address can still answer; what needs the address says so when it is compiled.
+    /// A host without a fitting address can still answer; what needs the address says so when it is
+    /// compiled.
     async fn note_addresses(&self, minion: &str, grains: &Value) {
         if let Err(refusal) = self.jobs.views().record_addresses(minion, grains).await {
             tracing::warn!(minion, error = %refusal, "the node's addresses could not be chosen");
@@ -131,7 +156,9 @@ fn arguments(text: &str) -> Result<Value, Refusal> {
     }
     match serde_json::from_str::<Value>(text) {
         Ok(value) if value.is_object() => Ok(value),
-        _ => Err(Refusal::invalid("the arguments of a function must be a JSON mapping")),
+        _ => Err(Refusal::invalid(
+            "the arguments of a function must be a JSON mapping",
+        )),
     }
 }
 
@@ -144,7 +171,11 @@ impl Engine for Core {
         Box::pin(async move { show::show(&self.app, &self.jobs, &request).await })
     }
 
-    fn run<'a>(&'a self, operator: &'a str, request: v1::RunRequest) -> EngineFuture<'a, EventStream> {
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> EngineFuture<'a, EventStream> {
         Box::pin(self.run_job(operator, request))
     }
 
@@ -164,7 +195,11 @@ impl Engine for Core {
         Box::pin(history::job(&self.app, jid))
     }
 
-    fn add_node<'a>(&'a self, operator: &'a str, request: &'a v1::AddNodeRequest) -> EngineFuture<'a, ()> {
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let node = NodeRequest {
                 name: request.name.clone(),
@@ -178,22 +213,40 @@ impl Engine for Core {
         })
     }
 
-    fn sign_allowed<'a>(&'a self, minion: &'a str, job: &'a str, tag: &'a str) -> EngineFuture<'a, Chunk> {
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> EngineFuture<'a, Chunk> {
         Box::pin(files::certificate_chunk(&self.app, minion, job, tag))
     }
 
-    fn fetch<'a>(&'a self, minion: &'a str, job: &'a str, sha256: &'a str) -> EngineFuture<'a, ByteStream> {
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> EngineFuture<'a, ByteStream> {
         Box::pin(async move {
             let world = self.jobs.views().load()?;
             files::fetch(&self.app, &world, minion, job, sha256).await
         })
     }
 
-    fn on_connected<'a>(&'a self, minion: &'a str, hello: &'a v1::MinionHello) -> EngineFuture<'a, ()> {
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        hello: &'a v1::MinionHello,
+    ) -> EngineFuture<'a, ()> {
         Box::pin(self.connected(minion, hello))
     }
 
-    fn on_message<'a>(&'a self, minion: &'a str, message: v1::MinionMessage) -> EngineFuture<'a, ()> {
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> EngineFuture<'a, ()> {
         Box::pin(self.message(minion, message))
     }
 

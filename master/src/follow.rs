@@ -1,4 +1,5 @@
-//! Watching what goes on: first what the store says of it, then what happens, and at last how it ended.
+//! Watching what goes on: first what the store says of it, then what happens, and at last how it
+//! ended.
 
 use std::future::Future;
 
@@ -47,11 +48,13 @@ pub trait Watched: Send + 'static {
     /// Tells what the store says and was not told yet; true when that was all that there will be.
     fn recount(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
 
-    /// The event as it is told: none when it is another's, or was told already. After one that is the last, watching ends.
+    /// The event as it is told: none when it is another's, or was told already. After one that is
+    /// the last, watching ends.
     fn news(&mut self, event: Event) -> Option<Event>;
 }
 
-/// The events of what is watched. `bus` must have been subscribed before that was made, or before now for what is there.
+/// The events of what is watched. `bus` must have been subscribed before that was made, or before
+/// now for what is there.
 pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let watcher = Watcher(sender);
@@ -64,7 +67,11 @@ pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStrea
     Box::pin(ReceiverStream::new(receiver))
 }
 
-async fn watch(watched: &mut impl Watched, watcher: &Watcher, bus: &mut Receiver<Event>) -> Result<(), Stop> {
+async fn watch(
+    watched: &mut impl Watched,
+    watcher: &Watcher,
+    bus: &mut Receiver<Event>,
+) -> Result<(), Stop> {
     if watched.recount(watcher).await? {
         return Ok(());
     }
@@ -89,7 +96,9 @@ async fn watch(watched: &mut impl Watched, watcher: &Watcher, bus: &mut Receiver
                     return Ok(());
                 }
             }
-            Err(RecvError::Closed) => return Err(Refusal::internal("the master is stopping").into()),
+            Err(RecvError::Closed) => {
+                return Err(Refusal::internal("the master is stopping").into());
+            }
         }
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 use crate::clock::{Clock, rfc3339};
 use crate::store::{Event, Store, StoreError};
 
-/// Messages that may wait for one minion's stream. A minion that does not read is slow, not lost: senders wait.
+/// Messages that may wait for one minion's stream. A minion that does not read is slow, not lost:
+/// senders wait.
 const QUEUE: usize = 64;
 /// Events that a slow reader may lag behind before it has to read the store.
 const EVENTS: usize = 1024;
@@ -20,8 +21,8 @@ const EVENTS: usize = 1024;
 #[error("minion {0:?} is not connected")]
 pub struct NotConnected(pub String);
 
-/// One minion's place in the hub, held by its stream. Dropping it takes the minion out, unless a newer stream has taken
-/// its place.
+/// One minion's place in the hub, held by its stream. Dropping it takes the minion out, unless a
+/// newer stream has taken its place.
 pub struct Seat {
     hub: Arc<Hub>,
     minion: String,
@@ -65,7 +66,8 @@ impl Hub {
         })
     }
 
-    /// Takes a seat for a minion's new stream. An older stream of the same minion ends: its receiver closes.
+    /// Takes a seat for a minion's new stream. An older stream of the same minion ends: its
+    /// receiver closes.
     pub fn join(self: &Arc<Self>, minion: &str) -> (Seat, mpsc::Receiver<v1::MasterMessage>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let mut lines = self.lines();
@@ -74,7 +76,14 @@ impl Hub {
         // Inside the lock: two joins must not get one number.
         self.seats.send_replace(number);
         drop(lines);
-        (Seat { hub: Arc::clone(self), minion: minion.to_owned(), number }, receiver)
+        (
+            Seat {
+                hub: Arc::clone(self),
+                minion: minion.to_owned(),
+                number,
+            },
+            receiver,
+        )
     }
 
     /// Ends a minion's stream from this side; true when it was connected.
@@ -90,11 +99,17 @@ impl Hub {
     /// Gives a message to a minion's stream, waiting while its queue is full.
     ///
     /// # Errors
-    /// The minion has no open stream, or it ended meanwhile. Being accepted here means queued, not received.
+    /// The minion has no open stream, or it ended meanwhile. Being accepted here means queued, not
+    /// received.
     pub async fn send(&self, minion: &str, message: v1::MasterMessage) -> Result<(), NotConnected> {
         let sender = self.lines().get(minion).map(|line| line.sender.clone());
-        let Some(sender) = sender else { return Err(NotConnected(minion.to_owned())) };
-        sender.send(message).await.map_err(|_| NotConnected(minion.to_owned()))
+        let Some(sender) = sender else {
+            return Err(NotConnected(minion.to_owned()));
+        };
+        sender
+            .send(message)
+            .await
+            .map_err(|_| NotConnected(minion.to_owned()))
     }
 
     /// Ids of the connected minions, sorted.
@@ -168,8 +183,8 @@ impl Hub {
         Ok(event)
     }
 
-    /// Hands an event to all who listen without storing it (`seq` 0): progress, which is worth nothing afterwards, and
-    /// what the job's rows say again. Never put a secret into `data`.
+    /// Hands an event to all who listen without storing it (`seq` 0): progress, which is worth
+    /// nothing afterwards, and what the job's rows say again. Never put a secret into `data`.
     pub fn announce(&self, tag: &str, data: &serde_json::Value, last: Option<i32>) -> Event {
         let event = Event {
             seq: 0,
@@ -184,8 +199,9 @@ impl Hub {
         event
     }
 
-    /// All events from now on. To follow something from its beginning: subscribe, then read [`Store::events`], then skip
-    /// what arrives with a `seq` already seen; after a `Lagged`, read the store again from the last `seq`.
+    /// All events from now on. To follow something from its beginning: subscribe, then read
+    /// [`Store::events`], then skip what arrives with a `seq` already seen; after a `Lagged`, read
+    /// the store again from the last `seq`.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
@@ -226,8 +242,13 @@ mod tests {
 
     async fn hub() -> (Arc<Hub>, tempfile::TempDir) {
         let directory = tempfile::TempDir::new().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
-        (Hub::new(Arc::new(store), Arc::new(ManualClock::at(7))), directory)
+        let store = SqliteStore::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        (
+            Hub::new(Arc::new(store), Arc::new(ManualClock::at(7))),
+            directory,
+        )
     }
 
     #[tokio::test]
@@ -248,7 +269,10 @@ mod tests {
             assert_eq!(heard.recv().await.unwrap(), event);
         }
         let wire = v1::Event::from(c);
-        assert_eq!((wire.time.as_str(), wire.last, wire.retcode), ("1970-01-01T00:00:00.007Z", true, 1));
+        assert_eq!(
+            (wire.time.as_str(), wire.last, wire.retcode),
+            ("1970-01-01T00:00:00.007Z", true, 1)
+        );
     }
 
     #[tokio::test]
@@ -265,7 +289,10 @@ mod tests {
         assert_eq!(hub.connected(), ["a", "b"]);
         drop(seat);
         assert!(!hub.is_connected("a"));
-        assert_eq!(hub.send("a", v1::MasterMessage::default()).await, Err(NotConnected("a".to_owned())));
+        assert_eq!(
+            hub.send("a", v1::MasterMessage::default()).await,
+            Err(NotConnected("a".to_owned()))
+        );
     }
 
     #[tokio::test]

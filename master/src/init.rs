@@ -1,5 +1,5 @@
-//! `halite-master init`: everything that the daemon needs before it first starts. May be repeated at any time; what is
-//! there and good is kept.
+//! `halite-master init`: everything that the daemon needs before it first starts. May be repeated
+//! at any time; what is there and good is kept.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ pub struct Initialised {
     pub operator: PathBuf,
 }
 
-/// Makes the CAs, the key pair of service accounts, the master's identity and the operator's identity, whichever is
-/// missing, due, or of another CA.
+/// Makes the CAs, the key pair of service accounts, the master's identity and the operator's
+/// identity, whichever is missing, due, or of another CA.
 ///
 /// # Errors
 /// A file cannot be read or written, or one that is there cannot be used.
@@ -36,15 +36,22 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     let profile = Profile::identity(&identity(config, Kind::Operator, OPERATOR)?);
     keep(&operator, "operator", &profile, &cas, now)?;
     keep_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
-    Ok(Initialised { ca_sha256: cas.certificate_sha256(HALITE)?, operator })
+    Ok(Initialised {
+        ca_sha256: cas.certificate_sha256(HALITE)?,
+        operator,
+    })
 }
 
-/// The master's certificate and key (PEM); made anew when missing, due, of another CA, or when the advertised addresses
-/// have changed.
+/// The master's certificate and key (PEM); made anew when missing, due, of another CA, or when the
+/// advertised addresses have changed.
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn master_identity(config: &Config, cas: &Cas, now: Millis) -> Result<(String, String), CaError> {
+pub fn master_identity(
+    config: &Config,
+    cas: &Cas,
+    now: Millis,
+) -> Result<(String, String), CaError> {
     // There is one master yet; its id only has to be a name.
     let mut profile = Profile::identity(&identity(config, Kind::Master, "master")?);
     profile.addresses.clone_from(&config.advertise);
@@ -55,7 +62,8 @@ fn identity(config: &Config, kind: Kind, id: &str) -> Result<Identity, CaError> 
     Identity::new(&config.cluster, kind, id).map_err(|error| CaError::Profile(error.to_string()))
 }
 
-/// Keeps an identity in two files: key first, so that a crash between them only costs another certificate.
+/// Keeps an identity in two files: key first, so that a crash between them only costs another
+/// certificate.
 fn keep(
     directory: &Path,
     name: &str,
@@ -65,8 +73,10 @@ fn keep(
 ) -> Result<(String, String), CaError> {
     let [certificate_path, key_path] = files::pair(directory, name);
     let key = match files::read(&key_path) {
-        Ok(pem) => PrivateKey::from_pem(&pem)
-            .map_err(|e| CaError::Unusable { path: key_path.display().to_string(), reason: e.to_string() })?,
+        Ok(pem) => PrivateKey::from_pem(&pem).map_err(|e| CaError::Unusable {
+            path: key_path.display().to_string(),
+            reason: e.to_string(),
+        })?,
         Err(CaError::Missing { .. }) => {
             let key = PrivateKey::generate()?;
             files::write(&key_path, &key.to_pem(), 0o600)?;
@@ -84,10 +94,16 @@ fn keep(
     Ok((issued.certificate_pem, key.to_pem()))
 }
 
-/// Whether a certificate says what the profile wants, for this key, of this CA, with more than a third of its life left.
+/// Whether a certificate says what the profile wants, for this key, of this CA, with more than a
+/// third of its life left.
 fn still_good(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Millis) -> bool {
-    let ca = cas.certificate_pem(HALITE).ok().and_then(|pem| Inspected::from_pem(pem).ok());
-    let (Ok(found), Some(ca)) = (Inspected::from_pem(pem), ca) else { return false };
+    let ca = cas
+        .certificate_pem(HALITE)
+        .ok()
+        .and_then(|pem| Inspected::from_pem(pem).ok());
+    let (Ok(found), Some(ca)) = (Inspected::from_pem(pem), ca) else {
+        return false;
+    };
     let left = found.not_after - now / 1000;
     let mut addresses = (found.addresses.clone(), profile.addresses.clone());
     addresses.0.sort_unstable();

@@ -1,4 +1,5 @@
-//! The daemon that holds pillar, keys, jobs and the certificate authorities, compiles states and dispatches jobs.
+//! The daemon that holds pillar, keys, jobs and the certificate authorities, compiles states and
+//! dispatches jobs.
 
 pub mod app;
 pub mod ca;

@@ -47,8 +47,8 @@ fn serve(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `HALITE_LOG` is a level, or `target=level` pairs parted by commas (default `info`); `HALITE_LOG_FORMAT` is `plain` or
-/// `json`.
+/// `HALITE_LOG` is a level, or `target=level` pairs parted by commas (default `info`);
+/// `HALITE_LOG_FORMAT` is `plain` or `json`.
 fn start_logging() -> anyhow::Result<()> {
     let wanted = std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
     let targets: Targets = wanted.parse().context("HALITE_LOG is not understood")?;
@@ -56,7 +56,9 @@ fn start_logging() -> anyhow::Result<()> {
     let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match std::env::var("HALITE_LOG_FORMAT").as_deref() {
         Ok("json") => registry.with(stderr.json()).init(),
-        Ok("plain") | Err(_) => registry.with(stderr.with_ansi(std::io::stderr().is_terminal())).init(),
+        Ok("plain") | Err(_) => registry
+            .with(stderr.with_ansi(std::io::stderr().is_terminal()))
+            .init(),
         Ok(other) => anyhow::bail!("HALITE_LOG_FORMAT is {other:?}; it can be plain or json"),
     }
     Ok(())

@@ -44,13 +44,26 @@ impl Metrics {
     pub fn encode(&self) -> String {
         let mut registry = Registry::with_prefix("halite_master");
         registry.register("calls", "Calls that reached a service", self.calls.clone());
-        registry.register("refusals", "Handshakes and calls refused at the door", self.refusals.clone());
-        registry.register("connected_minions", "Minions with an open stream", self.connected.clone());
-        registry.register("signed_certificates", "Certificates signed", self.signed.clone());
+        registry.register(
+            "refusals",
+            "Handshakes and calls refused at the door",
+            self.refusals.clone(),
+        );
+        registry.register(
+            "connected_minions",
+            "Minions with an open stream",
+            self.connected.clone(),
+        );
+        registry.register(
+            "signed_certificates",
+            "Certificates signed",
+            self.signed.clone(),
+        );
         registry.register("jobs", "Jobs made", self.jobs.clone());
         registry.register("returns", "Answers of minions stored", self.returns.clone());
         let mut out = String::new();
-        // Writing to a String fails only if a metric cannot be encoded; then what came before is still true.
+        // Writing to a String fails only if a metric cannot be encoded; then what came before is
+        // still true.
         if let Err(error) = text::encode(&mut out, &registry) {
             tracing::error!(%error, "the metrics cannot be written");
         }
@@ -77,7 +90,9 @@ pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) -> std::io::
         let text = metrics.encode();
         async move { ([(CONTENT_TYPE, TYPE)], text) }
     };
-    let routes = axum::Router::new().route("/metrics", get(shown)).route("/healthz", get(async || "ok\n"));
+    let routes = axum::Router::new()
+        .route("/metrics", get(shown))
+        .route("/healthz", get(async || "ok\n"));
     axum::serve(listener, routes).await
 }
 
@@ -88,10 +103,19 @@ mod tests {
     #[test]
     fn what_is_counted_is_shown() {
         let metrics = Metrics::default();
-        metrics.calls.get_or_create(&CallLabels { method: "Operator/Run".into(), code: "ok".into() }).inc();
+        metrics
+            .calls
+            .get_or_create(&CallLabels {
+                method: "Operator/Run".into(),
+                code: "ok".into(),
+            })
+            .inc();
         metrics.connected.set(2);
         let text = metrics.encode();
-        assert!(text.contains("halite_master_calls_total{method=\"Operator/Run\",code=\"ok\"} 1"), "{text}");
+        assert!(
+            text.contains("halite_master_calls_total{method=\"Operator/Run\",code=\"ok\"} 1"),
+            "{text}"
+        );
         assert!(text.contains("halite_master_connected_minions 2"), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }

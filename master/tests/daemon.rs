@@ -38,7 +38,11 @@ impl Host {
         std::fs::write(directory.path().join("master.yaml"), config).unwrap();
         let systemd = UnixDatagram::bind(directory.path().join("notify")).unwrap();
         systemd.set_read_timeout(Some(SOON)).unwrap();
-        Self { directory, address, systemd }
+        Self {
+            directory,
+            address,
+            systemd,
+        }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -47,8 +51,14 @@ impl Host {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_halite-master"));
-        command.arg(verb).arg("--config").arg(self.path("master.yaml"));
-        command.env("NOTIFY_SOCKET", self.path("notify")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg(verb)
+            .arg("--config")
+            .arg(self.path("master.yaml"));
+        command
+            .env("NOTIFY_SOCKET", self.path("notify"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -58,7 +68,10 @@ impl Host {
 
     fn told(&self) -> String {
         let mut buffer = [0; 64];
-        let length = self.systemd.recv(&mut buffer).expect("the daemon does not say anything to systemd");
+        let length = self
+            .systemd
+            .recv(&mut buffer)
+            .expect("the daemon does not say anything to systemd");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     }
 
@@ -70,9 +83,12 @@ impl Host {
     }
 
     fn identity(&self) -> (ClientIdentity, String) {
-        let read = |name: &str| std::fs::read_to_string(self.path("etc/operator").join(name)).unwrap();
-        let identity =
-            ClientIdentity { certificate_pem: read("operator.crt"), key_pem: read("operator.key") };
+        let read =
+            |name: &str| std::fs::read_to_string(self.path("etc/operator").join(name)).unwrap();
+        let identity = ClientIdentity {
+            certificate_pem: read("operator.crt"),
+            key_pem: read("operator.key"),
+        };
         (identity, read("ca.crt"))
     }
 }
@@ -86,22 +102,42 @@ async fn init_run_call_stop() {
     let host = Host::new(0);
     let refused = host.command("run").output().unwrap();
     assert!(!refused.status.success());
-    assert!(text(&refused.stderr).contains("halite-master"), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("halite-master"),
+        "{refused:?}"
+    );
     let first = host.init();
     assert!(first.status.success(), "{first:?}");
     assert_eq!(host.init().stdout, first.stdout);
 
-    let child = host.command("run").env("HALITE_LOG_FORMAT", "json").spawn().unwrap();
+    let child = host
+        .command("run")
+        .env("HALITE_LOG_FORMAT", "json")
+        .spawn()
+        .unwrap();
     assert_eq!(host.told(), "READY=1");
     let (identity, ca) = host.identity();
-    let channel = connect(&format!("{}:4550", host.address), &ca, Some(&identity)).await.unwrap();
+    let channel = connect(&format!("{}:4550", host.address), &ca, Some(&identity))
+        .await
+        .unwrap();
     let mut operator = OperatorClient::new(channel.clone());
-    let token = operator.create_token(v1::CreateTokenRequest::default()).await.unwrap().into_inner().token;
-    assert!(first.stdout.windows(64).any(|part| part == token.rsplit('.').next().unwrap().as_bytes()));
+    let token = operator
+        .create_token(v1::CreateTokenRequest::default())
+        .await
+        .unwrap()
+        .into_inner()
+        .token;
+    assert!(
+        first
+            .stdout
+            .windows(64)
+            .any(|part| part == token.rsplit('.').next().unwrap().as_bytes())
+    );
 
     let metrics = get(&host.address, "/metrics");
     assert!(
-        metrics.contains("halite_master_calls_total{method=\"Operator/CreateToken\",code=\"Ok\"} 1"),
+        metrics
+            .contains("halite_master_calls_total{method=\"Operator/CreateToken\",code=\"Ok\"} 1"),
         "{metrics}"
     );
     assert!(get(&host.address, "/healthz").ends_with("ok\n"));
@@ -111,14 +147,21 @@ async fn init_run_call_stop() {
     let log = text(&output.stderr);
     assert!(log.lines().all(|line| line.starts_with('{')), "{log}");
     assert!(log.contains("Operator/CreateToken"), "{log}");
-    assert!(!log.contains(token.split('.').nth(1).unwrap()), "a secret stands in the log");
+    assert!(
+        !log.contains(token.split('.').nth(1).unwrap()),
+        "a secret stands in the log"
+    );
     assert!(!channel.closed().await.is_empty());
 }
 
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(format!("{address}:4552")).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -163,7 +206,10 @@ fn a_port_in_use_is_named() {
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
     assert!(
-        said.contains(&format!("cannot listen on {}:4550: Address already in use", host.address)),
+        said.contains(&format!(
+            "cannot listen on {}:4550: Address already in use",
+            host.address
+        )),
         "{said}"
     );
 }

@@ -40,7 +40,9 @@ impl Store {
     /// It cannot be read, or `hash` is none.
     pub fn get(&self, hash: &str) -> HostResult<Option<Vec<u8>>> {
         let path = self.path(hash)?;
-        let Some(content) = files::read(&path)? else { return Ok(None) };
+        let Some(content) = files::read(&path)? else {
+            return Ok(None);
+        };
         if sha256(&content) == hash {
             // The time of last use, for `prune`. Losing it only costs a transfer.
             let _ = std::fs::File::options()
@@ -63,17 +65,35 @@ impl Store {
         if sha256(content) != hash {
             return Err(HostError(format!("the file {hash} arrived damaged")));
         }
-        files::mkdir(&self.0, files::Owner { mode: Some(0o700), ..files::Owner::default() })?;
+        files::mkdir(
+            &self.0,
+            files::Owner {
+                mode: Some(0o700),
+                ..files::Owner::default()
+            },
+        )?;
         // A cache: what a crash takes is fetched again.
-        files::write_unsynced(&path, content, files::Owner { mode: Some(0o600), ..files::Owner::default() })
+        files::write_unsynced(
+            &path,
+            content,
+            files::Owner {
+                mode: Some(0o600),
+                ..files::Owner::default()
+            },
+        )
     }
 
     /// Drops what was not used for a week.
     pub fn prune(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.0) else { return };
+        let Ok(entries) = std::fs::read_dir(&self.0) else {
+            return;
+        };
         for entry in entries.flatten() {
             let used = entry.metadata().and_then(|m| m.modified()).ok();
-            if used.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > UNUSED) {
+            if used
+                .and_then(|at| at.elapsed().ok())
+                .is_some_and(|age| age > UNUSED)
+            {
                 // Only a cache: what cannot be removed now stays for the next time.
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -84,7 +104,9 @@ impl Store {
         if is_hash(hash) {
             Ok(self.0.join(hash))
         } else {
-            Err(HostError("a blob is named by 64 lower-case hexadecimal digits".to_owned()))
+            Err(HostError(
+                "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+            ))
         }
     }
 }
@@ -105,18 +127,26 @@ impl Blobs for LocalBlobs {
     fn blob<'a>(&'a self, hash: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         Box::pin(async move {
             let directory = self.0.as_ref().ok_or_else(|| {
-                HostError(format!("the file {hash} is needed: name its directory with --blobs"))
+                HostError(format!(
+                    "the file {hash} is needed: name its directory with --blobs"
+                ))
             })?;
             if !is_hash(hash) {
-                return Err(HostError("a blob is named by 64 lower-case hexadecimal digits".to_owned()));
+                return Err(HostError(
+                    "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+                ));
             }
             let path = directory.join(hash);
-            let content = files::read(&path)?
-                .ok_or_else(|| HostError(format!("the file {hash} is not in {}", directory.display())))?;
+            let content = files::read(&path)?.ok_or_else(|| {
+                HostError(format!("the file {hash} is not in {}", directory.display()))
+            })?;
             if sha256(&content) == hash {
                 Ok(content)
             } else {
-                Err(HostError(format!("{} is damaged: its content has another hash", path.display())))
+                Err(HostError(format!(
+                    "{} is damaged: its content has another hash",
+                    path.display()
+                )))
             }
         })
     }
@@ -132,7 +162,13 @@ mod tests {
         let store = Store::new(dir.path().join("blobs"));
         let hash = sha256(b"content");
         assert_eq!(store.get(&hash).unwrap(), None);
-        assert!(store.put(&hash, b"contenT").unwrap_err().0.contains("damaged"));
+        assert!(
+            store
+                .put(&hash, b"contenT")
+                .unwrap_err()
+                .0
+                .contains("damaged")
+        );
         store.put(&hash, b"content").unwrap();
         assert_eq!(store.get(&hash).unwrap().unwrap(), b"content");
         std::fs::write(dir.path().join("blobs").join(&hash), "rotten").unwrap();
@@ -148,7 +184,10 @@ mod tests {
         let (old, new) = (sha256(b"old"), sha256(b"new"));
         store.put(&old, b"old").unwrap();
         store.put(&new, b"new").unwrap();
-        let file = std::fs::File::options().append(true).open(dir.path().join(&old)).unwrap();
+        let file = std::fs::File::options()
+            .append(true)
+            .open(dir.path().join(&old))
+            .unwrap();
         file.set_modified(SystemTime::now() - 2 * UNUSED).unwrap();
         store.prune();
         assert_eq!(store.get(&old).unwrap(), None);
@@ -163,6 +202,13 @@ mod tests {
         assert!(blobs.blob(&hash).await.unwrap_err().0.contains("is not in"));
         std::fs::write(dir.path().join(&hash), "y").unwrap();
         assert!(blobs.blob(&hash).await.unwrap_err().0.contains("damaged"));
-        assert!(LocalBlobs::new(None).blob(&hash).await.unwrap_err().0.contains("--blobs"));
+        assert!(
+            LocalBlobs::new(None)
+                .blob(&hash)
+                .await
+                .unwrap_err()
+                .0
+                .contains("--blobs")
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! `/etc/halite/minion.yaml`: who this minion is and where its master listens.
 //!
-//! The file is a flat mapping, and the minion carries no YAML library: plain and quoted values on one line each are read,
-//! anything more is refused with its line.
+//! The file is a flat mapping, and the minion carries no YAML library: plain and quoted values on
+//! one line each are read, anything more is refused with its line.
 
 use std::path::{Path, PathBuf};
 
-pub use halite_cli::minion::DEFAULT_PATH;
 use halite_proto::reports::DIRECTORY;
+
+pub use halite_cli::minion::DEFAULT_PATH;
 
 /// Where the minion keeps identity, journal and file cache.
 pub const STATE_DIR: &str = "/var/lib/halite/minion";
@@ -50,11 +51,16 @@ impl Config {
     /// It cannot be read, or something in it is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ConfigError(format!("{shown}: {e}; it must name at least `master: HOST:PORT`")))?;
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            ConfigError(format!(
+                "{shown}: {e}; it must name at least `master: HOST:PORT`"
+            ))
+        })?;
         let config = Self::parse(&shown.to_string(), &text)?;
         if config.masters.is_empty() {
-            return Err(ConfigError(format!("{shown}: `master: HOST:PORT` is missing")));
+            return Err(ConfigError(format!(
+                "{shown}: `master: HOST:PORT` is missing"
+            )));
         }
         Ok(config)
     }
@@ -74,18 +80,25 @@ impl Config {
             if line.starts_with([' ', '\t', '-']) {
                 return Err(bad("only `key: value` lines are allowed here"));
             }
-            let (key, value) = trimmed.split_once(':').ok_or_else(|| bad("`key: value` is wanted"))?;
+            let (key, value) = trimmed
+                .split_once(':')
+                .ok_or_else(|| bad("`key: value` is wanted"))?;
             let value = value_of(value.trim())
                 .ok_or_else(|| bad("the value must be on this line, plain or quoted"))?;
             match key.trim() {
                 "id" => config.id = value,
                 "master" => {
-                    config.masters =
-                        value.split(',').map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()).collect();
+                    config.masters = value
+                        .split(',')
+                        .map(|m| m.trim().to_owned())
+                        .filter(|m| !m.is_empty())
+                        .collect();
                 }
                 "state_dir" => config.state_dir = value.into(),
                 "log" => {
-                    config.log = value.parse().map_err(|_| bad("log is error, warn, info, debug or trace"))?
+                    config.log = value
+                        .parse()
+                        .map_err(|_| bad("log is error, warn, info, debug or trace"))?
                 }
                 other => {
                     return Err(bad(&format!(
@@ -152,8 +165,7 @@ mod tests {
 
     #[test]
     fn what_the_tree_writes_is_read() {
-        let text =
-            "# Written by Halite.\nid: worker-1\nmaster: 10.0.0.1:4550   # bootstrap\nlog: \"debug\"\n";
+        let text = "# Written by Halite.\nid: worker-1\nmaster: 10.0.0.1:4550   # bootstrap\nlog: \"debug\"\n";
         let config = Config::parse("minion.yaml", text).unwrap();
         assert_eq!(config.id, "worker-1");
         assert_eq!(config.masters, ["10.0.0.1:4550"]);
@@ -170,9 +182,18 @@ mod tests {
     #[test]
     fn mistakes_are_shown_with_their_line() {
         for (text, wanted) in [
-            ("id: a\nmasters: b", "f:2: unknown key `masters`; known are id, master, state_dir and log"),
-            ("id:\n  a: b", "f:1: the value must be on this line, plain or quoted"),
-            ("id: a\n  b: c", "f:2: only `key: value` lines are allowed here"),
+            (
+                "id: a\nmasters: b",
+                "f:2: unknown key `masters`; known are id, master, state_dir and log",
+            ),
+            (
+                "id:\n  a: b",
+                "f:1: the value must be on this line, plain or quoted",
+            ),
+            (
+                "id: a\n  b: c",
+                "f:2: only `key: value` lines are allowed here",
+            ),
             ("id", "f:1: `key: value` is wanted"),
             ("log: loud", "f:1: log is error, warn, info, debug or trace"),
         ] {

@@ -1,7 +1,8 @@
 //! First contact: a key made here, its public half handed in, a certificate in return.
 //!
-//! The token carries the hash of the cluster's CA, so the master is verified before the token's secret is shown to it.
-//! Everything may be repeated: the key stays the same, and the master knows it again.
+//! The token carries the hash of the cluster's CA, so the master is verified before the token's
+//! secret is shown to it. Everything may be repeated: the key stays the same, and the master knows
+//! it again.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
 
 use crate::config::Config;
-use crate::grains;
 use crate::host::linux::files;
-use crate::identity::{self, Identity, IdentityError};
+use crate::identity::{Identity, IdentityError};
+use crate::{grains, identity};
 
 /// Time between two questions while an operator has not decided.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -74,8 +75,8 @@ fn ca_hash(token: &str) -> Result<&str, EnrolError> {
     }
 }
 
-/// Enrols this host and returns its id and its key's fingerprint. `tell` gets one line whenever somebody has to know
-/// something. Waits as long as an operator has not decided.
+/// Enrols this host and returns its id and its key's fingerprint. `tell` gets one line whenever
+/// somebody has to know something. Waits as long as an operator has not decided.
 ///
 /// # Errors
 /// Bad input, no trusted master, or a refusal.
@@ -90,11 +91,15 @@ pub async fn enrol(
         (token, _) => ca_hash(token)?.to_owned(),
     };
     let id = if request.id.is_empty() {
-        rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .to_ascii_lowercase()
     } else {
         request.id.clone()
     };
-    halite_proto::identity::check_name(&id).map_err(|e| EnrolError::Call(format!("the id {id:?}: {e}")))?;
+    halite_proto::identity::check_name(&id)
+        .map_err(|e| EnrolError::Call(format!("the id {id:?}: {e}")))?;
     if let Ok(present) = Identity::load(config)
         && !request.force
     {
@@ -106,8 +111,9 @@ pub async fn enrol(
     let grains_json = grains::collect(&id, &config.reports).await.to_string();
     let mut told = false;
     loop {
-        let pinned =
-            connect_pinned(&request.master, &hash).await.map_err(|e| EnrolError::Call(e.to_string()))?;
+        let pinned = connect_pinned(&request.master, &hash)
+            .await
+            .map_err(|e| EnrolError::Call(e.to_string()))?;
         let question = EnrolRequest {
             protocol: halite_proto::PROTOCOL,
             id: id.clone(),
@@ -124,7 +130,10 @@ pub async fn enrol(
         match reply.state() {
             State::Accepted => {
                 // The certificate last: with it the host counts as enrolled.
-                let plain = files::Owner { mode: Some(0o644), ..files::Owner::default() };
+                let plain = files::Owner {
+                    mode: Some(0o644),
+                    ..files::Owner::default()
+                };
                 let write = |path: &std::path::Path, text: &str| {
                     files::write(path, text.as_bytes(), plain).map_err(IdentityError::from)
                 };
@@ -145,7 +154,9 @@ pub async fn enrol(
                 tokio::time::sleep(ASK_AGAIN).await;
             }
             State::Unspecified => {
-                return Err(EnrolError::Call("the master's answer has no meaning".to_owned()));
+                return Err(EnrolError::Call(
+                    "the master's answer has no meaning".to_owned(),
+                ));
             }
         }
     }
@@ -169,14 +180,20 @@ mod tests {
         ] {
             let error = ca_hash(bad).unwrap_err();
             assert_eq!(error, EnrolError::Token);
-            assert!(!error.to_string().contains(bad) || bad.is_empty(), "a token is a secret");
+            assert!(
+                !error.to_string().contains(bad) || bad.is_empty(),
+                "a token is a secret"
+            );
         }
     }
 
     #[tokio::test]
     async fn what_is_missing_is_said_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config { state_dir: dir.path().join("m"), ..Config::default() };
+        let config = Config {
+            state_dir: dir.path().join("m"),
+            ..Config::default()
+        };
         let request = Request {
             master: "127.0.0.1:1".into(),
             id: "a".into(),
@@ -184,9 +201,19 @@ mod tests {
             ca_hash: String::new(),
             force: false,
         };
-        assert_eq!(enrol(&config, &request, |_| ()).await, Err(EnrolError::NoTrust));
-        let bad = Request { id: "Not A Name".into(), ca_hash: "a".repeat(64), ..request };
-        assert!(matches!(enrol(&config, &bad, |_| ()).await, Err(EnrolError::Call(_))));
+        assert_eq!(
+            enrol(&config, &request, |_| ()).await,
+            Err(EnrolError::NoTrust)
+        );
+        let bad = Request {
+            id: "Not A Name".into(),
+            ca_hash: "a".repeat(64),
+            ..request
+        };
+        assert!(matches!(
+            enrol(&config, &bad, |_| ()).await,
+            Err(EnrolError::Call(_))
+        ));
         assert!(!config.state_dir.exists());
     }
 }

@@ -1,4 +1,5 @@
-//! One state run at a time on a host, whoever asks for it: the daemon's jobs and `halite-minion apply` take one lock.
+//! One state run at a time on a host, whoever asks for it: the daemon's jobs and `halite-minion
+//! apply` take one lock.
 
 use std::fs::File;
 use std::time::Duration;
@@ -20,7 +21,12 @@ pub struct Exclusive {
 /// # Errors
 /// The lock file cannot be used, for example because the caller is not root.
 pub async fn take(waiting: impl FnOnce()) -> std::io::Result<Exclusive> {
-    let file = match File::options().create(true).truncate(false).write(true).open(PATH) {
+    let file = match File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(PATH)
+    {
         Ok(file) => file,
         // A root without /run: there is no other minion in it.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Exclusive { _file: None }),

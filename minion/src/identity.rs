@@ -13,7 +13,9 @@ use crate::host::linux::files;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Not enrolled yet.
-    #[error("this host is not enrolled: run `halite-minion enrol --master HOST:PORT --token TOKEN`")]
+    #[error(
+        "this host is not enrolled: run `halite-minion enrol --master HOST:PORT --token TOKEN`"
+    )]
     Missing,
     /// A file cannot be read or written.
     #[error("{0}")]
@@ -69,15 +71,23 @@ impl Identity {
         let found = Inspected::from_pem(&certificate_pem)?;
         let identity = found.identity()?;
         if identity.kind() != halite_proto::identity::Kind::Minion {
-            return Err(IdentityError::Broken(format!("it is of a {}, not of a minion", identity.kind())));
+            return Err(IdentityError::Broken(format!(
+                "it is of a {}, not of a minion",
+                identity.kind()
+            )));
         }
         if PrivateKey::from_pem(&key_pem)?.fingerprint() != found.fingerprint {
-            return Err(IdentityError::Broken("key and certificate do not belong together".to_owned()));
+            return Err(IdentityError::Broken(
+                "key and certificate do not belong together".to_owned(),
+            ));
         }
         Ok(Self {
             id: identity.id().to_owned(),
             cluster: identity.cluster().to_owned(),
-            client: ClientIdentity { certificate_pem, key_pem },
+            client: ClientIdentity {
+                certificate_pem,
+                key_pem,
+            },
             ca_pem,
             not_before: found.not_before,
             not_after: found.not_after,
@@ -112,7 +122,10 @@ pub fn key(config: &Config) -> Result<PrivateKey, IdentityError> {
 /// Mode of what only root may read.
 #[must_use]
 pub fn secret() -> files::Owner {
-    files::Owner { mode: Some(0o600), ..files::Owner::default() }
+    files::Owner {
+        mode: Some(0o600),
+        ..files::Owner::default()
+    }
 }
 
 /// Makes the directories that the minion keeps its things in.
@@ -120,7 +133,12 @@ pub fn secret() -> files::Owner {
 /// # Errors
 /// They cannot be made.
 pub fn directories(config: &Config) -> Result<(), IdentityError> {
-    for path in [config.state_dir.clone(), config.journal(), config.owed(), config.blobs()] {
+    for path in [
+        config.state_dir.clone(),
+        config.journal(),
+        config.owed(),
+        config.blobs(),
+    ] {
         files::mkdir_private(&path)?;
     }
     Ok(())
@@ -131,7 +149,10 @@ mod tests {
     use super::*;
 
     fn config(directory: &Path) -> Config {
-        Config { state_dir: directory.join("var/lib/minion"), ..Config::default() }
+        Config {
+            state_dir: directory.join("var/lib/minion"),
+            ..Config::default()
+        }
     }
 
     #[test]
@@ -149,7 +170,10 @@ mod tests {
     #[test]
     fn renewal_is_due_in_the_last_third() {
         let identity = Identity {
-            client: ClientIdentity { certificate_pem: String::new(), key_pem: String::new() },
+            client: ClientIdentity {
+                certificate_pem: String::new(),
+                key_pem: String::new(),
+            },
             ca_pem: String::new(),
             id: "a".into(),
             cluster: "c".into(),

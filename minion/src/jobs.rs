@@ -1,7 +1,9 @@
-//! Jobs: what a master may ask of this minion, each begun at most once, answered until the master has stored the answer.
+//! Jobs: what a master may ask of this minion, each begun at most once, answered until the master
+//! has stored the answer.
 //!
-//! What changes the host (`state.apply`, `cmd.run`) goes through the journal; what only looks (`test.ping`, grains) does
-//! not, because asking twice does no harm and a disk write would be most of its time.
+//! What changes the host (`state.apply`, `cmd.run`) goes through the journal; what only looks
+//! (`test.ping`, grains) does not, because asking twice does no harm and a disk write would be most
+//! of its time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +19,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::blobs::Store;
 use crate::config::Config;
-use crate::exclusive;
-use crate::grains;
 use crate::host::HostError;
 use crate::host::effect::Command;
 use crate::host::linux::{LinuxHost, command};
@@ -26,6 +26,7 @@ use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Prog
 use crate::owed::Owed;
 use crate::remote::Remote;
 use crate::runner::{Runner, Stop};
+use crate::{exclusive, grains};
 
 /// Why a job ends early when the minion shall end.
 const GOING: &str = "the minion is being stopped";
@@ -91,16 +92,25 @@ impl Jobs {
     /// Grains as they are now, remembered for [`Jobs::refresh_grains`].
     pub async fn grains(&self) -> Value {
         let grains = grains::collect(&self.id, &self.config.reports).await;
-        self.grains.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&grains);
+        self.grains
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(&grains);
         grains
     }
 
     /// Collects grains and tells the master when something changed.
     async fn refresh_grains(&self) -> Value {
-        let old = self.grains.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let old = self
+            .grains
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let new = self.grains().await;
         if grains::differ(&old, &new) {
-            self.send(Body::Grains(Grains { grains_json: new.to_string() }));
+            self.send(Body::Grains(Grains {
+                grains_json: new.to_string(),
+            }));
         }
         new
     }
@@ -152,7 +162,10 @@ impl Jobs {
             stop.ask(GOING);
         }
         let mut count = self.count.subscribe();
-        if tokio::time::timeout(time, count.wait_for(|n| *n == 0)).await.is_err() {
+        if tokio::time::timeout(time, count.wait_for(|n| *n == 0))
+            .await
+            .is_err()
+        {
             tracing::warn!(jobs = ?self.running(), "left in the middle; they will be answered as interrupted");
         }
     }
@@ -167,8 +180,10 @@ impl Jobs {
             None => {}
             Some(Progress::Returned | Progress::Started) => return self.hand_in_one(&id),
             Some(Progress::Stored) => {
-                return self
-                    .send(returned(&id, failed(INTERRUPTED, "done before; its answer was handed in then")));
+                return self.send(returned(
+                    &id,
+                    failed(INTERRUPTED, "done before; its answer was handed in then"),
+                ));
             }
         }
         let stop = Arc::new(Stop::default());
@@ -182,7 +197,10 @@ impl Jobs {
             let ended = tokio::spawn(async move { worker.work(job, &stop).await }).await;
             if let Err(error) = ended {
                 tracing::error!(job = name, %error, "the job broke");
-                jobs.finish(&name, failed(1, "the minion failed inside; its log says where"));
+                jobs.finish(
+                    &name,
+                    failed(1, "the minion failed inside; its log says where"),
+                );
             }
             jobs.active().remove(&name);
             jobs.count.send_modify(|n| *n = n.saturating_sub(1));
@@ -208,7 +226,10 @@ impl Jobs {
                 }
             }
             "state.apply" => self.apply(job, stop).await,
-            other => self.send(returned(&id, failed(1, &format!("this minion has no function `{other}`")))),
+            other => self.send(returned(
+                &id,
+                failed(1, &format!("this minion has no function `{other}`")),
+            )),
         }
     }
 
@@ -237,12 +258,18 @@ impl Jobs {
     async fn apply(&self, job: Job, stop: &Arc<Stop>) {
         let id = job.job;
         let _turn = self.states.lock().await;
-        let lock = exclusive::take(|| tracing::info!(job = id, "waiting for another run on this host")).await;
+        let lock =
+            exclusive::take(|| tracing::info!(job = id, "waiting for another run on this host"))
+                .await;
         if stop.reason().is_some() {
-            return self.send(returned(&id, failed(INTERRUPTED, "stopped before it began")));
+            return self.send(returned(
+                &id,
+                failed(INTERRUPTED, "stopped before it began"),
+            ));
         }
-        let low =
-            lock.map_err(|e| e.to_string()).and_then(|lock| Ok((lock, low_state(&job.low_json, &self.id)?)));
+        let low = lock
+            .map_err(|e| e.to_string())
+            .and_then(|lock| Ok((lock, low_state(&job.low_json, &self.id)?)));
         let owed = Owed::open(Directory(self.config.owed())).map_err(|HostError(e)| e);
         let (_lock, low, owed) = match low.and_then(|(lock, low)| Ok((lock, low, owed?))) {
             Ok(ready) => ready,
@@ -251,28 +278,53 @@ impl Jobs {
         if !self.begin(&id) {
             return;
         }
-        tracing::info!(job = id, states = low.chunks.len(), test = job.test, "applying");
-        let remote = Arc::new(Remote::new(self.channel.clone(), &id, Store::new(self.config.blobs())));
+        tracing::info!(
+            job = id,
+            states = low.chunks.len(),
+            test = job.test,
+            "applying"
+        );
+        let remote = Arc::new(Remote::new(
+            self.channel.clone(),
+            &id,
+            Store::new(self.config.blobs()),
+        ));
         let host = LinuxHost::new(Arc::clone(&remote) as _, remote);
-        let runner = Runner::new(&host).stoppable(Arc::clone(stop)).owing(Some(owed));
+        let runner = Runner::new(&host)
+            .stoppable(Arc::clone(stop))
+            .owing(Some(owed));
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        let result = halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
-            self.send(Body::Progress(JobProgress {
-                job: id.clone(),
-                index: u32::try_from(state.index).unwrap_or(u32::MAX),
-                total,
-                state_json: serde_json::to_string(state).unwrap_or_default(),
-            }));
-        })
-        .await;
+        let result =
+            halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
+                self.send(Body::Progress(JobProgress {
+                    job: id.clone(),
+                    index: u32::try_from(state.index).unwrap_or(u32::MAX),
+                    total,
+                    state_json: serde_json::to_string(state).unwrap_or_default(),
+                }));
+            })
+            .await;
         let (retcode, error) = match stop.reason() {
             Some(GOING) => (INTERRUPTED, format!("interrupted: {GOING}")),
             Some(reason) => (1, reason.to_owned()),
             None => (i32::from(!result.succeeded()), String::new()),
         };
-        tracing::info!(job = id, retcode, changed = result.changed(), failed = result.failed(), "applied");
+        tracing::info!(
+            job = id,
+            retcode,
+            changed = result.changed(),
+            failed = result.failed(),
+            "applied"
+        );
         let return_json = serde_json::to_string(&result).unwrap_or_else(|_| "null".to_owned());
-        self.finish(&id, Answer { retcode, return_json, error });
+        self.finish(
+            &id,
+            Answer {
+                retcode,
+                return_json,
+                error,
+            },
+        );
         Store::new(self.config.blobs()).prune();
         if !job.test && result.changed() > 0 {
             self.refresh_grains().await;
@@ -281,26 +333,49 @@ impl Jobs {
 }
 
 fn returned(job: &str, answer: Answer) -> Body {
-    let Answer { retcode, return_json, error } = answer;
-    Body::Returned(JobReturn { job: job.to_owned(), retcode, return_json, error })
+    let Answer {
+        retcode,
+        return_json,
+        error,
+    } = answer;
+    Body::Returned(JobReturn {
+        job: job.to_owned(),
+        retcode,
+        return_json,
+        error,
+    })
 }
 
 fn done(value: &Value) -> Answer {
-    Answer { retcode: 0, return_json: value.to_string(), error: String::new() }
+    Answer {
+        retcode: 0,
+        return_json: value.to_string(),
+        error: String::new(),
+    }
 }
 
 fn failed(retcode: i32, reason: &str) -> Answer {
-    Answer { retcode, return_json: "null".to_owned(), error: reason.to_owned() }
+    Answer {
+        retcode,
+        return_json: "null".to_owned(),
+        error: reason.to_owned(),
+    }
 }
 
-/// Reads a low state and refuses one that is not for this version and minion. `minion` empty: whoever it is for.
+/// Reads a low state and refuses one that is not for this version and minion. `minion` empty:
+/// whoever it is for.
 ///
 /// # Errors
 /// One sentence.
 pub fn low_state(json: &str, minion: &str) -> Result<LowState, String> {
     // serde's messages of type errors quote values, which may be secrets: only the place is told.
-    let low: LowState = serde_json::from_str(json)
-        .map_err(|e| format!("the low state cannot be read (line {}, column {})", e.line(), e.column()))?;
+    let low: LowState = serde_json::from_str(json).map_err(|e| {
+        format!(
+            "the low state cannot be read (line {}, column {})",
+            e.line(),
+            e.column()
+        )
+    })?;
     if low.format > FORMAT {
         return Err(format!(
             "the low state has format {}, this minion knows up to {FORMAT}: update the minion",
@@ -308,7 +383,10 @@ pub fn low_state(json: &str, minion: &str) -> Result<LowState, String> {
         ));
     }
     if !minion.is_empty() && low.minion != minion {
-        return Err(format!("the low state is for {}, this is {minion}", low.minion));
+        return Err(format!(
+            "the low state is for {}, this is {minion}",
+            low.minion
+        ));
     }
     let beyond = |i: &usize| *i >= low.chunks.len();
     let broken = low.chunks.iter().any(|c| {
@@ -330,16 +408,32 @@ pub fn low_state(json: &str, minion: &str) -> Result<LowState, String> {
         .flatten()
         .any(beyond)
     });
-    if broken { Err("the low state has a requisite that points nowhere".to_owned()) } else { Ok(low) }
+    if broken {
+        Err("the low state has a requisite that points nowhere".to_owned())
+    } else {
+        Ok(low)
+    }
 }
 
-/// `cmd.run` with `{"cmd": "…", "cwd", "runas", "timeout"}`, or Salt's `{"arg": ["…"]}`, or the line itself.
+/// `cmd.run` with `{"cmd": "…", "cwd", "runas", "timeout"}`, or Salt's `{"arg": ["…"]}`, or the
+/// line itself.
 async fn command_run(args_json: &str) -> Answer {
     let args: Value = serde_json::from_str(args_json).unwrap_or(Value::Null);
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
-    let first = |list: Option<&Value>| list.and_then(|l| l.get(0)).and_then(Value::as_str).map(str::to_owned);
-    let line = args.as_str().map(str::to_owned).or_else(|| text("cmd")).or_else(|| text("name"));
-    let Some(line) = line.or_else(|| first(args.get("arg"))).or_else(|| first(Some(&args))) else {
+    let first = |list: Option<&Value>| {
+        list.and_then(|l| l.get(0))
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let line = args
+        .as_str()
+        .map(str::to_owned)
+        .or_else(|| text("cmd"))
+        .or_else(|| text("name"));
+    let Some(line) = line
+        .or_else(|| first(args.get("arg")))
+        .or_else(|| first(Some(&args)))
+    else {
         return failed(1, "cmd.run needs the command: {\"cmd\": \"…\"}");
     };
     let command = Command {
@@ -352,8 +446,9 @@ async fn command_run(args_json: &str) -> Answer {
     match command::run(&command, Some(COMMAND)).await {
         Ok(output) => Answer {
             retcode: i32::from(output.code != 0),
-            return_json: json!({"retcode": output.code, "stdout": output.stdout, "stderr": output.stderr})
-                .to_string(),
+            return_json:
+                json!({"retcode": output.code, "stdout": output.stdout, "stderr": output.stderr})
+                    .to_string(),
             error: String::new(),
         },
         Err(error) => failed(1, &error.0),
@@ -369,7 +464,11 @@ mod tests {
     fn minion() -> Box {
         let dir = tempfile::tempdir().unwrap();
         let reports = dir.path().join("reports");
-        let config = Config { state_dir: dir.path().to_owned(), reports, ..Config::default() };
+        let config = Config {
+            state_dir: dir.path().to_owned(),
+            reports,
+            ..Config::default()
+        };
         crate::identity::directories(&config).unwrap();
         let (outbox, inbox) = mpsc::unbounded_channel();
         let jobs = Jobs::open(&config, "me", outbox, watch::channel(None).1).unwrap();
@@ -377,7 +476,12 @@ mod tests {
     }
 
     fn job(id: &str, function: &str, args: &str) -> Job {
-        Job { job: id.into(), function: function.into(), args_json: args.into(), ..Job::default() }
+        Job {
+            job: id.into(),
+            function: function.into(),
+            args_json: args.into(),
+            ..Job::default()
+        }
     }
 
     async fn answer(inbox: &mut mpsc::UnboundedReceiver<Body>) -> JobReturn {
@@ -393,7 +497,12 @@ mod tests {
         let (dir, jobs, mut inbox) = minion();
         jobs.accept(job("1", "test.ping", "{}"));
         assert_eq!(answer(&mut inbox).await.return_json, "true");
-        assert_eq!(std::fs::read_dir(dir.path().join("journal")).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(dir.path().join("journal"))
+                .unwrap()
+                .count(),
+            0
+        );
     }
 
     #[tokio::test]
@@ -405,7 +514,10 @@ mod tests {
             jobs.accept(job("1", "cmd.run", &args));
             assert_eq!(answer(&mut inbox).await.retcode, 0);
         }
-        assert_eq!(std::fs::read_to_string(dir.path().join("ran")).unwrap(), "x\n");
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("ran")).unwrap(),
+            "x\n"
+        );
         jobs.hand_in();
         assert_eq!(answer(&mut inbox).await.job, "1");
         jobs.stored("1");
@@ -419,7 +531,10 @@ mod tests {
         let low = json!({"format": FORMAT, "minion": "me", "chunks": [{
             "state": "test", "fun": "succeed_without_changes", "id": "a", "name": "a", "sls": "s",
             "source": {"file": "s.sls", "line": 1, "column": 1}}]});
-        let order = Job { low_json: low.to_string(), ..job("1", "state.apply", "{}") };
+        let order = Job {
+            low_json: low.to_string(),
+            ..job("1", "state.apply", "{}")
+        };
         jobs.accept(order);
         let mut seen = Vec::new();
         while let Some(body) = inbox.recv().await {
@@ -449,9 +564,15 @@ mod tests {
         let reports = dir.path().join("reports");
         std::fs::create_dir(&reports).unwrap();
         for failure in [None, Some("no room")] {
-            std::fs::write(reports.join("a.json"), json!({"failure": failure}).to_string()).unwrap();
+            std::fs::write(
+                reports.join("a.json"),
+                json!({"failure": failure}).to_string(),
+            )
+            .unwrap();
             jobs.look().await;
-            let Ok(Body::Grains(told)) = inbox.try_recv() else { panic!("not told") };
+            let Ok(Body::Grains(told)) = inbox.try_recv() else {
+                panic!("not told")
+            };
             let grains: Value = serde_json::from_str(&told.grains_json).unwrap();
             assert_eq!(grains["reports"]["a.json"]["failure"], json!(failure));
             assert_eq!(grains["id"], "me");
@@ -463,8 +584,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_for_us_is_refused() {
         let (_dir, jobs, mut inbox) = minion();
-        let low =
-            |format: u32, minion: &str| json!({"format": format, "minion": minion, "chunks": []}).to_string();
+        let low = |format: u32, minion: &str| {
+            json!({"format": format, "minion": minion, "chunks": []}).to_string()
+        };
         for (number, (low, wanted)) in [
             (low(FORMAT, "other"), "is for other"),
             (low(FORMAT + 1, "me"), "update the minion"),
@@ -473,17 +595,32 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            jobs.accept(Job { low_json: low, ..job(&number.to_string(), "state.apply", "{}") });
+            jobs.accept(Job {
+                low_json: low,
+                ..job(&number.to_string(), "state.apply", "{}")
+            });
             let answer = answer(&mut inbox).await;
-            assert!(answer.retcode == 1 && answer.error.contains(wanted), "{answer:?}");
+            assert!(
+                answer.retcode == 1 && answer.error.contains(wanted),
+                "{answer:?}"
+            );
         }
         jobs.accept(job("x", "cmd.exec_all", "{}"));
-        assert!(answer(&mut inbox).await.error.contains("no function `cmd.exec_all`"));
+        assert!(
+            answer(&mut inbox)
+                .await
+                .error
+                .contains("no function `cmd.exec_all`")
+        );
     }
 
     #[test]
     fn a_malformed_low_state_is_not_quoted() {
-        let error = low_state(r#"{"format": "secret-value", "minion": "a", "chunks": []}"#, "").unwrap_err();
+        let error = low_state(
+            r#"{"format": "secret-value", "minion": "a", "chunks": []}"#,
+            "",
+        )
+        .unwrap_err();
         assert!(!error.contains("secret-value"), "{error}");
         let error = low_state(r#"{"format":1,"minion":"a","chunks":[{"state":"t","fun":"f","id":"i","name":"n","sls":"s","source":{"file":"f","line":1,"column":1},"requisites":{"require":[7]}}]}"#, "").unwrap_err();
         assert!(error.contains("points nowhere"), "{error}");

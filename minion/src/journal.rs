@@ -1,9 +1,9 @@
 //! The durable journal of jobs: what was started, what came of it, and what the master has stored.
 //!
-//! One directory, one file a job, each change one atomic and fsynced write. A job's file goes `started` → `returned` →
-//! `stored`; the last one holds no answer and only remembers the id, so that a job is started at most once, also by a
-//! minion that was killed and by a master that asks again. What is `started` when the minion comes up was cut off: its
-//! answer is `interrupted`.
+//! One directory, one file a job, each change one atomic and fsynced write. A job's file goes
+//! `started` → `returned` → `stored`; the last one holds no answer and only remembers the id, so
+//! that a job is started at most once, also by a minion that was killed and by a master that asks
+//! again. What is `started` when the minion comes up was cut off: its answer is `interrupted`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,7 +60,10 @@ impl Shelf for Directory {
         if !self.0.is_dir() {
             files::mkdir_private(&self.0)?;
         }
-        let owner = files::Owner { mode: Some(0o600), ..files::Owner::default() };
+        let owner = files::Owner {
+            mode: Some(0o600),
+            ..files::Owner::default()
+        };
         files::write(&self.0.join(name), content, owner)
     }
 
@@ -126,17 +129,24 @@ pub struct Journal<S> {
 }
 
 impl<S: Shelf> Journal<S> {
-    /// Reads what is there. Jobs that were cut off get the answer `interrupted`, durably, before anything else happens.
+    /// Reads what is there. Jobs that were cut off get the answer `interrupted`, durably, before
+    /// anything else happens.
     ///
     /// # Errors
     /// The shelf cannot be read or written.
     pub fn open(shelf: S) -> Result<Self, JournalError> {
         let mut jobs = BTreeMap::new();
         for name in shelf.names()? {
-            let Some(job) = name.strip_suffix(".json").filter(|job| is_id(job)) else { continue };
+            let Some(job) = name.strip_suffix(".json").filter(|job| is_id(job)) else {
+                continue;
+            };
             let content = shelf.get(&name)?.unwrap_or_default();
             let progress = match serde_json::from_slice::<Record>(&content) {
-                Ok(Record { progress: Progress::Started, .. }) | Err(_) => {
+                Ok(Record {
+                    progress: Progress::Started,
+                    ..
+                })
+                | Err(_) => {
                     let answer = Answer {
                         retcode: INTERRUPTED,
                         return_json: "null".to_owned(),
@@ -151,14 +161,18 @@ impl<S: Shelf> Journal<S> {
             };
             jobs.insert(job.to_owned(), progress);
         }
-        Ok(Self { shelf, jobs: Mutex::new(jobs) })
+        Ok(Self {
+            shelf,
+            jobs: Mutex::new(jobs),
+        })
     }
 
     fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Progress>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far a job is; `None` when it was never started here (or so long ago that it is forgotten).
+    /// How far a job is; `None` when it was never started here (or so long ago that it is
+    /// forgotten).
     pub fn progress(&self, job: &str) -> Option<Progress> {
         self.jobs().get(job).copied()
     }
@@ -174,7 +188,11 @@ impl<S: Shelf> Journal<S> {
     }
 
     fn with(&self, wanted: Progress) -> Vec<String> {
-        self.jobs().iter().filter(|(_, p)| **p == wanted).map(|(job, _)| job.clone()).collect()
+        self.jobs()
+            .iter()
+            .filter(|(_, p)| **p == wanted)
+            .map(|(job, _)| job.clone())
+            .collect()
     }
 
     /// A job begins. Returns only when that is durable.
@@ -211,7 +229,9 @@ impl<S: Shelf> Journal<S> {
     /// The disk fails.
     pub fn answer(&self, job: &str) -> Result<Option<Answer>, JournalError> {
         let content = self.shelf.get(&file(job))?.unwrap_or_default();
-        Ok(serde_json::from_slice::<Record>(&content).ok().and_then(|record| record.answer))
+        Ok(serde_json::from_slice::<Record>(&content)
+            .ok()
+            .and_then(|record| record.answer))
     }
 
     /// The master has stored the answer: only the id is kept from now on.
@@ -226,8 +246,11 @@ impl<S: Shelf> Journal<S> {
         put(&self.shelf, job, Progress::Stored, None)?;
         jobs.insert(job.to_owned(), Progress::Stored);
         // Job ids begin with their time: the first are the oldest.
-        let stored: Vec<String> =
-            jobs.iter().filter(|(_, p)| **p == Progress::Stored).map(|(job, _)| job.clone()).collect();
+        let stored: Vec<String> = jobs
+            .iter()
+            .filter(|(_, p)| **p == Progress::Stored)
+            .map(|(job, _)| job.clone())
+            .collect();
         for old in stored.iter().take(stored.len().saturating_sub(REMEMBERED)) {
             self.shelf.remove(&file(old))?;
             jobs.remove(old);
@@ -242,8 +265,8 @@ fn put(
     progress: Progress,
     answer: Option<Answer>,
 ) -> Result<(), JournalError> {
-    let content =
-        serde_json::to_vec(&Record { progress, answer }).map_err(|e| JournalError::Disk(e.to_string()))?;
+    let content = serde_json::to_vec(&Record { progress, answer })
+        .map_err(|e| JournalError::Disk(e.to_string()))?;
     Ok(shelf.put(&file(job), &content)?)
 }
 
@@ -253,17 +276,20 @@ fn file(job: &str) -> String {
 
 fn is_id(job: &str) -> bool {
     (1..=128).contains(&job.len())
-        && job.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && job
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         && !job.starts_with('.')
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::host::HostError;
     use crate::host::effect::Meta;
     use crate::host::fake_disk::{CRASHED, Disk, Node};
-    use std::sync::Arc;
 
     #[derive(Clone)]
     struct FakeShelf(Arc<Mutex<Disk>>);
@@ -277,7 +303,11 @@ mod tests {
 
         fn disk(&self) -> HostResult<MutexGuard<'_, Disk>> {
             let disk = self.0.lock().unwrap();
-            if disk.crashed() { Err(HostError(CRASHED.into())) } else { Ok(disk) }
+            if disk.crashed() {
+                Err(HostError(CRASHED.into()))
+            } else {
+                Ok(disk)
+            }
         }
     }
 
@@ -286,10 +316,14 @@ mod tests {
             Ok(self.disk()?.list("/journal"))
         }
         fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {
-            Ok(self.disk()?.read(&format!("/journal/{name}")).map(<[u8]>::to_vec))
+            Ok(self
+                .disk()?
+                .read(&format!("/journal/{name}"))
+                .map(<[u8]>::to_vec))
         }
         fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
-            self.disk()?.write(&format!("/journal/{name}"), content, &Meta::default())
+            self.disk()?
+                .write(&format!("/journal/{name}"), content, &Meta::default())
         }
         fn remove(&self, name: &str) -> HostResult<()> {
             self.disk()?.remove(&format!("/journal/{name}"))
@@ -297,7 +331,11 @@ mod tests {
     }
 
     fn done() -> Answer {
-        Answer { retcode: 0, return_json: "{\"states\":[]}".into(), error: String::new() }
+        Answer {
+            retcode: 0,
+            return_json: "{\"states\":[]}".into(),
+            error: String::new(),
+        }
     }
 
     /// What the world outside saw before the power went.
@@ -317,7 +355,10 @@ mod tests {
         }
         for job in journal.returned() {
             let answer = journal.answer(&job)?.expect("a returned job has an answer");
-            assert!(answer == done() || answer.retcode == INTERRUPTED, "{answer:?}");
+            assert!(
+                answer == done() || answer.retcode == INTERRUPTED,
+                "{answer:?}"
+            );
             seen.acknowledged = true;
             journal.stored(&job)?;
         }
@@ -335,7 +376,10 @@ mod tests {
             shelf.0.lock().unwrap().reboot();
             serve(&shelf, &mut seen).unwrap();
             assert_eq!(seen.ran, 1, "cut off after {points} writes");
-            assert!(seen.acknowledged, "cut off after {points} writes: the answer was lost");
+            assert!(
+                seen.acknowledged,
+                "cut off after {points} writes: the answer was lost"
+            );
             let journal = Journal::open(shelf).unwrap();
             assert_eq!(journal.progress("20251120-1"), Some(Progress::Stored));
             if first.is_ok() {
@@ -376,7 +420,10 @@ mod tests {
     fn ids_cannot_leave_the_directory() {
         let journal = Journal::open(FakeShelf::new()).unwrap();
         for bad in ["", "..", "a/b", ".hidden", "a b"] {
-            assert!(matches!(journal.start(bad), Err(JournalError::Id(_))), "{bad:?}");
+            assert!(
+                matches!(journal.start(bad), Err(JournalError::Id(_))),
+                "{bad:?}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! The agent on every managed host: host effects behind one trait, state modules, journal, and the link to the master.
+//! The agent on every managed host: host effects behind one trait, state modules, journal, and the
+//! link to the master.
 
 pub mod blobs;
 pub mod config;

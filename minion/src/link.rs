@@ -45,9 +45,16 @@ pub async fn keep(
     let mut next = 0;
     let mut told = String::new();
     loop {
-        let Some(master) = masters.get(next % masters.len().max(1)).cloned() else { return };
+        let Some(master) = masters.get(next % masters.len().max(1)).cloned() else {
+            return;
+        };
         let began = tokio::time::Instant::now();
-        let mut session = Session { config: &config, jobs: &jobs, inbox: &mut inbox, channel: &channel };
+        let mut session = Session {
+            config: &config,
+            jobs: &jobs,
+            inbox: &mut inbox,
+            channel: &channel,
+        };
         let end = tokio::select! {
             end = session.run(&master, &mut masters) => end,
             _ = going.wait_for(|g| *g) => break,
@@ -61,7 +68,11 @@ pub async fn keep(
             tracing::warn!(master, reason, "no link; trying again");
             told = reason;
         }
-        pause = if began.elapsed() > GOOD { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+        pause = if began.elapsed() > GOOD {
+            PAUSE.0
+        } else {
+            (pause * 2).min(PAUSE.1)
+        };
         next += 1;
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => {}
@@ -73,7 +84,9 @@ pub async fn keep(
 
 /// Between a half and the whole of `pause`, so that many minions do not come back in one moment.
 fn jittered(pause: Duration) -> Duration {
-    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let random = std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish();
     #[allow(clippy::cast_precision_loss, reason = "a share of a pause")]
     let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
     pause.mul_f64(0.5 + share / 2.0)
@@ -134,18 +147,28 @@ impl Session<'_> {
             sender.send(message).await.map_err(|_| End::Closed)
         };
         say(Body::Hello(hello)).await?;
-        let stream = tokio::time::timeout(HELLO, client.connect(ReceiverStream::new(receiver))).await;
-        let mut stream = stream.map_err(|_| End::Call("no hello in time".to_owned()))??.into_inner();
+        let stream =
+            tokio::time::timeout(HELLO, client.connect(ReceiverStream::new(receiver))).await;
+        let mut stream = stream
+            .map_err(|_| End::Call("no hello in time".to_owned()))??
+            .into_inner();
         let first = tokio::time::timeout(HELLO, stream.message()).await;
         let first = first.map_err(|_| End::Call("no hello in time".to_owned()))??;
         let Some(master_message::Body::Hello(hello)) = first.and_then(|m| m.body) else {
-            return Err(End::Call("the master's first message is no hello".to_owned()));
+            return Err(End::Call(
+                "the master's first message is no hello".to_owned(),
+            ));
         };
         if !hello.refused.is_empty() {
             return Err(End::Refused(hello.refused));
         }
         learn(masters, self.config, hello.masters);
-        tracing::info!(master, version = hello.version, cluster = identity.cluster, "linked");
+        tracing::info!(
+            master,
+            version = hello.version,
+            cluster = identity.cluster,
+            "linked"
+        );
         self.channel.send_replace(Some(channel.clone()));
         self.jobs.hand_in();
         let mut renewal = tokio::time::interval(RENEWAL);
@@ -189,11 +212,17 @@ fn learn(masters: &mut Vec<String>, config: &Config, named: Vec<String>) {
 
 /// Has our certificate renewed when it is old. A failure is told and tried again at the next look.
 async fn renew(config: &Config, channel: &Channel) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     match Identity::load(config) {
         Ok(identity) if identity.is_old(i64::try_from(now).unwrap_or(i64::MAX)) => {
             if let Err(error) = renewed(config, &identity, channel).await {
-                tracing::warn!(error, "our certificate could not be renewed; trying again later");
+                tracing::warn!(
+                    error,
+                    "our certificate could not be renewed; trying again later"
+                );
             } else {
                 tracing::info!("our certificate was renewed");
             }
@@ -206,13 +235,23 @@ async fn renew(config: &Config, channel: &Channel) {
 async fn renewed(config: &Config, identity: &Identity, channel: &Channel) -> Result<(), String> {
     let key = PrivateKey::from_pem(&identity.client.key_pem).map_err(|e| e.to_string())?;
     let csr_pem = key.request(&identity.id).map_err(|e| e.to_string())?;
-    let reply = MinionClient::new(channel.clone()).renew(RenewRequest { csr_pem }).await;
-    let pem = reply.map_err(|status| status.message().to_owned())?.into_inner().certificate_pem;
+    let reply = MinionClient::new(channel.clone())
+        .renew(RenewRequest { csr_pem })
+        .await;
+    let pem = reply
+        .map_err(|status| status.message().to_owned())?
+        .into_inner()
+        .certificate_pem;
     let found = Inspected::from_pem(&pem).map_err(|e| e.to_string())?;
     if found.fingerprint != key.fingerprint() {
         return Err("the new certificate is not for our key".to_owned());
     }
-    files::write(&config.certificate(), pem.as_bytes(), files::Owner::default()).map_err(|e| e.0)
+    files::write(
+        &config.certificate(),
+        pem.as_bytes(),
+        files::Owner::default(),
+    )
+    .map_err(|e| e.0)
 }
 
 #[cfg(test)]
@@ -222,13 +261,20 @@ mod tests {
     #[test]
     fn pauses_differ_and_stay_in_bounds() {
         let pauses: Vec<Duration> = (0..32).map(|_| jittered(Duration::from_secs(8))).collect();
-        assert!(pauses.iter().all(|p| (4.0..=8.0).contains(&p.as_secs_f64())));
+        assert!(
+            pauses
+                .iter()
+                .all(|p| (4.0..=8.0).contains(&p.as_secs_f64()))
+        );
         assert!(pauses.iter().any(|p| p != &pauses[0]));
     }
 
     #[test]
     fn configured_masters_go_first() {
-        let config = Config { masters: vec!["a:1".into()], ..Config::default() };
+        let config = Config {
+            masters: vec!["a:1".into()],
+            ..Config::default()
+        };
         let mut masters = vec!["old:1".into()];
         learn(&mut masters, &config, vec!["b:1".into(), "a:1".into()]);
         assert_eq!(masters, ["a:1", "b:1"]);

@@ -54,14 +54,18 @@ pub async fn apply(request: &Request) -> Result<bool, String> {
         }
         Err(HostError(error)) => return Err(error),
     };
-    let host = LinuxHost::new(Arc::new(NoSigner), Arc::new(LocalBlobs::new(request.blobs.as_deref())));
+    let host = LinuxHost::new(
+        Arc::new(NoSigner),
+        Arc::new(LocalBlobs::new(request.blobs.as_deref())),
+    );
     let runner = Runner::new(&host).owing(owed);
-    let result = halite_states::run::run(&low, &runner, RunOptions { test: request.test }, |state| {
-        if !request.json {
-            tell(&line(state));
-        }
-    })
-    .await;
+    let result =
+        halite_states::run::run(&low, &runner, RunOptions { test: request.test }, |state| {
+            if !request.json {
+                tell(&line(state));
+            }
+        })
+        .await;
     if request.json {
         tell(&serde_json::to_string_pretty(&result).map_err(|e| e.to_string())?);
     } else {
@@ -73,7 +77,9 @@ pub async fn apply(request: &Request) -> Result<bool, String> {
 fn read(path: &Path) -> Result<String, String> {
     if path == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|e| format!("standard input: {e}"))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|e| format!("standard input: {e}"))?;
         return Ok(text);
     }
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
@@ -92,18 +98,27 @@ fn line(state: &StateReturn) -> String {
         (Some(true), true, false) => '+',
         (Some(true), true, true) => '✓',
     };
-    format!("{mark} {} {}: {}", state.function, state.name, state.comment)
+    format!(
+        "{mark} {} {}: {}",
+        state.function, state.name, state.comment
+    )
 }
 
 fn summary(result: &RunReturn, test: bool) -> String {
     let would = if test { "would change" } else { "changed" };
-    format!("{} states, {} {would}, {} failed", result.states.len(), result.changed(), result.failed())
+    format!(
+        "{} states, {} {would}, {} failed",
+        result.states.len(),
+        result.changed(),
+        result.failed()
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_state_is_one_line() {
@@ -115,7 +130,10 @@ mod tests {
         .unwrap();
         assert_eq!(line(&state), "~ file.managed /etc/a: would be changed");
         assert_eq!(
-            line(&StateReturn { result: Some(false), ..state }),
+            line(&StateReturn {
+                result: Some(false),
+                ..state
+            }),
             "✗ file.managed /etc/a: would be changed"
         );
     }
@@ -125,9 +143,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let low = dir.path().join("low.json");
         std::fs::write(&low, r#"{"format":1,"minion":"a","chunks":[]}"#).unwrap();
-        let request = Request { low, blobs: None, owed: dir.path().join("owed"), test: true, json: true };
+        let request = Request {
+            low,
+            blobs: None,
+            owed: dir.path().join("owed"),
+            test: true,
+            json: true,
+        };
         assert_eq!(apply(&request).await, Ok(true));
-        let missing = Request { low: dir.path().join("none"), ..request };
+        let missing = Request {
+            low: dir.path().join("none"),
+            ..request
+        };
         assert!(apply(&missing).await.unwrap_err().contains("none"));
     }
 }

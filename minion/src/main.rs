@@ -39,19 +39,48 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             log(config.log);
             serve(config).await?;
         }
-        Command::Enrol { master, token, ca_hash, id, force, config } => {
+        Command::Enrol {
+            master,
+            token,
+            ca_hash,
+            id,
+            force,
+            config,
+        } => {
             log(tracing::Level::WARN);
             let config = existing(&config)?;
-            let request = enrol::Request { master, id, token, ca_hash, force };
-            let (id, fingerprint) = enrol::enrol(&config, &request, |line| eprintln!("{line}")).await?;
+            let request = enrol::Request {
+                master,
+                id,
+                token,
+                ca_hash,
+                force,
+            };
+            let (id, fingerprint) =
+                enrol::enrol(&config, &request, |line| eprintln!("{line}")).await?;
             println!("enrolled as {id}, fingerprint {fingerprint}");
         }
-        Command::Apply { test, low, blobs, output } => {
+        Command::Apply {
+            test,
+            low,
+            blobs,
+            output,
+        } => {
             log(tracing::Level::WARN);
             let owed = existing(Path::new(DEFAULT_PATH)).unwrap_or_default().owed();
-            let request = local::Request { low, blobs, owed, test, json: output == Output::Json };
+            let request = local::Request {
+                low,
+                blobs,
+                owed,
+                test,
+                json: output == Output::Json,
+            };
             let good = local::apply(&request).await.map_err(anyhow::Error::msg)?;
-            return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
         }
         Command::Grains => {
             log(tracing::Level::WARN);
@@ -77,7 +106,10 @@ fn log(level: tracing::Level) {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt as _;
     use tracing_subscriber::util::SubscriberInitExt as _;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).without_time();
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time();
     // The libraries' own talk only as far as it is a warning.
     let targets = Targets::new()
         .with_default(level.min(tracing::Level::WARN))
@@ -85,7 +117,10 @@ fn log(level: tracing::Level) {
         .with_target("halite_states", level)
         .with_target("halite_proto", level);
     // Set once, at the start; a second time would be a fault of ours without consequence.
-    let _ = tracing_subscriber::registry().with(lines).with(targets).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines)
+        .with(targets)
+        .try_init();
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -109,14 +144,21 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (channel, connected) = watch::channel(None);
     let (going, gone) = watch::channel(false);
     let jobs = Jobs::open(&config, &identity.id, outbox, connected)?;
-    let link = tokio::spawn(link::keep(config, std::sync::Arc::clone(&jobs), inbox, channel, gone));
+    let link = tokio::spawn(link::keep(
+        config,
+        std::sync::Arc::clone(&jobs),
+        inbox,
+        channel,
+        gone,
+    ));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tracing::info!("going");
     notify::notify("STOPPING=1");
-    // The link stays up meanwhile: the state at hand may need it, and the answer may still get through.
+    // The link stays up meanwhile: the state at hand may need it, and the answer may still get
+    // through.
     jobs.drain(LAST_STATE).await;
     going.send_replace(true);
     link.await?;

@@ -5,7 +5,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Sends a state such as `READY=1`. A service manager that does not listen is no problem of ours.
 pub fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let path = path.to_string_lossy().into_owned();
     let address = match path.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),

@@ -31,13 +31,20 @@ impl Remote {
     /// `channel` holds the connection while there is one.
     #[must_use]
     pub fn new(channel: watch::Receiver<Option<Channel>>, job: &str, cache: Store) -> Self {
-        Self { channel, job: job.to_owned(), cache }
+        Self {
+            channel,
+            job: job.to_owned(),
+            cache,
+        }
     }
 
     async fn client(&self) -> HostResult<MinionClient<Channel>> {
         let mut channel = self.channel.clone();
         let gone = || {
-            HostError("the master cannot be reached; this job goes on without it as far as it can".to_owned())
+            HostError(
+                "the master cannot be reached; this job goes on without it as far as it can"
+                    .to_owned(),
+            )
         };
         let found = tokio::time::timeout(WAIT, channel.wait_for(Option::is_some)).await;
         let found = found.map_err(|_| gone())?.map_err(|_| gone())?;
@@ -45,15 +52,26 @@ impl Remote {
     }
 
     async fn fetch(&self, hash: &str) -> HostResult<Vec<u8>> {
-        let failed = |e: &dyn std::fmt::Display| HostError(format!("the file {hash} cannot be fetched: {e}"));
-        let request = FetchRequest { sha256: hash.to_owned(), job: self.job.clone() };
+        let failed = |e: &dyn std::fmt::Display| {
+            HostError(format!("the file {hash} cannot be fetched: {e}"))
+        };
+        let request = FetchRequest {
+            sha256: hash.to_owned(),
+            job: self.job.clone(),
+        };
         let mut client = self.client().await?;
         let stream = tokio::time::timeout(ANSWER, client.fetch(request)).await;
-        let mut stream = stream.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))?.into_inner();
+        let mut stream = stream
+            .map_err(|e| failed(&e))?
+            .map_err(|e| failed(&e.message()))?
+            .into_inner();
         let mut content = Vec::new();
         loop {
             let piece = tokio::time::timeout(ANSWER, stream.message()).await;
-            let Some(piece) = piece.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))? else {
+            let Some(piece) = piece
+                .map_err(|e| failed(&e))?
+                .map_err(|e| failed(&e.message()))?
+            else {
                 break;
             };
             content.extend_from_slice(&piece.data);
@@ -70,7 +88,9 @@ impl Blobs for Remote {
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         Box::pin(async move {
             if !is_hash(sha256) {
-                return Err(HostError("a blob is named by 64 lower-case hexadecimal digits".to_owned()));
+                return Err(HostError(
+                    "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+                ));
             }
             match self.cache.get(sha256)? {
                 Some(content) => Ok(content),
@@ -88,14 +108,26 @@ impl Signer for Remote {
     ) -> HostFuture<'a, HostResult<Signed>> {
         Box::pin(async move {
             let failed = |e: &dyn std::fmt::Display| {
-                HostError(format!("{}: the master did not sign: {e}", request.cert_path))
+                HostError(format!(
+                    "{}: the master did not sign: {e}",
+                    request.cert_path
+                ))
             };
-            let question =
-                SignRequest { job: self.job.clone(), tag: request.tag.clone(), csr_pem: csr_pem.to_owned() };
+            let question = SignRequest {
+                job: self.job.clone(),
+                tag: request.tag.clone(),
+                csr_pem: csr_pem.to_owned(),
+            };
             let mut client = self.client().await?;
             let answer = tokio::time::timeout(ANSWER, client.sign(question)).await;
-            let answer = answer.map_err(|e| failed(&e))?.map_err(|e| failed(&e.message()))?.into_inner();
-            Ok(Signed { certificate_pem: answer.certificate_pem, ca_pem: answer.ca_pem })
+            let answer = answer
+                .map_err(|e| failed(&e))?
+                .map_err(|e| failed(&e.message()))?
+                .into_inner();
+            Ok(Signed {
+                certificate_pem: answer.certificate_pem,
+                ca_pem: answer.ca_pem,
+            })
         })
     }
 }

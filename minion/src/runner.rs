@@ -1,7 +1,8 @@
-//! The engine's view of this host: checks by the state modules, effects carried out one after the other.
+//! The engine's view of this host: checks by the state modules, effects carried out one after the
+//! other.
 //!
-//! Nothing here knows a state function but `cmd`, whose outcome is its changes. A chunk that holds a secret is checked and
-//! applied like any other, but nothing of its values leaves this place.
+//! Nothing here knows a state function but `cmd`, whose outcome is its changes. A chunk that holds
+//! a secret is checked and applied like any other, but nothing of its values leaves this place.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +13,16 @@ use serde_json::{Map, Value, json};
 use crate::host::effect::{Command, Effect, Output};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{FileKind, Host, HostError};
-use crate::modules::{self, Function, Plan};
+use crate::modules;
+use crate::modules::{Function, Plan};
 use crate::owed::Owed;
 
 /// What stands for a value that must not be shown.
 pub const REDACTED: &str = "<redacted: secret>";
 /// Longest run of an `unless`, `onlyif` or `check_cmd` command, in seconds.
 const CONDITION_TIMEOUT: u64 = 300;
-/// Shorter argument values are not looked for in messages: they hide nothing and would tear words apart.
+/// Shorter argument values are not looked for in messages: they hide nothing and would tear words
+/// apart.
 const SHORTEST_SECRET: usize = 8;
 
 /// What a check hands to apply.
@@ -57,7 +60,8 @@ impl Stop {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        self.reason().map_or(Ok(()), |reason| Err(Failure(reason.to_owned())))
+        self.reason()
+            .map_or(Ok(()), |reason| Err(Failure(reason.to_owned())))
     }
 }
 
@@ -80,7 +84,13 @@ impl<'h> Runner<'h> {
     /// Given state functions over `host`.
     #[must_use]
     pub fn with_functions(host: &'h dyn Host, functions: &'static [Function]) -> Self {
-        Self { host, predicted: Overlay::new(host), functions, stop: Arc::default(), owed: None }
+        Self {
+            host,
+            predicted: Overlay::new(host),
+            functions,
+            stop: Arc::default(),
+            owed: None,
+        }
     }
 
     /// A run that can be asked to end.
@@ -96,7 +106,10 @@ impl<'h> Runner<'h> {
     }
 
     fn function(&self, chunk: &Chunk) -> Result<&'static Function, Failure> {
-        let found = self.functions.iter().find(|f| f.name == (chunk.state.as_str(), chunk.fun.as_str()));
+        let found = self
+            .functions
+            .iter()
+            .find(|f| f.name == (chunk.state.as_str(), chunk.fun.as_str()));
         found.ok_or_else(|| {
             Failure(format!(
                 "this minion has no state `{}`: it is older than the master that compiled this; update it",
@@ -121,10 +134,17 @@ impl Modules for Runner<'_> {
     }
 
     async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
-        let mut applied = Applied { comment: diff.done.clone(), ..Applied::default() };
+        let mut applied = Applied {
+            comment: diff.done.clone(),
+            ..Applied::default()
+        };
         for effect in &diff.effects {
             self.stop.check()?;
-            let output = self.host.perform(effect).await.map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
+            let output = self
+                .host
+                .perform(effect)
+                .await
+                .map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
             if let Effect::Run(command) = effect {
                 let result = run_result(command, &output);
                 if chunk.state == "cmd" {
@@ -158,7 +178,9 @@ impl Modules for Runner<'_> {
             Value::Bool(holds) => Ok(*holds),
             Value::String(line) => self.shell(chunk, line).await,
             Value::Object(call) => self.call(chunk, call).await,
-            other => Err(Failure(format!("`{other}` is no condition: give a shell command or {{fun: …}}"))),
+            other => Err(Failure(format!(
+                "`{other}` is no condition: give a shell command or {{fun: …}}"
+            ))),
         }
     }
 
@@ -167,22 +189,35 @@ impl Modules for Runner<'_> {
     }
 
     fn owe(&self, chunk: &Chunk, hearers: &[&Chunk]) -> Result<(), Failure> {
-        let Some(owed) = &self.owed else { return Ok(()) };
-        let noted = hearers.iter().try_for_each(|hearer| owed.add(chunk, hearer));
+        let Some(owed) = &self.owed else {
+            return Ok(());
+        };
+        let noted = hearers
+            .iter()
+            .try_for_each(|hearer| owed.add(chunk, hearer));
         noted.map_err(|HostError(e)| {
-            Failure(shown(chunk, &format!("not begun: that others have to act on it cannot be noted: {e}")))
+            Failure(shown(
+                chunk,
+                &format!("not begun: that others have to act on it cannot be noted: {e}"),
+            ))
         })
     }
 
     fn is_owed(&self, chunk: &Chunk, hearer: &Chunk) -> bool {
-        self.owed.as_ref().is_some_and(|owed| owed.has(chunk, hearer))
+        self.owed
+            .as_ref()
+            .is_some_and(|owed| owed.has(chunk, hearer))
     }
 
     fn heard(&self, chunk: &Chunk, hearer: &Chunk) {
         if let Some(owed) = &self.owed
             && let Err(HostError(error)) = owed.remove(chunk, hearer)
         {
-            tracing::warn!(id = hearer.id, error, "the next run will do once more what this state has done");
+            tracing::warn!(
+                id = hearer.id,
+                error,
+                "the next run will do once more what this state has done"
+            );
         }
     }
 }
@@ -195,20 +230,32 @@ impl Runner<'_> {
             timeout: Some(CONDITION_TIMEOUT),
             ..Command::default()
         };
-        let output =
-            self.predicted.query(&command).await.map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
+        let output = self
+            .predicted
+            .query(&command)
+            .await
+            .map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
         Ok(output.code == 0)
     }
 
-    /// The execution functions that conditions may name: `{fun: service.status, name: kubelet}` or with `args: [kubelet]`.
+    /// The execution functions that conditions may name: `{fun: service.status, name: kubelet}` or
+    /// with `args: [kubelet]`.
     async fn call(&self, chunk: &Chunk, call: &Map<String, Value>) -> Result<bool, Failure> {
         let fun = call.get("fun").and_then(Value::as_str).unwrap_or_default();
         let listed = call.get("args").and_then(|a| a.get(0));
-        let argument = ["name", "path", "cmd"].iter().find_map(|k| call.get(*k)).or(listed);
+        let argument = ["name", "path", "cmd"]
+            .iter()
+            .find_map(|k| call.get(*k))
+            .or(listed);
         let argument = argument.and_then(Value::as_str).unwrap_or_default();
         let failed = |HostError(e): HostError| Failure(e);
-        let unit =
-            || if argument.contains('.') { argument.to_owned() } else { format!("{argument}.service") };
+        let unit = || {
+            if argument.contains('.') {
+                argument.to_owned()
+            } else {
+                format!("{argument}.service")
+            }
+        };
         let host = &self.predicted;
         match fun {
             "test.true" | "test.true_" => Ok(true),
@@ -226,9 +273,18 @@ impl Runner<'_> {
                 Ok(host.stat(argument).await.map_err(failed)?.is_some())
             }
             "service.status" => Ok(host.unit(&unit()).await.map_err(failed)?.active == "active"),
-            "service.enabled" => Ok(host.unit(&unit()).await.map_err(failed)?.file.starts_with("enabled")),
+            "service.enabled" => Ok(host
+                .unit(&unit())
+                .await
+                .map_err(failed)?
+                .file
+                .starts_with("enabled")),
             "service.available" => Ok(host.unit(&unit()).await.map_err(failed)?.load == "loaded"),
-            "pkg.version" => Ok(host.packages().await.map_err(failed)?.contains_key(argument)),
+            "pkg.version" => Ok(host
+                .packages()
+                .await
+                .map_err(failed)?
+                .contains_key(argument)),
             "user.info" => Ok(host.user(argument).await.map_err(failed)?.is_some()),
             "kmod.is_loaded" => host.kernel_module(argument).await.map_err(failed),
             "x509.current" => {
@@ -238,7 +294,13 @@ impl Runner<'_> {
             "http.query" => {
                 let text = |key: &str| call.get(key).and_then(Value::as_str);
                 let url = text("url").unwrap_or(argument);
-                modules::answers(host, url, call.get("status").and_then(Value::as_u64), text("ca")).await
+                modules::answers(
+                    host,
+                    url,
+                    call.get("status").and_then(Value::as_u64),
+                    text("ca"),
+                )
+                .await
             }
             other => Err(Failure(format!(
                 "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
@@ -257,7 +319,14 @@ fn checked(chunk: &Chunk, plan: Result<Plan, Failure>) -> Result<Checked<Missing
         changes.values_mut().for_each(redact);
     }
     let done = shown(chunk, &plan.done);
-    Ok(Checked { changes, comment, diff: Missing { effects: plan.effects, done } })
+    Ok(Checked {
+        changes,
+        comment,
+        diff: Missing {
+            effects: plan.effects,
+            done,
+        },
+    })
 }
 
 /// Replaces every value below, so that only names of what changed are left.
@@ -269,7 +338,8 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// `message` as it may be shown: without anything that stands in the arguments of a sensitive chunk.
+/// `message` as it may be shown: without anything that stands in the arguments of a sensitive
+/// chunk.
 fn shown(chunk: &Chunk, message: &str) -> String {
     let mut text = message.to_owned();
     if chunk.sensitive {
@@ -297,7 +367,13 @@ fn collect<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
 }
 
 fn command_changes(chunk: &Chunk, output: &Output) -> Map<String, Value> {
-    let text = |s: &str| if chunk.sensitive { json!(REDACTED) } else { json!(s.trim_end_matches('\n')) };
+    let text = |s: &str| {
+        if chunk.sensitive {
+            json!(REDACTED)
+        } else {
+            json!(s.trim_end_matches('\n'))
+        }
+    };
     Map::from_iter([
         ("retcode".to_owned(), json!(output.code)),
         ("stdout".to_owned(), text(&output.stdout)),
@@ -314,13 +390,26 @@ fn run_result(command: &Command, output: &Output) -> Result<(), String> {
         [shell, flag, line] if flag == "-c" && shell.ends_with("sh") => line.clone(),
         argv => argv.join(" "),
     };
-    let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
-    Err(format!("`{line}` ended with exit code {}: {}", output.code, tail(said.trim())))
+    let said = if output.stderr.trim().is_empty() {
+        &output.stdout
+    } else {
+        &output.stderr
+    };
+    Err(format!(
+        "`{line}` ended with exit code {}: {}",
+        output.code,
+        tail(said.trim())
+    ))
 }
 
 /// The last 2000 bytes, where programs say why they stopped.
 fn tail(text: &str) -> &str {
-    let from = text.char_indices().rev().take(2000).last().map_or(0, |(at, _)| at);
+    let from = text
+        .char_indices()
+        .rev()
+        .take(2000)
+        .last()
+        .map_or(0, |(at, _)| at);
     text.get(from..).unwrap_or(text)
 }
 
@@ -333,14 +422,21 @@ mod tests {
 
     fn write(host: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
         let _ = host;
-        let content = chunk.args["contents"].as_str().unwrap_or_default().to_owned();
+        let content = chunk.args["contents"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let path = chunk.name.clone();
         Box::pin(async move {
             Ok(Plan {
                 changes: Map::from_iter([("diff".to_owned(), json!(format!("+{content}")))]),
                 comment: format!("{path} gets {content}"),
                 done: String::new(),
-                effects: vec![Effect::Write { path, content: content.into_bytes(), meta: Meta::default() }],
+                effects: vec![Effect::Write {
+                    path,
+                    content: content.into_bytes(),
+                    meta: Meta::default(),
+                }],
             })
         })
     }
@@ -351,15 +447,26 @@ mod tests {
             Ok(Plan {
                 changes: Map::from_iter([("cmd".to_owned(), json!("run"))]),
                 done: String::new(),
-                effects: vec![Effect::Run(Command { argv, ..Command::default() })],
+                effects: vec![Effect::Run(Command {
+                    argv,
+                    ..Command::default()
+                })],
                 ..Plan::default()
             })
         })
     }
 
     static FUNCTIONS: &[Function] = &[
-        Function { name: ("file", "managed"), check: |h, c| write(h, c), watch: None },
-        Function { name: ("cmd", "run"), check: |h, c| run(h, c), watch: Some(|h, c| run(h, c)) },
+        Function {
+            name: ("file", "managed"),
+            check: |h, c| write(h, c),
+            watch: None,
+        },
+        Function {
+            name: ("cmd", "run"),
+            check: |h, c| run(h, c),
+            watch: Some(|h, c| run(h, c)),
+        },
     ];
 
     fn chunk(function: &str, name: &str, args: Value) -> Chunk {
@@ -375,15 +482,28 @@ mod tests {
     async fn a_sensitive_chunk_shows_nothing_of_its_values() {
         let host = FakeHost::new();
         let runner = Runner::with_functions(&host, FUNCTIONS);
-        let mut secret =
-            chunk("file.managed", "/etc/key", json!({"contents": "correct horse\nbattery staple\n"}));
+        let mut secret = chunk(
+            "file.managed",
+            "/etc/key",
+            json!({"contents": "correct horse\nbattery staple\n"}),
+        );
         secret.sensitive = true;
         let found = runner.check(&secret).await.unwrap();
-        let told = format!("{}{}", found.comment, serde_json::to_string(&found.changes).unwrap());
-        assert!(!told.contains("horse") && !told.contains("battery"), "{told}");
+        let told = format!(
+            "{}{}",
+            found.comment,
+            serde_json::to_string(&found.changes).unwrap()
+        );
+        assert!(
+            !told.contains("horse") && !told.contains("battery"),
+            "{told}"
+        );
         assert_eq!(found.changes["diff"], json!(REDACTED));
         runner.apply(&secret, &found.diff).await.unwrap();
-        assert_eq!(host.text("/etc/key").unwrap(), "correct horse\nbattery staple\n");
+        assert_eq!(
+            host.text("/etc/key").unwrap(),
+            "correct horse\nbattery staple\n"
+        );
         host.crash_after(0);
         let failure = runner.apply(&secret, &found.diff).await.unwrap_err();
         assert!(!failure.0.contains("horse"), "{failure}");
@@ -396,11 +516,17 @@ mod tests {
         let good = chunk("cmd.run", "echo hello", json!({}));
         let found = runner.check(&good).await.unwrap();
         let applied = runner.apply(&good, &found.diff).await.unwrap();
-        assert_eq!(Value::Object(applied.changes), json!({"retcode": 0, "stdout": "hello", "stderr": ""}));
+        assert_eq!(
+            Value::Object(applied.changes),
+            json!({"retcode": 0, "stdout": "hello", "stderr": ""})
+        );
         let bad = chunk("cmd.run", "exit 3", json!({}));
         let found = runner.check(&bad).await.unwrap();
         let failure = runner.apply(&bad, &found.diff).await.unwrap_err();
-        assert!(failure.0.starts_with("`exit 3` ended with exit code 3"), "{failure}");
+        assert!(
+            failure.0.starts_with("`exit 3` ended with exit code 3"),
+            "{failure}"
+        );
         assert!(runner.watch(&bad).await.is_some());
     }
 
@@ -419,22 +545,40 @@ mod tests {
     async fn conditions() {
         let host = FakeHost::new();
         host.state().put_unit("nginx.service", true, true);
-        host.state().http.insert("https://a/".to_owned(), [Some((401, String::new()))].into());
+        host.state()
+            .http
+            .insert("https://a/".to_owned(), [Some((401, String::new()))].into());
         let runner = Runner::with_functions(&host, FUNCTIONS);
         let any = chunk("cmd.run", "true", json!({}));
         for (condition, wanted) in [
             (json!("true"), true),
             (json!("false"), false),
             (json!({"fun": "service.status", "name": "nginx"}), true),
-            (json!({"fun": "file.file_exists", "args": ["/nowhere"]}), false),
-            (json!({"fun": "http.query", "url": "https://a/", "status": 401}), true),
+            (
+                json!({"fun": "file.file_exists", "args": ["/nowhere"]}),
+                false,
+            ),
+            (
+                json!({"fun": "http.query", "url": "https://a/", "status": 401}),
+                true,
+            ),
             (json!({"fun": "http.query", "url": "https://a/"}), false),
-            (json!({"fun": "http.query", "url": "https://a/", "status": 401, "ca": "/nowhere"}), false),
+            (
+                json!({"fun": "http.query", "url": "https://a/", "status": 401, "ca": "/nowhere"}),
+                false,
+            ),
             (json!({"fun": "http.query", "args": ["https://b/"]}), false),
         ] {
-            assert_eq!(runner.condition(&any, &condition).await, Ok(wanted), "{condition}");
+            assert_eq!(
+                runner.condition(&any, &condition).await,
+                Ok(wanted),
+                "{condition}"
+            );
         }
-        let failure = runner.condition(&any, &json!({"fun": "network.ip"})).await.unwrap_err();
+        let failure = runner
+            .condition(&any, &json!({"fun": "network.ip"}))
+            .await
+            .unwrap_err();
         assert!(failure.0.contains("`network.ip` is not known"), "{failure}");
     }
 
@@ -443,8 +587,11 @@ mod tests {
         let host = FakeHost::new();
         let runner = Runner::new(&host);
         let ca = host.state().cas.certificate("halite").unwrap();
-        let made =
-            chunk("x509.certificate", "/pki/a.crt", json!({"ca": "halite", "common_name": "a", "days": 90}));
+        let made = chunk(
+            "x509.certificate",
+            "/pki/a.crt",
+            json!({"ca": "halite", "common_name": "a", "days": 90}),
+        );
         let any = chunk("cmd.run", "true", json!({}));
         let condition = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/ca.crt"});
         let write = |path: &str, text: &str| Effect::Write {
@@ -452,26 +599,52 @@ mod tests {
             content: text.as_bytes().to_vec(),
             meta: Meta::default(),
         };
-        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "nothing is there");
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(false),
+            "nothing is there"
+        );
         let found = runner.check(&made).await.unwrap();
         runner.apply(&made, &found.diff).await.unwrap();
-        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "the CA is not there");
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(false),
+            "the CA is not there"
+        );
         host.perform(&write("/pki/ca.crt", &ca)).await.unwrap();
         assert_eq!(runner.condition(&any, &condition).await, Ok(true));
         host.sleep(59.0 * 86_400.0).await;
         assert_eq!(runner.condition(&any, &condition).await, Ok(true));
         host.sleep(2.0 * 86_400.0).await;
-        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "less than a third is left");
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(false),
+            "less than a third is left"
+        );
 
         let found = runner.check(&made).await.unwrap();
         runner.apply(&made, &found.diff).await.unwrap();
-        assert_eq!(runner.condition(&any, &condition).await, Ok(true), "renewed");
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(true),
+            "renewed"
+        );
         let other = host.state().cas.certificate("site").unwrap();
-        host.perform(&write("/pki/other.crt", &other)).await.unwrap();
+        host.perform(&write("/pki/other.crt", &other))
+            .await
+            .unwrap();
         let foreign = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/other.crt"});
-        assert_eq!(runner.condition(&any, &foreign).await, Ok(false), "another CA's");
+        assert_eq!(
+            runner.condition(&any, &foreign).await,
+            Ok(false),
+            "another CA's"
+        );
         host.perform(&write("/pki/a.key", "damaged")).await.unwrap();
-        assert_eq!(runner.condition(&any, &condition).await, Ok(false), "not of its key");
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(false),
+            "not of its key"
+        );
     }
 
     #[tokio::test]
@@ -483,7 +656,10 @@ mod tests {
         let found = runner.check(&wanted).await.unwrap();
         stop.ask("cancelled");
         stop.ask("again");
-        assert_eq!(runner.apply(&wanted, &found.diff).await, Err(Failure("cancelled".into())));
+        assert_eq!(
+            runner.apply(&wanted, &found.diff).await,
+            Err(Failure("cancelled".into()))
+        );
         assert!(runner.check(&wanted).await.is_err());
         assert_eq!(host.writes(), 0);
     }
@@ -492,7 +668,13 @@ mod tests {
     async fn an_unknown_state_says_what_to_do() {
         let host = FakeHost::new();
         let runner = Runner::with_functions(&host, FUNCTIONS);
-        let failure = runner.check(&chunk("zfs.present", "a", json!({}))).await.unwrap_err();
-        assert!(failure.0.contains("`zfs.present`") && failure.0.contains("update"), "{failure}");
+        let failure = runner
+            .check(&chunk("zfs.present", "a", json!({})))
+            .await
+            .unwrap_err();
+        assert!(
+            failure.0.contains("`zfs.present`") && failure.0.contains("update"),
+            "{failure}"
+        );
     }
 }

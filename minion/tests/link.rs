@@ -1,5 +1,10 @@
-//! The link, walked with a small master in the same process: enrolment, jobs, files, and answers that survive a lost stream.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops where it fails")]
+//! The link, walked with a small master in the same process: enrolment, jobs, files, and answers
+//! that survive a lost stream.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops where it fails"
+)]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,17 +15,19 @@ use std::time::Duration;
 use halite_minion::config::Config;
 use halite_minion::jobs::Jobs;
 use halite_minion::{blobs, enrol, identity, link};
-use halite_proto::pki::{self, PrivateKey};
+use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::service::Routes;
-use halite_proto::tonic::{self, Request, Response, Status, Streaming};
+use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::{Caller, Channel, Doorkeeper, Peer, Server};
 use halite_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
 use halite_proto::v1::minion_server::{Minion, MinionServer};
 use halite_proto::v1::*;
+use halite_proto::{pki, tonic};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
+    SanType,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -38,17 +45,24 @@ impl Ca {
     fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(rcgen::DnType::CommonName, "test CA");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "test CA");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
-        Self { pem, issuer: Issuer::new(params, key) }
+        Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     fn params(uri: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
-        params.extended_key_usages =
-            vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth, rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = vec![
+            rcgen::ExtendedKeyUsagePurpose::ServerAuth,
+            rcgen::ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         params
     }
 }
@@ -61,11 +75,20 @@ struct Stream {
 
 impl Stream {
     async fn say(&self, body: ToMinion) {
-        self.say.send(Ok(MasterMessage { body: Some(body) })).await.unwrap();
+        self.say
+            .send(Ok(MasterMessage { body: Some(body) }))
+            .await
+            .unwrap();
     }
 
     async fn next(&mut self) -> ToMaster {
-        self.said.message().await.unwrap().expect("the minion said nothing more").body.unwrap()
+        self.said
+            .message()
+            .await
+            .unwrap()
+            .expect("the minion said nothing more")
+            .body
+            .unwrap()
     }
 
     async fn returned(&mut self) -> JobReturn {
@@ -104,12 +127,20 @@ impl Enrolment for Service {
         let request = request.into_inner();
         if !request.token.starts_with(TOKEN) {
             let reason = "the token is unknown".to_owned();
-            return Ok(Response::new(EnrolReply { state: 3, reason, ..EnrolReply::default() }));
+            return Ok(Response::new(EnrolReply {
+                state: 3,
+                reason,
+                ..EnrolReply::default()
+            }));
         }
         let mut csr = CertificateSigningRequestParams::from_pem(&request.csr_pem).unwrap();
         csr.params = Ca::params(&format!("halite://test/minion/{}", request.id));
         let certificate_pem = csr.signed_by(&self.0.ca.issuer).unwrap().pem();
-        Ok(Response::new(EnrolReply { state: 1, certificate_pem, ..EnrolReply::default() }))
+        Ok(Response::new(EnrolReply {
+            state: 1,
+            certificate_pem,
+            ..EnrolReply::default()
+        }))
     }
 }
 
@@ -123,9 +154,21 @@ impl Minion for Service {
         request: Request<Streaming<MinionMessage>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
         let (say, receiver) = mpsc::channel(16);
-        let stream = Stream { said: request.into_inner(), say };
-        stream.say(ToMinion::Hello(MasterHello { protocol: 1, ..MasterHello::default() })).await;
-        self.0.streams.send(stream).await.map_err(|_| Status::unavailable("the test is over"))?;
+        let stream = Stream {
+            said: request.into_inner(),
+            say,
+        };
+        stream
+            .say(ToMinion::Hello(MasterHello {
+                protocol: 1,
+                ..MasterHello::default()
+            }))
+            .await;
+        self.0
+            .streams
+            .send(stream)
+            .await
+            .map_err(|_| Status::unavailable("the test is over"))?;
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
@@ -133,10 +176,22 @@ impl Minion for Service {
         Err(Status::permission_denied("nothing is signed here"))
     }
 
-    async fn fetch(&self, request: Request<FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
-        let content = self.0.files.lock().unwrap().get(&request.get_ref().sha256).cloned();
+    async fn fetch(
+        &self,
+        request: Request<FetchRequest>,
+    ) -> Result<Response<Self::FetchStream>, Status> {
+        let content = self
+            .0
+            .files
+            .lock()
+            .unwrap()
+            .get(&request.get_ref().sha256)
+            .cloned();
         let content = content.ok_or_else(|| Status::not_found("no such file"))?;
-        let pieces: Vec<_> = content.chunks(3).map(|c| Ok(FetchReply { data: c.to_vec() })).collect();
+        let pieces: Vec<_> = content
+            .chunks(3)
+            .map(|c| Ok(FetchReply { data: c.to_vec() }))
+            .collect();
         Ok(Response::new(tokio_stream::iter(pieces)))
     }
 
@@ -160,24 +215,50 @@ async fn world() -> World {
     let ca = Ca::new();
     let hash = pki::sha256_hex(&pki::certificates(&ca.pem).unwrap()[0]);
     let key = PrivateKey::generate().unwrap();
-    let own = Ca::params("halite://test/master/m").signed_by(key.as_key_pair(), &ca.issuer).unwrap().pem();
+    let own = Ca::params("halite://test/master/m")
+        .signed_by(key.as_key_pair(), &ca.issuer)
+        .unwrap()
+        .pem();
     let (sender, streams) = mpsc::channel(4);
     let ca_pem = ca.pem.clone();
-    let master =
-        Arc::new(Master { ca, files: Mutex::default(), streams: sender, changes: watch::Sender::new(0) });
-    let server = Server::new("test", &own, &key.to_pem(), &ca_pem, Arc::clone(&master) as _).unwrap();
+    let master = Arc::new(Master {
+        ca,
+        files: Mutex::default(),
+        streams: sender,
+        changes: watch::Sender::new(0),
+    });
+    let server = Server::new(
+        "test",
+        &own,
+        &key.to_pem(),
+        &ca_pem,
+        Arc::clone(&master) as _,
+    )
+    .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let service = Service(Arc::clone(&master));
-    let routes = Routes::new(EnrolmentServer::new(service.clone())).add_service(MinionServer::new(service));
+    let routes =
+        Routes::new(EnrolmentServer::new(service.clone())).add_service(MinionServer::new(service));
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(Arc::new(server).serve(listener, routes, async move {
         let _ = stopped.await;
     }));
     let dir = tempfile::tempdir().unwrap();
-    let config =
-        Config { state_dir: dir.path().join("minion"), masters: vec![endpoint.clone()], ..Config::default() };
-    World { master, streams, endpoint, config, hash, _stop: stop, _dir: dir }
+    let config = Config {
+        state_dir: dir.path().join("minion"),
+        masters: vec![endpoint.clone()],
+        ..Config::default()
+    };
+    World {
+        master,
+        streams,
+        endpoint,
+        config,
+        hash,
+        _stop: stop,
+        _dir: dir,
+    }
 }
 
 impl World {
@@ -217,7 +298,12 @@ impl World {
 }
 
 fn job(id: &str, function: &str, args: serde_json::Value) -> Job {
-    Job { job: id.into(), function: function.into(), args_json: args.to_string(), ..Job::default() }
+    Job {
+        job: id.into(),
+        function: function.into(),
+        args_json: args.to_string(),
+        ..Job::default()
+    }
 }
 
 fn managed(path: &Path, hash: &str) -> String {
@@ -231,17 +317,29 @@ fn managed(path: &Path, hash: &str) -> String {
 async fn enrolment_verifies_both_ways() {
     let world = world().await;
     let wrong = world.request(&format!("{TOKEN}.{}", "0".repeat(64)));
-    let error = enrol::enrol(&world.config, &wrong, |_| ()).await.unwrap_err();
+    let error = enrol::enrol(&world.config, &wrong, |_| ())
+        .await
+        .unwrap_err();
     assert!(matches!(error, enrol::EnrolError::Call(_)), "{error}");
     let unknown = world.request(&format!("other.secret.{}", world.hash));
-    let error = enrol::enrol(&world.config, &unknown, |_| ()).await.unwrap_err();
-    assert_eq!(error, enrol::EnrolError::Rejected("the token is unknown".into()));
+    let error = enrol::enrol(&world.config, &unknown, |_| ())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error,
+        enrol::EnrolError::Rejected("the token is unknown".into())
+    );
     assert!(!world.config.certificate().exists());
     world.enrolled().await;
     let found = identity::Identity::load(&world.config).unwrap();
-    assert_eq!((found.id.as_str(), found.cluster.as_str()), ("worker-1", "test"));
+    assert_eq!(
+        (found.id.as_str(), found.cluster.as_str()),
+        ("worker-1", "test")
+    );
     let again = world.request(&format!("{TOKEN}.{}", world.hash));
-    let error = enrol::enrol(&world.config, &again, |_| ()).await.unwrap_err();
+    let error = enrol::enrol(&world.config, &again, |_| ())
+        .await
+        .unwrap_err();
     assert_eq!(error, enrol::EnrolError::Enrolled("worker-1".into()));
 }
 
@@ -252,18 +350,34 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
     let going = world.minion();
     let (mut stream, hello) = world.stream().await;
     assert!(hello.grains_json.contains("\"id\":\"worker-1\""));
-    stream.say(ToMinion::Job(job("1", "test.ping", json!({})))).await;
+    stream
+        .say(ToMinion::Job(job("1", "test.ping", json!({}))))
+        .await;
     assert_eq!(stream.returned().await.return_json, "true");
 
     let hash = blobs::sha256(b"from the master");
     let path = world.config.state_dir.join("target");
     for (id, retcode) in [("2", 1), ("3", 0)] {
-        let order = Job { low_json: managed(&path, &hash), ..job(id, "state.apply", json!({})) };
+        let order = Job {
+            low_json: managed(&path, &hash),
+            ..job(id, "state.apply", json!({}))
+        };
         stream.say(ToMinion::Job(order)).await;
         let answer = stream.returned().await;
-        assert_eq!((answer.job.as_str(), answer.retcode), (id, retcode), "{answer:?}");
-        stream.say(ToMinion::Stored(ReturnStored { job: id.into() })).await;
-        world.master.files.lock().unwrap().insert(hash.clone(), b"from the master".to_vec());
+        assert_eq!(
+            (answer.job.as_str(), answer.retcode),
+            (id, retcode),
+            "{answer:?}"
+        );
+        stream
+            .say(ToMinion::Stored(ReturnStored { job: id.into() }))
+            .await;
+        world
+            .master
+            .files
+            .lock()
+            .unwrap()
+            .insert(hash.clone(), b"from the master".to_vec());
     }
     assert_eq!(std::fs::read(&path).unwrap(), b"from the master");
     going.send_replace(true);
@@ -275,7 +389,11 @@ async fn an_answer_is_handed_in_until_it_is_stored_and_the_job_runs_once() {
     world.enrolled().await;
     let going = world.minion();
     let ran = world.config.state_dir.join("ran");
-    let order = job("7", "cmd.run", json!({"cmd": format!("echo x >> {}", ran.display())}));
+    let order = job(
+        "7",
+        "cmd.run",
+        json!({"cmd": format!("echo x >> {}", ran.display())}),
+    );
     let (mut stream, _) = world.stream().await;
     stream.say(ToMinion::Job(order.clone())).await;
     assert_eq!(stream.returned().await.retcode, 0);
@@ -286,9 +404,13 @@ async fn an_answer_is_handed_in_until_it_is_stored_and_the_job_runs_once() {
     assert_eq!(stream.returned().await.job, "7", "handed in again");
     stream.say(ToMinion::Job(order.clone())).await;
     assert_eq!(stream.returned().await.job, "7");
-    stream.say(ToMinion::Stored(ReturnStored { job: "7".into() })).await;
+    stream
+        .say(ToMinion::Stored(ReturnStored { job: "7".into() }))
+        .await;
     // Answered after `stored` was heard: messages keep their order.
-    stream.say(ToMinion::Job(job("8", "test.ping", json!({})))).await;
+    stream
+        .say(ToMinion::Job(job("8", "test.ping", json!({}))))
+        .await;
     assert_eq!(stream.returned().await.job, "8");
     going.send_replace(true);
     drop(stream);
@@ -297,7 +419,11 @@ async fn an_answer_is_handed_in_until_it_is_stored_and_the_job_runs_once() {
     let (mut stream, _) = world.stream().await;
     stream.say(ToMinion::Job(order)).await;
     let answer = stream.returned().await;
-    assert_eq!((answer.job.as_str(), answer.retcode), ("7", 2), "a finished job is never begun again");
+    assert_eq!(
+        (answer.job.as_str(), answer.retcode),
+        ("7", 2),
+        "a finished job is never begun again"
+    );
     assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\n");
     going.send_replace(true);
 }

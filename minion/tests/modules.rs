@@ -1,7 +1,12 @@
-//! The law of state modules, on every case under `cases/`: a check finds what is missing and changes nothing; after
-//! apply, a check finds nothing; and a host that was cut off anywhere in between ends in the same state.
+//! The law of state modules, on every case under `cases/`: a check finds what is missing and
+//! changes nothing; after apply, a check finds nothing; and a host that was cut off anywhere in
+//! between ends in the same state.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken case file is to end the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a broken case file is to end the test"
+)]
 
 mod support;
 
@@ -11,7 +16,8 @@ use std::path::Path;
 use halite_minion::host::Host;
 use halite_minion::host::fake::FakeHost;
 use halite_minion::host::overlay::Overlay;
-use halite_minion::modules::{self, Plan};
+use halite_minion::modules;
+use halite_minion::modules::Plan;
 use halite_states::low::Chunk;
 use halite_states::signatures;
 use serde_json::Value;
@@ -23,7 +29,10 @@ const ALWAYS: &[&str] = &["cmd", "test"];
 const UNPREDICTABLE: &[&str] = &["archive", "http", "kubeconfig", "x509"];
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 #[test]
@@ -36,17 +45,27 @@ fn every_case_keeps_the_law() {
             wrong.push(format!("{}: {reason}", case.label));
         }
     }
-    assert!(wrong.is_empty(), "{} of {count} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} cases:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(count >= 80, "only {count} cases were found");
 }
 
 #[test]
 fn every_function_has_a_case() {
     let cases = support::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases"));
-    let covered: BTreeSet<(&str, &str)> =
-        cases.iter().map(|case| (case.state.as_str(), case.fun.as_str())).collect();
-    let missing: Vec<_> =
-        modules::functions().iter().map(|f| f.name).filter(|n| !covered.contains(n)).collect();
+    let covered: BTreeSet<(&str, &str)> = cases
+        .iter()
+        .map(|case| (case.state.as_str(), case.fun.as_str()))
+        .collect();
+    let missing: Vec<_> = modules::functions()
+        .iter()
+        .map(|f| f.name)
+        .filter(|n| !covered.contains(n))
+        .collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
@@ -62,7 +81,9 @@ fn a_certificate_with_an_rsa_key_is_found_again() {
     (case.state, case.fun) = ("x509".to_owned(), "certificate".to_owned());
     block_on(async {
         let host = build(&case).await.unwrap();
-        settle(&host, &check(&host, &case).await.unwrap()).await.unwrap();
+        settle(&host, &check(&host, &case).await.unwrap())
+            .await
+            .unwrap();
         empty(&host, &case).await.unwrap();
     });
 }
@@ -78,23 +99,38 @@ async fn run(case: &Case) -> Result<(), String> {
     let plan = match (found, &case.wanted.error) {
         (Err(error), Some(wanted)) if error.contains(wanted.as_str()) => return Ok(()),
         (Err(error), _) => return Err(format!("failed: {error}")),
-        (Ok(plan), Some(wanted)) => return Err(format!("no error `{wanted}`, but {:?}", plan.changes)),
+        (Ok(plan), Some(wanted)) => {
+            return Err(format!("no error `{wanted}`, but {:?}", plan.changes));
+        }
         (Ok(plan), None) => plan,
     };
     let changes = Value::Object(plan.changes.clone());
-    let wanted = case.wanted.changes.clone().unwrap_or(Value::Object(serde_json::Map::new()));
+    let wanted = case
+        .wanted
+        .changes
+        .clone()
+        .unwrap_or(Value::Object(serde_json::Map::new()));
     if changes != wanted {
         return Err(format!("changes are\n    {changes}\n  not\n    {wanted}"));
     }
-    for (what, found, wanted) in
-        [("comment", &plan.comment, &case.wanted.comment), ("done", &plan.done, &case.wanted.done)]
-    {
+    for (what, found, wanted) in [
+        ("comment", &plan.comment, &case.wanted.comment),
+        ("done", &plan.done, &case.wanted.done),
+    ] {
         if wanted.as_ref().is_some_and(|wanted| wanted != found) {
-            return Err(format!("the {what} is `{found}`, not `{}`", wanted.as_deref().unwrap_or_default()));
+            return Err(format!(
+                "the {what} is `{found}`, not `{}`",
+                wanted.as_deref().unwrap_or_default()
+            ));
         }
     }
     let kinds: Vec<String> = plan.effects.iter().map(support::summary).collect();
-    if case.wanted.effects.as_ref().is_some_and(|wanted| *wanted != kinds) {
+    if case
+        .wanted
+        .effects
+        .as_ref()
+        .is_some_and(|wanted| *wanted != kinds)
+    {
         return Err(format!("effects are {kinds:?}"));
     }
     if ALWAYS.contains(&case.state.as_str()) {
@@ -124,7 +160,10 @@ async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), Stri
         .await
         .map_err(|e| format!("predicted, it fails: {e}"))?;
     if !again.effects.is_empty() {
-        return Err(format!("predicted, a check still finds {}", Value::Object(again.changes)));
+        return Err(format!(
+            "predicted, a check still finds {}",
+            Value::Object(again.changes)
+        ));
     }
     if Snapshot::of(host) != before {
         return Err("the prediction changed the host".to_owned());
@@ -132,12 +171,17 @@ async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), Stri
     Ok(())
 }
 
-/// Apply, check again: nothing; and the same after each prefix of the effects, and after a power cut at each write.
+/// Apply, check again: nothing; and the same after each prefix of the effects, and after a power
+/// cut at each write.
 async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), String> {
     let writes_before = host.writes();
-    settle(host, plan).await.map_err(|e| format!("apply failed: {e}"))?;
+    settle(host, plan)
+        .await
+        .map_err(|e| format!("apply failed: {e}"))?;
     let writes = host.writes() - writes_before;
-    empty(host, case).await.map_err(|e| format!("after apply, {e}"))?;
+    empty(host, case)
+        .await
+        .map_err(|e| format!("after apply, {e}"))?;
     case.wanted.expect(host)?;
     let after = Snapshot::of(host);
     for done in 0..plan.effects.len() {
@@ -146,9 +190,13 @@ async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), String>
         for effect in plan.effects.iter().take(done) {
             host.perform(effect).await.map_err(|e| e.0)?;
         }
-        again(&host, case).await.map_err(|e| format!("cut off after {done} effects, {e}"))?;
+        again(&host, case)
+            .await
+            .map_err(|e| format!("cut off after {done} effects, {e}"))?;
         if Snapshot::of(&host) != after {
-            return Err(format!("cut off after {done} effects, it ended in another state"));
+            return Err(format!(
+                "cut off after {done} effects, it ended in another state"
+            ));
         }
     }
     for done in 0..writes {
@@ -159,9 +207,13 @@ async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), String>
             return Err(format!("the power cut after {done} writes did not happen"));
         }
         host.reboot();
-        again(&host, case).await.map_err(|e| format!("power cut after {done} writes, {e}"))?;
+        again(&host, case)
+            .await
+            .map_err(|e| format!("power cut after {done} writes, {e}"))?;
         if Snapshot::of(&host).disk != after.disk {
-            return Err(format!("power cut after {done} writes: it ended in another state"));
+            return Err(format!(
+                "power cut after {done} writes: it ended in another state"
+            ));
         }
     }
     Ok(())
@@ -182,8 +234,12 @@ async fn checked(host: &dyn Host, case: &Case, chunk: &Chunk) -> Result<Plan, St
 }
 
 async fn again(host: &FakeHost, case: &Case) -> Result<(), String> {
-    let plan = check(host, case).await.map_err(|e| format!("the check failed: {e}"))?;
-    settle(host, &plan).await.map_err(|e| format!("the second apply failed: {e}"))?;
+    let plan = check(host, case)
+        .await
+        .map_err(|e| format!("the check failed: {e}"))?;
+    settle(host, &plan)
+        .await
+        .map_err(|e| format!("the second apply failed: {e}"))?;
     empty(host, case).await
 }
 
@@ -191,22 +247,33 @@ async fn empty(host: &FakeHost, case: &Case) -> Result<(), String> {
     if case.watch {
         return Ok(());
     }
-    let plan = check(host, case).await.map_err(|e| format!("the check failed: {e}"))?;
+    let plan = check(host, case)
+        .await
+        .map_err(|e| format!("the check failed: {e}"))?;
     if plan.changes.is_empty() && plan.effects.is_empty() {
         return Ok(());
     }
-    Err(format!("a check still finds {}", Value::Object(plan.changes)))
+    Err(format!(
+        "a check still finds {}",
+        Value::Object(plan.changes)
+    ))
 }
 
 /// A case only uses arguments that the signature has, and all that it requires.
 fn known_arguments(case: &Case) -> Result<(), String> {
     let signature = signatures::find(&case.state, &case.fun).ok_or("there is no such signature")?;
-    if let Some(unknown) = case.args.keys().find(|key| !signature.args.iter().any(|arg| arg.name == **key)) {
+    if let Some(unknown) = case
+        .args
+        .keys()
+        .find(|key| !signature.args.iter().any(|arg| arg.name == **key))
+    {
         return Err(format!("the signature has no argument `{unknown}`"));
     }
     let resolved = |name: &str| name == "source" && case.args.contains_key("files");
-    let missing =
-        signature.args.iter().find(|a| a.required && !case.args.contains_key(a.name) && !resolved(a.name));
+    let missing = signature
+        .args
+        .iter()
+        .find(|a| a.required && !case.args.contains_key(a.name) && !resolved(a.name));
     match missing {
         Some(arg) if case.wanted.error.is_none() => {
             Err(format!("the required argument `{}` is missing", arg.name))

@@ -1,5 +1,10 @@
-//! The overlay's law: what it answers after effects were laid is what the host answers after they were carried out.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops where it fails")]
+//! The overlay's law: what it answers after effects were laid is what the host answers after they
+//! were carried out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops where it fails"
+)]
 
 use std::collections::BTreeMap;
 
@@ -12,7 +17,15 @@ use halite_minion::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use halite_minion::host::{FileKind, Host};
 use proptest::prelude::*;
 
-const PATHS: &[&str] = &["/srv/a", "/srv/b", "/srv/d", "/srv/d/x", "/srv/d/y", "/srv/old", "/srv/link"];
+const PATHS: &[&str] = &[
+    "/srv/a",
+    "/srv/b",
+    "/srv/d",
+    "/srv/d/x",
+    "/srv/d/y",
+    "/srv/old",
+    "/srv/link",
+];
 const UNITS: &[&str] = &["a.service", "b.service"];
 
 fn host() -> FakeHost {
@@ -39,9 +52,16 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 fn meta() -> impl Strategy<Value = Meta> {
-    let owner = prop::option::of(prop::sample::select(vec!["root".to_owned(), "web".to_owned()]));
+    let owner = prop::option::of(prop::sample::select(vec![
+        "root".to_owned(),
+        "web".to_owned(),
+    ]));
     let mode = prop::option::of(prop::sample::select(vec![0o600, 0o640, 0o755]));
-    (owner, mode).prop_map(|(user, mode)| Meta { user, group: None, mode })
+    (owner, mode).prop_map(|(user, mode)| Meta {
+        user,
+        group: None,
+        mode,
+    })
 }
 
 fn effect() -> impl Strategy<Value = Effect> {
@@ -56,10 +76,19 @@ fn effect() -> impl Strategy<Value = Effect> {
         UnitAction::Unmask,
     ]);
     let zone = prop::sample::select(vec!["halite-a".to_owned(), "halite-b".to_owned()]);
-    let settings = || FirewallSettings { ports: vec!["1/tcp".into()], ..FirewallSettings::default() };
+    let settings = || FirewallSettings {
+        ports: vec!["1/tcp".into()],
+        ..FirewallSettings::default()
+    };
     let text = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    let useradd = Command { argv: text(&["useradd", "-r", "-u", "300", "web"]), ..Command::default() };
-    let usermod = Command { argv: text(&["usermod", "-s", "/bin/false", "web"]), ..Command::default() };
+    let useradd = Command {
+        argv: text(&["useradd", "-r", "-u", "300", "web"]),
+        ..Command::default()
+    };
+    let usermod = Command {
+        argv: text(&["usermod", "-s", "/bin/false", "web"]),
+        ..Command::default()
+    };
     prop_oneof![
         8 => (path(), "[ab]{0,3}", meta()).prop_map(|(path, content, meta)| Effect::Write { path, content: content.into_bytes(), meta }),
         4 => (path(), meta()).prop_map(|(path, meta)| Effect::Mkdir { path, meta }),
@@ -86,7 +115,10 @@ fn effect() -> impl Strategy<Value = Effect> {
 /// Everything that a module could ask about what the effects touch.
 async fn answers(host: &dyn Host) -> Vec<String> {
     let mut all = Vec::new();
-    for path in PATHS.iter().chain(&["/srv", "/srv/old/inside", "/srv/link/x"]) {
+    for path in PATHS
+        .iter()
+        .chain(&["/srv", "/srv/old/inside", "/srv/link/x"])
+    {
         all.push(format!("{path} {:?}", host.stat(path).await));
         all.push(format!("{path} {:?}", host.read(path).await));
         all.push(format!("{path} {:?}", host.list(path).await));
@@ -101,8 +133,16 @@ async fn answers(host: &dyn Host) -> Vec<String> {
     all.push(format!("{:?}", host.packages().await));
     all.push(format!("{:?}", host.sysctl("net.ipv4.ip_forward").await));
     all.push(format!("{:?}", host.kernel_module("overlay").await));
-    all.push(format!("{:?} {:?}", host.mounts().await, host.swaps().await));
-    all.push(format!("{:?} {:?}", host.user("web").await, host.group("web").await));
+    all.push(format!(
+        "{:?} {:?}",
+        host.mounts().await,
+        host.swaps().await
+    ));
+    all.push(format!(
+        "{:?} {:?}",
+        host.user("web").await,
+        host.group("web").await
+    ));
     all.push(format!("{:?}", host.image("img:1").await));
     all
 }
@@ -119,7 +159,8 @@ proptest! {
             let overlay = Overlay::new(&below);
             let mut done = Vec::new();
             for effect in &effects {
-                // What fails on a host fails in the run; only what succeeds has something to be predicted.
+                // What fails on a host fails in the run; only what succeeds has something to be
+                // predicted.
                 if real.perform(effect).await.is_ok() {
                     overlay.lay(effect).await;
                     done.push(effect);
@@ -139,24 +180,48 @@ async fn what_only_apply_can_tell_says_so() {
     let below = host();
     let overlay = Overlay::new(&below);
     assert!(!overlay.uncertain());
-    assert_eq!(overlay.unit("kubelet.service").await.unwrap().load, "not-found");
+    assert_eq!(
+        overlay.unit("kubelet.service").await.unwrap().load,
+        "not-found"
+    );
     let request = CertificateRequest {
         key_path: "/srv/k".into(),
         cert_path: "/srv/c".into(),
         ..CertificateRequest::default()
     };
     overlay.lay(&Effect::Certificate(request)).await;
-    assert_eq!(overlay.read("/srv/c").await.unwrap().unwrap(), KNOWN_AFTER_APPLY.as_bytes());
+    assert_eq!(
+        overlay.read("/srv/c").await.unwrap().unwrap(),
+        KNOWN_AFTER_APPLY.as_bytes()
+    );
     assert_eq!(overlay.stat("/srv/k").await.unwrap().unwrap().mode, 0o600);
 
     overlay.lay(&Effect::RefreshPackages).await;
-    assert_eq!(overlay.package_candidate("kubelet").await.unwrap().as_deref(), Some(KNOWN_AFTER_APPLY));
+    assert_eq!(
+        overlay
+            .package_candidate("kubelet")
+            .await
+            .unwrap()
+            .as_deref(),
+        Some(KNOWN_AFTER_APPLY)
+    );
     let install = BTreeMap::from([("kubelet".to_owned(), None)]);
-    overlay.lay(&Effect::Packages { install, remove: Vec::new() }).await;
+    overlay
+        .lay(&Effect::Packages {
+            install,
+            remove: Vec::new(),
+        })
+        .await;
     assert!(overlay.uncertain());
-    assert_eq!(overlay.packages().await.unwrap()["kubelet"], KNOWN_AFTER_APPLY);
+    assert_eq!(
+        overlay.packages().await.unwrap()["kubelet"],
+        KNOWN_AFTER_APPLY
+    );
     let unit = overlay.unit("kubelet.service").await.unwrap();
-    assert_eq!((unit.load.as_str(), unit.active.as_str()), ("loaded", "inactive"));
+    assert_eq!(
+        (unit.load.as_str(), unit.active.as_str()),
+        ("loaded", "inactive")
+    );
 }
 
 #[tokio::test]
@@ -173,9 +238,21 @@ async fn test_mode_waits_for_nothing() {
 async fn a_new_directory_hides_what_was_below_a_removed_one() {
     let below = host();
     let overlay = Overlay::new(&below);
-    overlay.lay(&Effect::Remove { path: "/srv/old".into() }).await;
-    overlay.lay(&Effect::Mkdir { path: "/srv/old/".into(), meta: Meta::default() }).await;
-    assert_eq!(overlay.stat("/srv/old").await.unwrap().unwrap().kind, FileKind::Directory);
+    overlay
+        .lay(&Effect::Remove {
+            path: "/srv/old".into(),
+        })
+        .await;
+    overlay
+        .lay(&Effect::Mkdir {
+            path: "/srv/old/".into(),
+            meta: Meta::default(),
+        })
+        .await;
+    assert_eq!(
+        overlay.stat("/srv/old").await.unwrap().unwrap().kind,
+        FileKind::Directory
+    );
     assert_eq!(overlay.read("/srv/old/inside").await.unwrap(), None);
     assert!(overlay.list("/srv/old").await.unwrap().is_empty());
 }

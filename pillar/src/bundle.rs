@@ -1,4 +1,5 @@
-//! What the declaration needs to know of a bundle: the part of its `manifest.json` that views and validation use.
+//! What the declaration needs to know of a bundle: the part of its `manifest.json` that views and
+//! validation use.
 
 use std::collections::BTreeMap;
 
@@ -38,14 +39,15 @@ pub struct BundleFacts {
     /// Versions by chart.
     #[serde(default)]
     pub charts: BTreeMap<String, String>,
-    /// The choices that it was made for, by field of the cluster document; those that are not named may be any.
+    /// The choices that it was made for, by field of the cluster document; those that are not named
+    /// may be any.
     #[serde(default)]
     pub options: Allowed,
     /// SHA-256 of its programs (`bin/`), by name; in the manifest they stand among all files.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,
-    /// Every whole bundle that stands on the site, this one among them; not in the manifest. Empty: nothing is known of
-    /// others.
+    /// Every whole bundle that stands on the site, this one among them; not in the manifest. Empty:
+    /// nothing is known of others.
     #[serde(default)]
     pub site: Vec<SiteBundle>,
 }
@@ -80,14 +82,18 @@ impl BundleFacts {
         facts.manifest = sha256(text.as_bytes());
         if let Some(files) = manifest.get("files").and_then(serde_json::Value::as_object) {
             let program = |(path, entry): (&String, &serde_json::Value)| {
-                Some((path.strip_prefix("bin/")?.to_owned(), entry.get("sha256")?.as_str()?.to_owned()))
+                Some((
+                    path.strip_prefix("bin/")?.to_owned(),
+                    entry.get("sha256")?.as_str()?.to_owned(),
+                ))
             };
             facts.programs = files.iter().filter_map(program).collect();
         }
         Ok(facts)
     }
 
-    /// All bundles of the site, in the order of their versions' texts; this one is always among them.
+    /// All bundles of the site, in the order of their versions' texts; this one is always among
+    /// them.
     #[must_use]
     pub fn on_site(&self) -> Vec<SiteBundle> {
         let own = SiteBundle {
@@ -96,14 +102,19 @@ impl BundleFacts {
             path: self.path.clone(),
             manifest: self.manifest.clone(),
         };
-        let mut all: Vec<SiteBundle> =
-            self.site.iter().filter(|bundle| bundle.version != own.version).cloned().collect();
+        let mut all: Vec<SiteBundle> = self
+            .site
+            .iter()
+            .filter(|bundle| bundle.version != own.version)
+            .cloned()
+            .collect();
         all.push(own);
         all.sort_by(|a, b| a.version.cmp(&b.version));
         all
     }
 
-    /// Whether the bundle's Kubernetes is the wanted one: `1.36` and `v1.36.3` both match `v1.36.3`.
+    /// Whether the bundle's Kubernetes is the wanted one: `1.36` and `v1.36.3` both match
+    /// `v1.36.3`.
     #[must_use]
     pub fn satisfies(&self, wanted: &str) -> bool {
         let have: Vec<&str> = self.kubernetes.trim_start_matches('v').split('.').collect();
@@ -118,7 +129,10 @@ mod tests {
 
     #[test]
     fn versions_match_by_their_parts() {
-        let facts = BundleFacts { kubernetes: "v1.36.3".into(), ..BundleFacts::default() };
+        let facts = BundleFacts {
+            kubernetes: "v1.36.3".into(),
+            ..BundleFacts::default()
+        };
         for wanted in ["1.36", "v1.36", "1.36.3", "v1.36.3", "1"] {
             assert!(facts.satisfies(wanted), "{wanted}");
         }
@@ -142,8 +156,16 @@ mod tests {
             ..BundleFacts::default()
         };
         assert_eq!(facts.on_site(), [bundle("0.2.0", "v1.36.3")]);
-        facts.site = vec![bundle("0.3.0", "v1.36.4"), bundle("0.2.0", "v1.36.3"), bundle("0.1.0", "v1.35.4")];
-        let versions: Vec<String> = facts.on_site().into_iter().map(|bundle| bundle.version).collect();
+        facts.site = vec![
+            bundle("0.3.0", "v1.36.4"),
+            bundle("0.2.0", "v1.36.3"),
+            bundle("0.1.0", "v1.35.4"),
+        ];
+        let versions: Vec<String> = facts
+            .on_site()
+            .into_iter()
+            .map(|bundle| bundle.version)
+            .collect();
         assert_eq!(versions, ["0.1.0", "0.2.0", "0.3.0"]);
     }
 
@@ -152,7 +174,10 @@ mod tests {
         let text = r#"{"format":1,"name":"halite","version":"0.1.0","built":"x","kubernetes":"v1.36.3",
                 "files":{"bin/ctl":{"sha256":"ab","size":1},"apt/halite.gpg":{"sha256":"cd","size":1}}}"#;
         let facts = BundleFacts::from_manifest(text, "/mnt/b").unwrap();
-        assert_eq!((facts.path.as_str(), facts.version.as_str()), ("/mnt/b", "0.1.0"));
+        assert_eq!(
+            (facts.path.as_str(), facts.version.as_str()),
+            ("/mnt/b", "0.1.0")
+        );
         assert_eq!(facts.manifest, sha256(text.as_bytes()));
         assert_eq!(facts.programs, [("ctl".to_owned(), "ab".to_owned())].into());
     }

@@ -90,14 +90,16 @@ pub struct Cluster {
     /// The master's own settings.
     #[serde(default)]
     pub master: Master,
-    /// The operator's own secrets, by name; templates see each as `pillar.secrets.NAME`, but only for the hosts named.
+    /// The operator's own secrets, by name; templates see each as `pillar.secrets.NAME`, but only
+    /// for the hosts named.
     #[serde(default)]
     #[schemars(schema_with = "formats::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
     /// Anything that the operator's own states read, as `pillar.custom`.
     #[serde(default)]
     pub custom: Map<String, Value>,
-    /// Written by Halite: what was chosen when the cluster was made, so that a repair next year chooses the same.
+    /// Written by Halite: what was chosen when the cluster was made, so that a repair next year
+    /// chooses the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedCluster>,
 }
@@ -119,9 +121,11 @@ pub struct Metadata {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
-    /// Networks in which hosts talk to the API, to etcd and to the master. Tried in order for an address of a host.
+    /// Networks in which hosts talk to the API, to etcd and to the master. Tried in order for an
+    /// address of a host.
     pub control_plane: HostNetworks,
-    /// Networks of the pods' traffic between hosts, and of NodePorts. Default: those of the control plane.
+    /// Networks of the pods' traffic between hosts, and of NodePorts. Default: those of the control
+    /// plane.
     #[serde(default)]
     pub workload_plane: Option<HostNetworks>,
     /// Addresses of pods; each node gets a /24 of it.
@@ -148,7 +152,9 @@ impl Networks {
     /// The workload plane's networks: the control plane's unless declared.
     #[must_use]
     pub fn workload_cidrs(&self) -> &[Ipv4Net] {
-        self.workload_plane.as_ref().map_or(&self.control_plane.cidrs, |plane| &plane.cidrs)
+        self.workload_plane
+            .as_ref()
+            .map_or(&self.control_plane.cidrs, |plane| &plane.cidrs)
     }
 }
 
@@ -165,19 +171,23 @@ pub struct HostNetworks {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ApiServer {
-    /// Name of the API in certificates, kubeconfigs and hosts entries. Default: `api.CLUSTER.internal`.
+    /// Name of the API in certificates, kubeconfigs and hosts entries. Default:
+    /// `api.CLUSTER.internal`.
     #[schemars(schema_with = "formats::optional_subdomain")]
     pub endpoint: Option<String>,
-    /// A virtual address that the API is reached at; inside a control-plane network, and nobody's own.
+    /// A virtual address that the API is reached at; inside a control-plane network, and nobody's
+    /// own.
     #[schemars(schema_with = "formats::optional_address")]
     pub vip: Option<Ipv4Addr>,
-    /// Whether Halite keeps the VIP with keepalived (default: true when there is a `vip`); `false`: somebody else does.
+    /// Whether Halite keeps the VIP with keepalived (default: true when there is a `vip`); `false`:
+    /// somebody else does.
     pub keepalived: Option<bool>,
     /// Further names and addresses in the API server's certificate.
     #[serde(rename = "certSANs")]
     #[schemars(schema_with = "formats::sans")]
     pub cert_sans: Vec<String>,
-    /// Flags added to, or replacing, those of the static pod, without dashes: `audit-log-maxage: 30`.
+    /// Flags added to, or replacing, those of the static pod, without dashes: `audit-log-maxage:
+    /// 30`.
     #[schemars(schema_with = "formats::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
@@ -247,8 +257,8 @@ pub struct Containerd {
     pub restrict_oom_score_adj: bool,
     /// Laid over containerd's configuration (its TOML as a mapping).
     pub config: Map<String, Value>,
-    /// Registries outside of the site, by the host in the names of images (`docker.io`, `registry.corp:5000`). What the
-    /// bundle has comes from the bundle all the same.
+    /// Registries outside of the site, by the host in the names of images (`docker.io`,
+    /// `registry.corp:5000`). What the bundle has comes from the bundle all the same.
     #[schemars(schema_with = "formats::registries")]
     pub registries: BTreeMap<String, ForeignRegistry>,
 }
@@ -261,7 +271,8 @@ pub struct Master {
     pub jobs: KeptJobs,
 }
 
-/// Which finished jobs and orchestrations the master's store keeps: what one of the two says is kept.
+/// Which finished jobs and orchestrations the master's store keeps: what one of the two says is
+/// kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct KeptJobs {
@@ -273,7 +284,10 @@ pub struct KeptJobs {
 
 impl Default for KeptJobs {
     fn default() -> Self {
-        Self { keep_days: 30, keep_last: 100 }
+        Self {
+            keep_days: 30,
+            keep_last: 100,
+        }
     }
 }
 
@@ -299,13 +313,15 @@ pub enum ProxyMode {
     Iptables,
 }
 
-/// What runs in the cluster besides Kubernetes itself. What is switched off again is removed from the cluster.
+/// What runs in the cluster besides Kubernetes itself. What is switched off again is removed from
+/// the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Addons {
     /// metrics-server: what nodes and pods use just now, for `kubectl top` and for autoscalers.
     pub metrics_server: bool,
-    /// local-path storage: volumes in a directory of the node that runs the pod, as the default storage class.
+    /// local-path storage: volumes in a directory of the node that runs the pod, as the default
+    /// storage class.
     pub local_path: bool,
 }
 
@@ -313,7 +329,8 @@ pub struct Addons {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Host {
-    /// Kernel parameters by dotted name, added to Halite's own; null leaves one of Halite's own alone.
+    /// Kernel parameters by dotted name, added to Halite's own; null leaves one of Halite's own
+    /// alone.
     #[schemars(schema_with = "formats::sysctls")]
     pub sysctls: BTreeMap<String, Option<String>>,
     /// Kernel modules that Halite loads, now and at boot. `[]` where the kernel has them built in.
@@ -334,7 +351,11 @@ impl Default for Host {
     fn default() -> Self {
         Self {
             sysctls: BTreeMap::new(),
-            kernel_modules: vec!["overlay".to_owned(), "br_netfilter".to_owned(), "nf_conntrack".to_owned()],
+            kernel_modules: vec![
+                "overlay".to_owned(),
+                "br_netfilter".to_owned(),
+                "nf_conntrack".to_owned(),
+            ],
             manage_swap: true,
             manage_firewall: true,
             manage_time: false,
@@ -366,8 +387,8 @@ pub struct Firewall {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Sources {
-    /// Networks that operators work from: they reach the Kubernetes API and the master. Default: the control-plane
-    /// networks.
+    /// Networks that operators work from: they reach the Kubernetes API and the master. Default:
+    /// the control-plane networks.
     #[schemars(schema_with = "formats::optional_cidrs")]
     pub management: Option<Vec<Ipv4Net>>,
 }
@@ -405,7 +426,8 @@ pub struct ResolvedCluster {
     /// The Kubernetes version, for example `v1.36.3`.
     #[schemars(schema_with = "formats::version")]
     pub kubernetes: String,
-    /// The version of the bundle in use, one of those that stand on the site. `ctl bundle use` changes it.
+    /// The version of the bundle in use, one of those that stand on the site. `ctl bundle use`
+    /// changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
 }
@@ -414,12 +436,17 @@ impl Cluster {
     /// The API's name: as declared, or `api.CLUSTER.internal`.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        self.api_server.endpoint.clone().unwrap_or_else(|| format!("api.{}.internal", self.metadata.name))
+        self.api_server
+            .endpoint
+            .clone()
+            .unwrap_or_else(|| format!("api.{}.internal", self.metadata.name))
     }
 
     /// The Kubernetes version that counts: the recorded one, else the declared one.
     #[must_use]
     pub fn kubernetes_version(&self) -> &str {
-        self.resolved.as_ref().map_or(&self.kubernetes.version, |resolved| &resolved.kubernetes)
+        self.resolved
+            .as_ref()
+            .map_or(&self.kubernetes.version, |resolved| &resolved.kubernetes)
     }
 }

@@ -28,15 +28,21 @@ pub struct Route {
     pub interface: String,
 }
 
-/// Interfaces that the cluster itself makes: on a second run their routes lead into the pod network, rightly.
+/// Interfaces that the cluster itself makes: on a second run their routes lead into the pod
+/// network, rightly.
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 
 impl HostFacts {
-    /// Takes addresses (`ip4_interfaces`, as Salt has it) and routes (`ip4_routes`, the minion's own) out of grains.
+    /// Takes addresses (`ip4_interfaces`, as Salt has it) and routes (`ip4_routes`, the minion's
+    /// own) out of grains.
     #[must_use]
     pub fn from_grains(name: &str, grains: &Value) -> Self {
         let mut addresses = BTreeMap::new();
-        for (interface, list) in grains.get("ip4_interfaces").and_then(Value::as_object).into_iter().flatten()
+        for (interface, list) in grains
+            .get("ip4_interfaces")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
         {
             let list: Vec<Ipv4Addr> = list
                 .as_array()
@@ -46,23 +52,40 @@ impl HostFacts {
                 .collect();
             addresses.insert(interface.clone(), list);
         }
-        let routes = grains.get("ip4_routes").and_then(Value::as_array).into_iter().flatten();
-        let routes = routes.filter_map(|route| serde_json::from_value(route.clone()).ok()).collect();
-        Self { name: name.to_owned(), addresses, routes }
+        let routes = grains
+            .get("ip4_routes")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let routes = routes
+            .filter_map(|route| serde_json::from_value(route.clone()).ok())
+            .collect();
+        Self {
+            name: name.to_owned(),
+            addresses,
+            routes,
+        }
     }
 
-    /// The addresses that other hosts can reach, with their interface: neither loopback nor the cluster's own bridges.
+    /// The addresses that other hosts can reach, with their interface: neither loopback nor the
+    /// cluster's own bridges.
     pub fn usable(&self) -> impl Iterator<Item = (&str, Ipv4Addr)> {
         self.addresses
             .iter()
             .filter(|(interface, _)| !own(interface))
-            .flat_map(|(interface, list)| list.iter().map(move |address| (interface.as_str(), *address)))
+            .flat_map(|(interface, list)| {
+                list.iter()
+                    .map(move |address| (interface.as_str(), *address))
+            })
             .filter(|(_, address)| !address.is_loopback())
     }
 
-    /// The routes that were there before the cluster, without default routes (also in two halves, as VPNs set them).
+    /// The routes that were there before the cluster, without default routes (also in two halves,
+    /// as VPNs set them).
     pub fn foreign_routes(&self) -> impl Iterator<Item = &Route> {
-        self.routes.iter().filter(|route| !own(&route.interface) && route.destination.prefix_len() > 1)
+        self.routes
+            .iter()
+            .filter(|route| !own(&route.interface) && route.destination.prefix_len() > 1)
     }
 }
 
@@ -80,9 +103,15 @@ mod tests {
             "lo": ["127.0.0.1"], "cni0": ["10.233.0.1"], "eth0": ["10.0.0.5", "bad"], "eth1": []
         }, "ip4_routes": [{"destination": "0.0.0.0/0", "interface": "eth0"}, {"destination": "10.9.0.0/16", "interface": "tun0"}]});
         let facts = HostFacts::from_grains("a", &grains);
-        assert_eq!(facts.usable().collect::<Vec<_>>(), [("eth0", Ipv4Addr::new(10, 0, 0, 5))]);
         assert_eq!(
-            facts.foreign_routes().map(|route| route.interface.as_str()).collect::<Vec<_>>(),
+            facts.usable().collect::<Vec<_>>(),
+            [("eth0", Ipv4Addr::new(10, 0, 0, 5))]
+        );
+        assert_eq!(
+            facts
+                .foreign_routes()
+                .map(|route| route.interface.as_str())
+                .collect::<Vec<_>>(),
             ["tun0"]
         );
     }

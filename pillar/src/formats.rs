@@ -1,4 +1,5 @@
-//! The texts that documents may hold, by name: each format of the schema has one function that judges it.
+//! The texts that documents may hold, by name: each format of the schema has one function that
+//! judges it.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr as _;
@@ -18,10 +19,14 @@ pub struct Misfit {
 }
 
 fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
-    Misfit { message: message.into(), hint: hint.into() }
+    Misfit {
+        message: message.into(),
+        hint: hint.into(),
+    }
 }
 
-/// Judges a text by the name of a format; a format that this build does not know accepts everything.
+/// Judges a text by the name of a format; a format that this build does not know accepts
+/// everything.
 ///
 /// # Errors
 /// The text is not of the format.
@@ -35,13 +40,31 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "flag-name" => check_flag(text),
         "label-key" => check_label_key(text),
         "label-value" => check_label_value(text),
-        "sysctl-key" => {
-            check_words(text, "a kernel parameter", "./_-", "its name has the form net.ipv4.ip_forward")
-        }
-        "module-name" => check_words(text, "a kernel module", "_-", "its name has the form br_netfilter"),
+        "sysctl-key" => check_words(
+            text,
+            "a kernel parameter",
+            "./_-",
+            "its name has the form net.ipv4.ip_forward",
+        ),
+        "module-name" => check_words(
+            text,
+            "a kernel module",
+            "_-",
+            "its name has the form br_netfilter",
+        ),
         "package-name" => check_words(text, "a package name", "+._-", "for example chrony"),
-        "secret-name" => check_words(text, "a name for a secret", "_-", "use letters, digits, `-` and `_`"),
-        "user-name" => check_words(text, "a user's name", "._-", "use letters, digits, `.`, `-` and `_`"),
+        "secret-name" => check_words(
+            text,
+            "a name for a secret",
+            "_-",
+            "use letters, digits, `-` and `_`",
+        ),
+        "user-name" => check_words(
+            text,
+            "a user's name",
+            "._-",
+            "use letters, digits, `.`, `-` and `_`",
+        ),
         "certificates-name" => check_words(
             text,
             "a name for certificates",
@@ -60,7 +83,10 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
 
 fn check_network(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit("is an IPv6 network", "this version of Halite builds IPv4 clusters"));
+        return Err(misfit(
+            "is an IPv6 network",
+            "this version of Halite builds IPv4 clusters",
+        ));
     }
     let Ok(network) = Ipv4Net::from_str(text) else {
         return Err(misfit(
@@ -79,10 +105,16 @@ fn check_network(text: &str) -> Result<(), Misfit> {
 
 fn check_address(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit("is an IPv6 address", "this version of Halite builds IPv4 clusters"));
+        return Err(misfit(
+            "is an IPv6 address",
+            "this version of Halite builds IPv4 clusters",
+        ));
     }
     if text.contains('/') {
-        return Err(misfit("is a network, not an address", "leave out the prefix length"));
+        return Err(misfit(
+            "is a network, not an address",
+            "leave out the prefix length",
+        ));
     }
     match Ipv4Addr::from_str(text) {
         Err(_) => Err(misfit("is not an IPv4 address", "for example 10.0.0.11")),
@@ -92,7 +124,10 @@ fn check_address(text: &str) -> Result<(), Misfit> {
                 || address.is_multicast()
                 || address.is_broadcast() =>
         {
-            Err(misfit("cannot be the address of a host", "take one that other hosts can reach"))
+            Err(misfit(
+                "cannot be the address of a host",
+                "take one that other hosts can reach",
+            ))
         }
         Ok(_) => Ok(()),
     }
@@ -104,11 +139,17 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
     for part in text.split('.') {
         let bytes = part.as_bytes();
         if part.is_empty() {
-            return Err(misfit("is not a usable name: a part of it is empty", "for example worker-1"));
+            return Err(misfit(
+                "is not a usable name: a part of it is empty",
+                "for example worker-1",
+            ));
         }
         if bytes.len() > 63 {
             return Err(misfit(
-                format!("is not a usable name: a part has {} characters", bytes.len()),
+                format!(
+                    "is not a usable name: a part has {} characters",
+                    bytes.len()
+                ),
                 "at most 63 between dots (RFC 1123)",
             ));
         }
@@ -118,7 +159,10 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
             } else {
                 "use lower-case letters, digits and `-` (RFC 1123)".to_owned()
             };
-            return Err(misfit(format!("is not a usable name: it has the character {bad:?}"), hint));
+            return Err(misfit(
+                format!("is not a usable name: it has the character {bad:?}"),
+                hint,
+            ));
         }
         if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
             return Err(misfit(
@@ -136,7 +180,8 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// What kubeadm's `ValidateCertSANs` accepts: an address, a name, or a name with a wildcard in front.
+/// What kubeadm's `ValidateCertSANs` accepts: an address, a name, or a name with a wildcard in
+/// front.
 fn check_san(text: &str) -> Result<(), Misfit> {
     if text.parse::<std::net::IpAddr>().is_ok()
         || check_subdomain(text.strip_prefix("*.").unwrap_or(text)).is_ok()
@@ -151,22 +196,35 @@ fn check_san(text: &str) -> Result<(), Misfit> {
 
 fn check_version(text: &str) -> Result<(), Misfit> {
     let parts: Vec<&str> = text.strip_prefix('v').unwrap_or(text).split('.').collect();
-    let number = |part: &&str| !part.is_empty() && part.len() < 6 && part.bytes().all(|b| b.is_ascii_digit());
+    let number = |part: &&str| {
+        !part.is_empty() && part.len() < 6 && part.bytes().all(|b| b.is_ascii_digit())
+    };
     if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
         Ok(())
     } else {
-        Err(misfit("is not a Kubernetes version", "for example \"1.36\" or \"1.36.3\""))
+        Err(misfit(
+            "is not a Kubernetes version",
+            "for example \"1.36\" or \"1.36.3\"",
+        ))
     }
 }
 
 fn check_flag(text: &str) -> Result<(), Misfit> {
     if let Some(bare) = text.strip_prefix('-') {
-        return Err(misfit("begins with a dash", format!("write {}", bare.trim_start_matches('-'))));
+        return Err(misfit(
+            "begins with a dash",
+            format!("write {}", bare.trim_start_matches('-')),
+        ));
     }
     if let Some((name, _)) = text.split_once('=') {
-        return Err(misfit("holds the value too", format!("write it as `{name}: VALUE`")));
+        return Err(misfit(
+            "holds the value too",
+            format!("write it as `{name}: VALUE`"),
+        ));
     }
-    let word = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let word = text
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if word && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
@@ -178,11 +236,16 @@ fn check_flag(text: &str) -> Result<(), Misfit> {
 }
 
 fn check_label_key(text: &str) -> Result<(), Misfit> {
-    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = text
+        .rsplit_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
     if let Some(prefix) = prefix
         && let Err(why) = check_subdomain(prefix)
     {
-        return Err(misfit("is not a label's key: what stands before the slash is no DNS name", why.hint));
+        return Err(misfit(
+            "is not a label's key: what stands before the slash is no DNS name",
+            why.hint,
+        ));
     }
     if name.is_empty() || check_label_value(name).is_err() {
         return Err(misfit(
@@ -197,7 +260,11 @@ fn check_label_value(text: &str) -> Result<(), Misfit> {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    if bytes.len() <= 63 && bytes.iter().all(|b| inner(*b)) && ends(bytes.first()) && ends(bytes.last()) {
+    if bytes.len() <= 63
+        && bytes.iter().all(|b| inner(*b))
+        && ends(bytes.first())
+        && ends(bytes.last())
+    {
         Ok(())
     } else {
         Err(misfit(
@@ -219,7 +286,9 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
 /// It stands in units of systemd and in command lines.
 fn check_path(text: &str) -> Result<(), Misfit> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    let below = text.strip_prefix('/').is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    let below = text
+        .strip_prefix('/')
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
     if below && text.chars().all(fits) && text.split('/').all(|part| part != "..") {
         Ok(())
     } else {
@@ -232,8 +301,11 @@ fn check_path(text: &str) -> Result<(), Misfit> {
 
 /// What stands before a port, if there is one; `None` when what stands behind the colon is none.
 fn host_of(text: &str) -> Option<&str> {
-    let Some((host, port)) = text.split_once(':') else { return Some(text) };
-    let number = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let Some((host, port)) = text.split_once(':') else {
+        return Some(text);
+    };
+    let number =
+        port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
     number.then_some(host)
 }
 
@@ -241,7 +313,10 @@ fn host_of(text: &str) -> Option<&str> {
 fn check_registry(text: &str) -> Result<(), Misfit> {
     const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
     if text == "_default" {
-        return Err(misfit("is what Halite itself writes, for all registries", EXAMPLE));
+        return Err(misfit(
+            "is what Halite itself writes, for all registries",
+            EXAMPLE,
+        ));
     }
     match host_of(text) {
         Some(host) if check_subdomain(host).is_ok() => Ok(()),
@@ -249,12 +324,16 @@ fn check_registry(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// What Go's `httpproxy` reads in `NO_PROXY`: a name with or without what is below it, an address, a network.
+/// What Go's `httpproxy` reads in `NO_PROXY`: a name with or without what is below it, an address,
+/// a network.
 fn check_no_proxy(text: &str) -> Result<(), Misfit> {
     let network = text.parse::<ipnet::IpNet>().is_ok();
     let address = text.parse::<std::net::IpAddr>().is_ok();
     let bare = |host: &str| {
-        let bare = host.strip_prefix("*.").or_else(|| host.strip_prefix('.')).unwrap_or(host);
+        let bare = host
+            .strip_prefix("*.")
+            .or_else(|| host.strip_prefix('.'))
+            .unwrap_or(host);
         check_subdomain(bare).is_ok()
     };
     if network || address || host_of(text).is_some_and(bare) {
@@ -271,7 +350,10 @@ fn check_time_server(text: &str) -> Result<(), Misfit> {
     if text.parse::<std::net::IpAddr>().is_ok() || check_subdomain(text).is_ok() {
         Ok(())
     } else {
-        Err(misfit("is neither an address nor a DNS name", "for example 192.0.2.10 or ntp.example.com"))
+        Err(misfit(
+            "is neither an address nor a DNS name",
+            "for example 192.0.2.10 or ntp.example.com",
+        ))
     }
 }
 
@@ -281,10 +363,16 @@ fn check_time(text: &str) -> Result<(), Misfit> {
             && text.bytes().all(|b| b.is_ascii_digit())
             && text.parse::<u8>().is_ok_and(|n| n < end)
     };
-    if text.split_once(':').is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60)) {
+    if text
+        .split_once(':')
+        .is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60))
+    {
         Ok(())
     } else {
-        Err(misfit("is not a time of the day", "hours and minutes, for example \"02:30\""))
+        Err(misfit(
+            "is not a time of the day",
+            "hours and minutes, for example \"02:30\"",
+        ))
     }
 }
 
@@ -293,10 +381,17 @@ pub(crate) const NEVER: &str = "never";
 
 /// As systemd writes days.
 fn check_day(text: &str) -> Result<(), Misfit> {
-    if ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER].contains(&text) {
+    if [
+        "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER,
+    ]
+    .contains(&text)
+    {
         Ok(())
     } else {
-        Err(misfit("is not a day of the week", "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`"))
+        Err(misfit(
+            "is not a day of the week",
+            "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`",
+        ))
     }
 }
 

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::source::Source;
-use crate::validate::{self, Context};
-use crate::{reader, schema, secret};
+use crate::validate::Context;
+use crate::{reader, schema, secret, validate};
 
 /// A file by name and content.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`. Hidden files and other
-    /// endings in `nodes/` are left alone.
+    /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`.
+    /// Hidden files and other endings in `nodes/` are left alone.
     ///
     /// # Errors
     /// All files that are missing or cannot be read.
@@ -67,7 +67,9 @@ impl Texts {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| {
                 path.extension().is_some_and(|ending| ending == "yaml")
-                    && !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+                    && !path
+                        .file_name()
+                        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
             })
             .collect();
         names.sort();
@@ -75,7 +77,11 @@ impl Texts {
         let custom = dir.join("custom/pillar.yaml");
         let custom = if custom.exists() { read(&custom) } else { None };
         match (cluster, problems.is_empty()) {
-            (Some(cluster), true) => Ok(Self { cluster, nodes, custom }),
+            (Some(cluster), true) => Ok(Self {
+                cluster,
+                nodes,
+                custom,
+            }),
             _ => Err(problems),
         }
     }
@@ -124,8 +130,15 @@ pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Pro
     }
     if let Some(cluster) = document::<Cluster>(&texts.cluster, schema::cluster(), &mut problems) {
         problems.extend(validate::duplicate_names(&nodes));
-        let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
-        let declaration = Declaration { cluster, nodes, custom };
+        let nodes = nodes
+            .into_iter()
+            .map(|node| (node.metadata.name.clone(), node))
+            .collect();
+        let declaration = Declaration {
+            cluster,
+            nodes,
+            custom,
+        };
         problems.extend(validate::validate(&declaration, context));
         if problems.is_empty() {
             return Ok(declaration);
@@ -157,7 +170,10 @@ fn document<T: DeserializeOwned>(
         Ok(value) => Some(Document { value, source }),
         Err(error) => {
             // serde's words may quote a value: only the place of the failure is told.
-            problems.push(Problem::in_file(&text.file, format!("cannot be used ({:?})", error.classify())));
+            problems.push(Problem::in_file(
+                &text.file,
+                format!("cannot be used ({:?})", error.classify()),
+            ));
             None
         }
     }
@@ -168,16 +184,21 @@ fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<P
     match value {
         Value::String(text) if text.contains(secret::PREFIX) => problems.push(
             source
-                .problem(path, format!("`{}` stands for secrets and cannot be written here", secret::PREFIX))
+                .problem(
+                    path,
+                    format!(
+                        "`{}` stands for secrets and cannot be written here",
+                        secret::PREFIX
+                    ),
+                )
                 .hint("declare the secret under `secrets:` and use it in a state"),
         ),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .for_each(|(index, item)| placeholders(item, source, &format!("{path}[{index}]"), problems)),
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(key, item)| placeholders(item, source, &crate::source::join(path, key), problems)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, item)| {
+            placeholders(item, source, &format!("{path}[{index}]"), problems)
+        }),
+        Value::Object(map) => map.iter().for_each(|(key, item)| {
+            placeholders(item, source, &crate::source::join(path, key), problems)
+        }),
         _ => {}
     }
 }
@@ -198,8 +219,11 @@ fn custom(text: Option<&Text>, problems: &mut Vec<Problem>) -> Map<String, Value
         Value::Object(map) => map,
         Value::Null => Map::new(),
         _ => {
-            problems
-                .push(source.problem("", "must be a mapping").hint("its keys become `pillar.custom.KEY`"));
+            problems.push(
+                source
+                    .problem("", "must be a mapping")
+                    .hint("its keys become `pillar.custom.KEY`"),
+            );
             Map::new()
         }
     }

@@ -12,27 +12,41 @@ use crate::trust;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ForeignRegistry {
-    /// Who is asked for its images, one after the other: `https://mirror.corp/hub`. With none, the registry itself; with
-    /// some, only they.
+    /// Who is asked for its images, one after the other: `https://mirror.corp/hub`. With none, the
+    /// registry itself; with some, only they.
     pub mirrors: Vec<String>,
-    /// Who signed their certificates (PEM), where it is nobody whom hosts trust anyway; see `trust.certificates`.
+    /// Who signed their certificates (PEM), where it is nobody whom hosts trust anyway; see
+    /// `trust.certificates`.
     pub ca: Option<String>,
 }
 
 /// Where a registry is, by its name in images. Only Docker's is elsewhere.
 fn itself(host: &str) -> String {
-    format!("https://{}", if host == "docker.io" { "registry-1.docker.io" } else { host })
+    format!(
+        "https://{}",
+        if host == "docker.io" {
+            "registry-1.docker.io"
+        } else {
+            host
+        }
+    )
 }
 
 /// What templates see: whom to ask, and the certificates.
 pub(crate) fn view(registries: &BTreeMap<String, ForeignRegistry>) -> Value {
     let one = |(host, registry): (&String, &ForeignRegistry)| {
-        let mut mirrors: Vec<String> =
-            registry.mirrors.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        let mut mirrors: Vec<String> = registry
+            .mirrors
+            .iter()
+            .map(|url| url.trim_end_matches('/').to_owned())
+            .collect();
         if mirrors.is_empty() {
             mirrors.push(itself(host));
         }
-        let ca = registry.ca.as_deref().map(|text| trust::certificates(text).unwrap_or_default().concat());
+        let ca = registry
+            .ca
+            .as_deref()
+            .map(|text| trust::certificates(text).unwrap_or_default().concat());
         (host.clone(), json!({"mirrors": mirrors, "ca": ca}))
     };
     Value::Object(registries.iter().map(one).collect::<Map<_, _>>())
@@ -53,7 +67,9 @@ mod tests {
             ("ghcr.io", mirrors(&["https://a/hub/", "http://b:5000"])),
             ("r.corp:5000", mirrors(&[])),
         ];
-        let declared = declared.map(|(host, registry)| (host.to_owned(), registry)).into();
+        let declared = declared
+            .map(|(host, registry)| (host.to_owned(), registry))
+            .into();
         let wanted = json!({
             "docker.io": {"mirrors": ["https://registry-1.docker.io"], "ca": null},
             "ghcr.io": {"mirrors": ["https://a/hub", "http://b:5000"], "ca": null},

@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-/// The n-th address of a network, counted from its network address (which is number 0), if it has that many.
+/// The n-th address of a network, counted from its network address (which is number 0), if it has
+/// that many.
 #[must_use]
 pub fn nth(network: Ipv4Net, n: u32) -> Option<Ipv4Addr> {
     let address = Ipv4Addr::from(u32::from(network.network()).checked_add(n)?);
@@ -17,7 +18,8 @@ pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// The service address of the Kubernetes API: the first of the network, as the API server itself takes it.
+/// The service address of the Kubernetes API: the first of the network, as the API server itself
+/// takes it.
 #[must_use]
 pub fn api_service(services: Ipv4Net) -> Option<Ipv4Addr> {
     nth(services, 1)
@@ -45,8 +47,14 @@ mod tests {
 
     #[test]
     fn service_addresses_are_kubeadms() {
-        assert_eq!(api_service(net("10.96.0.0/12")).unwrap().to_string(), "10.96.0.1");
-        assert_eq!(dns_service(net("10.96.0.0/12")).unwrap().to_string(), "10.96.0.10");
+        assert_eq!(
+            api_service(net("10.96.0.0/12")).unwrap().to_string(),
+            "10.96.0.1"
+        );
+        assert_eq!(
+            dns_service(net("10.96.0.0/12")).unwrap().to_string(),
+            "10.96.0.10"
+        );
         assert_eq!(dns_service(net("10.0.0.248/29")), None);
         assert_eq!(nth(net("255.255.255.255/32"), 1), None);
     }

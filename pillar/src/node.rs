@@ -127,7 +127,12 @@ impl fmt::Display for Role {
 }
 
 /// The roles of the first host of this version's clusters.
-pub const BOOTSTRAP_ROLES: [Role; 4] = [Role::Bootstrap, Role::Registry, Role::Etcd, Role::ControlPlane];
+pub const BOOTSTRAP_ROLES: [Role; 4] = [
+    Role::Bootstrap,
+    Role::Registry,
+    Role::Etcd,
+    Role::ControlPlane,
+];
 
 impl Node {
     /// A document with nothing but what is asked for.
@@ -136,7 +141,9 @@ impl Node {
         Self {
             api_version: crate::cluster::API_VERSION.to_owned(),
             kind: "Node".to_owned(),
-            metadata: Metadata { name: name.to_owned() },
+            metadata: Metadata {
+                name: name.to_owned(),
+            },
             roles: roles.to_vec(),
             address,
             labels: BTreeMap::new(),
@@ -155,16 +162,21 @@ impl Node {
     /// Whether containers run on the host: it is a node of Kubernetes.
     #[must_use]
     pub fn runs_containers(&self) -> bool {
-        [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra].into_iter().any(|role| self.has(role))
+        [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra]
+            .into_iter()
+            .any(|role| self.has(role))
     }
 
     /// The control-plane address: the recorded one, else the declared one.
     #[must_use]
     pub fn control_plane(&self) -> Option<Ipv4Addr> {
-        self.resolved.map(|resolved| resolved.control_plane).or(self.address)
+        self.resolved
+            .map(|resolved| resolved.control_plane)
+            .or(self.address)
     }
 
-    /// The taints that count: as declared, else those that kubeadm gives a control-plane node (none on workers).
+    /// The taints that count: as declared, else those that kubeadm gives a control-plane node (none
+    /// on workers).
     #[must_use]
     pub fn effective_taints(&self) -> Vec<Taint> {
         match &self.taints {
@@ -214,7 +226,10 @@ impl Node {
 /// A name made of digits would be read as a number by other programs.
 fn quoted(name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && !matches!(name, "on" | "off" | "yes" | "no" | "y" | "n" | "true" | "false" | "null")
+        && !matches!(
+            name,
+            "on" | "off" | "yes" | "no" | "y" | "n" | "true" | "false" | "null"
+        )
     {
         name.to_owned()
     } else {

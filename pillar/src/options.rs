@@ -1,8 +1,10 @@
-//! Every cluster that can be declared, as far as the choice is between few things: which pod network, a VIP or none,
-//! which roles a host has. Whoever must know what all of them need (a bundle that has to be complete) asks here.
+//! Every cluster that can be declared, as far as the choice is between few things: which pod
+//! network, a VIP or none, which roles a host has. Whoever must know what all of them need (a
+//! bundle that has to be complete) asks here.
 //!
-//! The choices come from the schema of the cluster document: whatever has an `enum` or is true or false is one, so that
-//! an option that is added there is one here. A test holds the list of all other fields.
+//! The choices come from the schema of the cluster document: whatever has an `enum` or is true or
+//! false is one, so that an option that is added there is one here. A test holds the list of all
+//! other fields.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -18,8 +20,8 @@ use crate::schema;
 use crate::validate::Context;
 use crate::view::MASTER;
 
-/// How many choices of a set differ from their defaults at most; one more set has all of them differ. What the state
-/// tree makes depend on several choices at once depends on two.
+/// How many choices of a set differ from their defaults at most; one more set has all of them
+/// differ. What the state tree makes depend on several choices at once depends on two.
 const DEPTH: usize = 2;
 
 /// The network of the declared hosts (RFC 5737).
@@ -46,12 +48,12 @@ pub struct Target {
     pub what: String,
 }
 
-/// For each field of the cluster document that is a choice, the values that may be chosen; those that are not named may
-/// have any.
+/// For each field of the cluster document that is a choice, the values that may be chosen; those
+/// that are not named may have any.
 pub type Allowed = BTreeMap<String, Vec<String>>;
 
-/// A field of the cluster document, or several that belong together, and the ways to fill it. The first is what it is
-/// when nothing is written.
+/// A field of the cluster document, or several that belong together, and the ways to fill it. The
+/// first is what it is when nothing is written.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
     path: String,
@@ -85,18 +87,36 @@ static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     free.retain(|path| path != VIP_PATH);
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));
-    let ways = [("none", Vec::new()), ("keepalived", vec![vip.clone()]), ("external", vec![vip, external])];
-    let ways = ways.map(|(name, settings)| Way { name: name.to_owned(), settings });
-    choices.push(Choice { path: VIP_PATH.to_owned(), ways: ways.into() });
-    let registry = choices.iter_mut().filter(|choice| choice.path == REGISTRY_PATH);
+    let ways = [
+        ("none", Vec::new()),
+        ("keepalived", vec![vip.clone()]),
+        ("external", vec![vip, external]),
+    ];
+    let ways = ways.map(|(name, settings)| Way {
+        name: name.to_owned(),
+        settings,
+    });
+    choices.push(Choice {
+        path: VIP_PATH.to_owned(),
+        ways: ways.into(),
+    });
+    let registry = choices
+        .iter_mut()
+        .filter(|choice| choice.path == REGISTRY_PATH);
     for way in registry.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
-        way.settings.push(("siteRegistry.users".to_owned(), json!({"somebody": "password"})));
-        way.settings.push(("siteRegistry.pullAs".to_owned(), json!("somebody")));
-        way.settings.push(("secrets.password.value".to_owned(), json!("of somebody")));
+        way.settings.push((
+            "siteRegistry.users".to_owned(),
+            json!({"somebody": "password"}),
+        ));
+        way.settings
+            .push(("siteRegistry.pullAs".to_owned(), json!("somebody")));
+        way.settings
+            .push(("secrets.password.value".to_owned(), json!("of somebody")));
     }
     let time = choices.iter_mut().filter(|choice| choice.path == TIME_PATH);
     for way in time.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
-        way.settings.push(("time.servers".to_owned(), json!(["ntp.example.com"])));
+        way.settings
+            .push(("time.servers".to_owned(), json!(["ntp.example.com"])));
     }
     (choices, free)
 });
@@ -110,7 +130,10 @@ fn find(schema: &Value, path: &str, choices: &mut Vec<Choice>, free: &mut Vec<St
     }
     let kinds = schema.get("type");
     let boolean = kinds.is_some_and(|kinds| {
-        kinds == "boolean" || kinds.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "boolean"))
+        kinds == "boolean"
+            || kinds
+                .as_array()
+                .is_some_and(|kinds| kinds.iter().any(|kind| kind == "boolean"))
     });
     let values = match schema.get("enum").and_then(Value::as_array) {
         Some(values) => values.clone(),
@@ -124,22 +147,36 @@ fn find(schema: &Value, path: &str, choices: &mut Vec<Choice>, free: &mut Vec<St
     };
     let default = schema.get("default").unwrap_or(&Value::Null);
     let further = values.iter().filter(|value| *value != default);
-    let further =
-        further.map(|value| Way { name: text(value), settings: vec![(path.to_owned(), value.clone())] });
-    let ways = std::iter::once(Way { name: text(default), settings: Vec::new() }).chain(further);
-    choices.push(Choice { path: path.to_owned(), ways: ways.collect() });
+    let further = further.map(|value| Way {
+        name: text(value),
+        settings: vec![(path.to_owned(), value.clone())],
+    });
+    let ways = std::iter::once(Way {
+        name: text(default),
+        settings: Vec::new(),
+    })
+    .chain(further);
+    choices.push(Choice {
+        path: path.to_owned(),
+        ways: ways.collect(),
+    });
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Every field of the cluster document that is a choice, by its dotted path, and what it may be, the default first.
+/// Every field of the cluster document that is a choice, by its dotted path, and what it may be,
+/// the default first.
 pub fn choices() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    CHOICES
-        .0
-        .iter()
-        .map(|choice| (choice.path.as_str(), choice.ways.iter().map(|way| way.name.as_str()).collect()))
+    CHOICES.0.iter().map(|choice| {
+        (
+            choice.path.as_str(),
+            choice.ways.iter().map(|way| way.name.as_str()).collect(),
+        )
+    })
 }
 
 /// Every other field, by its dotted path: what stands there is the operator's own.
@@ -147,8 +184,8 @@ pub fn others() -> impl Iterator<Item = &'static str> {
     CHOICES.1.iter().map(String::as_str)
 }
 
-/// What a cluster document says for one of the choices, by its path: a name of [`choices()`]; `null` for a path that is
-/// none.
+/// What a cluster document says for one of the choices, by its path: a name of [`choices()`];
+/// `null` for a path that is none.
 #[must_use]
 pub fn chosen(cluster: &Cluster, path: &str) -> String {
     match (path, cluster.api_server.vip) {
@@ -157,25 +194,35 @@ pub fn chosen(cluster: &Cluster, path: &str) -> String {
         (VIP_PATH, Some(_)) => "external".to_owned(),
         _ => {
             let document = serde_json::to_value(cluster).unwrap_or_default();
-            text(document.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null))
+            text(
+                document
+                    .pointer(&format!("/{}", path.replace('.', "/")))
+                    .unwrap_or(&Value::Null),
+            )
         }
     }
 }
 
 /// What a cluster document chooses that is not allowed: field, value, and the values that are.
 #[must_use]
-pub fn refused<'a>(cluster: &Cluster, allowed: &'a Allowed) -> Vec<(&'a str, String, &'a [String])> {
-    let each = allowed.iter().map(|(path, values)| (path.as_str(), chosen(cluster, path), values.as_slice()));
-    each.filter(|(_, chosen, values)| !values.contains(chosen)).collect()
+pub fn refused<'a>(
+    cluster: &Cluster,
+    allowed: &'a Allowed,
+) -> Vec<(&'a str, String, &'a [String])> {
+    let each = allowed
+        .iter()
+        .map(|(path, values)| (path.as_str(), chosen(cluster, path), values.as_slice()));
+    each.filter(|(_, chosen, values)| !values.contains(chosen))
+        .collect()
 }
 
-/// Every cluster of the allowed values whose choices differ from the defaults in at most two, and one in which all
-/// differ; each with a host of every combination of roles that is valid beside its first one. Each combination of roles
-/// that is valid on the first host is a choice too.
+/// Every cluster of the allowed values whose choices differ from the defaults in at most two, and
+/// one in which all differ; each with a host of every combination of roles that is valid beside its
+/// first one. Each combination of roles that is valid on the first host is a choice too.
 ///
 /// # Errors
-/// `allowed` names what is no choice, or none of a choice; or a set is refused by validation, because two choices
-/// exclude each other, which this module has to know then.
+/// `allowed` names what is no choice, or none of a choice; or a set is refused by validation,
+/// because two choices exclude each other, which this module has to know then.
 pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem>> {
     let version = kubernetes.trim_start_matches('v');
     let choices = &restricted(&CHOICES.0, allowed)?;
@@ -185,21 +232,37 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
         let usual = roles == BOOTSTRAP_ROLES;
         // The roles of the first host are one choice that differs already.
         for picked in picks(choices, if usual { DEPTH } else { DEPTH - 1 }) {
-            // What is not picked is its first way, which has to be written when the default is not allowed.
-            let rest =
-                choices.iter().enumerate().filter(|(at, _)| picked.iter().all(|(taken, _)| taken != at));
+            // What is not picked is its first way, which has to be written when the default is not
+            // allowed.
+            let rest = choices
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| picked.iter().all(|(taken, _)| taken != at));
             let rest = rest.filter_map(|(_, choice)| choice.ways.first());
             let ways: Vec<&Way> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
             let declaration = declare(version, &ways, &roles, &others)?;
             let mut targets = vec![
-                Target { minion: MASTER.to_owned(), what: "the objects in the API".to_owned() },
-                Target { minion: name(0), what: on(&roles) },
+                Target {
+                    minion: MASTER.to_owned(),
+                    what: "the objects in the API".to_owned(),
+                },
+                Target {
+                    minion: name(0),
+                    what: on(&roles),
+                },
             ];
             if usual {
                 let further = others.iter().enumerate();
-                targets.extend(further.map(|(at, roles)| Target { minion: name(at + 1), what: on(roles) }));
+                targets.extend(further.map(|(at, roles)| Target {
+                    minion: name(at + 1),
+                    what: on(roles),
+                }));
             }
-            out.push(Set { name: describe(choices, &picked), declaration, targets });
+            out.push(Set {
+                name: describe(choices, &picked),
+                declaration,
+                targets,
+            });
         }
     }
     Ok(out)
@@ -215,7 +278,11 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
     };
     for (path, values) in allowed {
         let Some(choice) = choices.iter_mut().find(|choice| choice.path == *path) else {
-            wrong(path, format!("`{path}` is no choice"), format!("there are {}", known.join(", ")));
+            wrong(
+                path,
+                format!("`{path}` is no choice"),
+                format!("there are {}", known.join(", ")),
+            );
             continue;
         };
         let names: Vec<String> = choice.ways.iter().map(|way| way.name.clone()).collect();
@@ -235,7 +302,11 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
             );
         }
     }
-    if problems.is_empty() { Ok(choices) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(choices)
+    } else {
+        Err(problems)
+    }
 }
 
 /// All sets of at most `depth` choices that differ from the default, and the one of all.
@@ -257,8 +328,11 @@ fn picks(choices: &[Choice], depth: usize) -> Vec<Picked<'_>> {
         out.extend(next.iter().cloned());
         level = next;
     }
-    let all: Picked =
-        choices.iter().enumerate().filter_map(|(at, choice)| Some((at, choice.ways.get(1)?))).collect();
+    let all: Picked = choices
+        .iter()
+        .enumerate()
+        .filter_map(|(at, choice)| Some((at, choice.ways.get(1)?)))
+        .collect();
     if all.len() > depth {
         out.push(all);
     }
@@ -267,8 +341,15 @@ fn picks(choices: &[Choice], depth: usize) -> Vec<Picked<'_>> {
 
 fn describe(choices: &[Choice], picked: &Picked) -> String {
     let name = |at: usize| choices.get(at).map_or("", |choice| choice.path.as_str());
-    let texts: Vec<String> = picked.iter().map(|(at, way)| format!("{}: {}", name(*at), way.name)).collect();
-    if texts.is_empty() { "defaults".to_owned() } else { texts.join(", ") }
+    let texts: Vec<String> = picked
+        .iter()
+        .map(|(at, way)| format!("{}: {}", name(*at), way.name))
+        .collect();
+    if texts.is_empty() {
+        "defaults".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }
 
 fn on(roles: &[Role]) -> String {
@@ -284,7 +365,10 @@ fn name(n: usize) -> String {
 /// All sets of roles, by whether the first host can have them.
 fn subsets() -> impl Iterator<Item = Vec<Role>> {
     (1u32..1 << Role::ALL.len()).map(|bits| {
-        let chosen = Role::ALL.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
+        let chosen = Role::ALL
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| bits & (1 << at) != 0);
         chosen.map(|(_, role)| *role).collect()
     })
 }
@@ -293,7 +377,8 @@ fn subsets() -> impl Iterator<Item = Vec<Role>> {
 fn first_roles(version: &str) -> Vec<Vec<Role>> {
     let mut found = vec![BOOTSTRAP_ROLES.to_vec()];
     let same = |roles: &Vec<Role>| {
-        BOOTSTRAP_ROLES.iter().all(|role| roles.contains(role)) && roles.len() == BOOTSTRAP_ROLES.len()
+        BOOTSTRAP_ROLES.iter().all(|role| roles.contains(role))
+            && roles.len() == BOOTSTRAP_ROLES.len()
     };
     let further = subsets().filter(|roles| roles.contains(&Role::Bootstrap) && !same(roles));
     found.extend(further.filter(|roles| declare(version, &[], roles, &[]).is_ok()));
@@ -302,9 +387,13 @@ fn first_roles(version: &str) -> Vec<Vec<Role>> {
 
 /// The roles that a further host can have.
 fn other_roles(version: &str) -> Vec<Vec<Role>> {
-    let valid =
-        |roles: &Vec<Role>| declare(version, &[], &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok();
-    subsets().filter(|roles| !roles.contains(&Role::Bootstrap)).filter(valid).collect()
+    let valid = |roles: &Vec<Role>| {
+        declare(version, &[], &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok()
+    };
+    subsets()
+        .filter(|roles| !roles.contains(&Role::Bootstrap))
+        .filter(valid)
+        .collect()
 }
 
 fn declare(
@@ -323,15 +412,32 @@ fn declare(
     for (path, value) in ways.iter().flat_map(|way| &way.settings) {
         set(&mut cluster, path, value);
     }
-    let hosts = std::iter::once(first).chain(others.iter().map(Vec::as_slice)).enumerate();
+    let hosts = std::iter::once(first)
+        .chain(others.iter().map(Vec::as_slice))
+        .enumerate();
     let node = |(at, roles): (usize, &[Role])| {
-        let address = u8::try_from(at + 1).ok().map(|last| Ipv4Addr::new(192, 0, 2, last));
+        let address = u8::try_from(at + 1)
+            .ok()
+            .map(|last| Ipv4Addr::new(192, 0, 2, last));
         let name = name(at);
-        Text { text: Node::new(&name, address, roles).to_text(), file: format!("{name}.yaml") }
+        Text {
+            text: Node::new(&name, address, roles).to_text(),
+            file: format!("{name}.yaml"),
+        }
     };
     // JSON is YAML.
-    let cluster = Text { file: "cluster.yaml".to_owned(), text: cluster.to_string() };
-    load(&Texts { cluster, nodes: hosts.map(node).collect(), custom: None }, &Context::default())
+    let cluster = Text {
+        file: "cluster.yaml".to_owned(),
+        text: cluster.to_string(),
+    };
+    load(
+        &Texts {
+            cluster,
+            nodes: hosts.map(node).collect(),
+            custom: None,
+        },
+        &Context::default(),
+    )
 }
 
 /// Puts a value at a dotted path.

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::formats;
 
-/// The proxy through which containerd reaches registries outside of the site. Nothing else of the cluster goes out.
+/// The proxy through which containerd reaches registries outside of the site. Nothing else of the
+/// cluster goes out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Proxy {
@@ -28,14 +29,22 @@ impl Proxy {
     }
 }
 
-/// What must never go through the proxy: this host, the hosts' networks (the bundle's servers are in them), pods, Services
-/// and the API; then what the operator added. Networks and not addresses: with a further host nothing here changes, and
-/// containerd goes on running.
+/// What must never go through the proxy: this host, the hosts' networks (the bundle's servers are
+/// in them), pods, Services and the API; then what the operator added. Networks and not addresses:
+/// with a further host nothing here changes, and containerd goes on running.
 fn without(cluster: &Cluster) -> Vec<String> {
     let networks = &cluster.networks;
     let mut all = vec!["localhost".to_owned(), "127.0.0.0/8".to_owned()];
-    let planes = networks.control_plane.cidrs.iter().chain(networks.workload_cidrs());
-    all.extend(planes.chain([&networks.pods, &networks.services]).map(ToString::to_string));
+    let planes = networks
+        .control_plane
+        .cidrs
+        .iter()
+        .chain(networks.workload_cidrs());
+    all.extend(
+        planes
+            .chain([&networks.pods, &networks.services])
+            .map(ToString::to_string),
+    );
     all.extend(cluster.api_server.vip.map(|vip| vip.to_string()));
     all.push(cluster.endpoint());
     all.extend([".svc".to_owned(), format!(".{}", cluster.dns_domain)]);
@@ -47,7 +56,10 @@ fn without(cluster: &Cluster) -> Vec<String> {
 
 /// What templates see of it.
 pub(crate) fn view(cluster: &Cluster) -> Value {
-    let bare = |url: &Option<String>| url.as_deref().map(|url| url.trim_end_matches('/').to_owned());
+    let bare = |url: &Option<String>| {
+        url.as_deref()
+            .map(|url| url.trim_end_matches('/').to_owned())
+    };
     json!({
         "http": bare(&cluster.proxy.http),
         "https": bare(&cluster.proxy.https),

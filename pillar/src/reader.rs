@@ -1,7 +1,9 @@
-//! Reads a YAML tree against a schema: collects everything that is wrong, and makes JSON of what is right.
+//! Reads a YAML tree against a schema: collects everything that is wrong, and makes JSON of what is
+//! right.
 //!
-//! A value that cannot be used is left out (where it may be) or replaced by an empty one, and its path is remembered,
-//! so that the checks of the document's meaning go on without it and say nothing about what follows from it.
+//! A value that cannot be used is left out (where it may be) or replaced by an empty one, and its
+//! path is remembered, so that the checks of the document's meaning go on without it and say
+//! nothing about what follows from it.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +26,20 @@ pub(crate) struct Read {
 
 /// Reads `node` as the schema has it. `text` is only used for excerpts.
 pub(crate) fn read(node: &Yaml, schema: &Value, text: &str) -> Read {
-    let mut reader = Reader { text, problems: Vec::new(), broken: BTreeSet::new() };
+    let mut reader = Reader {
+        text,
+        problems: Vec::new(),
+        broken: BTreeSet::new(),
+    };
     let value = reader.value(node, schema, "").unwrap_or_else(|| {
         reader.broken.insert(String::new());
         empty(schema)
     });
-    Read { value, broken: reader.broken, problems: reader.problems }
+    Read {
+        value,
+        broken: reader.broken,
+        problems: reader.problems,
+    }
 }
 
 struct Reader<'a> {
@@ -42,7 +52,11 @@ impl Reader<'_> {
     fn report(&mut self, node: &Yaml, path: &str, message: String, hint: &str) {
         let problem = Problem::at(&node.position, message).path(path).hint(hint);
         // The line of a secret is not shown.
-        let shown = if path.starts_with("secrets.") { problem } else { problem.excerpt_from(self.text) };
+        let shown = if path.starts_with("secrets.") {
+            problem
+        } else {
+            problem.excerpt_from(self.text)
+        };
         self.problems.push(shown);
     }
 
@@ -55,12 +69,21 @@ impl Reader<'_> {
         if node.kind == Kind::Null && types.contains(&"null") {
             return Some(Value::Null);
         }
-        match (&node.kind, types.iter().find(|name| **name != "null").copied().unwrap_or_default()) {
+        match (
+            &node.kind,
+            types
+                .iter()
+                .find(|name| **name != "null")
+                .copied()
+                .unwrap_or_default(),
+        ) {
             (Kind::Map(entries), "object") => Some(self.object(node, entries, schema, path)),
             (Kind::List(items), "array") => Some(self.array(node, items, schema, path)),
             (Kind::Bool(value), "boolean") => Some(Value::Bool(*value)),
             (Kind::Int(value), "integer") => self.integer(node, *value, schema, path),
-            (kind, "string") if node.is_scalar() && *kind != Kind::Null => self.string(node, schema, path),
+            (kind, "string") if node.is_scalar() && *kind != Kind::Null => {
+                self.string(node, schema, path)
+            }
             (Kind::Null, wanted) => {
                 self.report(
                     node,
@@ -93,11 +116,21 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, node: &Yaml, entries: &[(Yaml, Yaml)], schema: &Value, path: &str) -> Value {
+    fn object(
+        &mut self,
+        node: &Yaml,
+        entries: &[(Yaml, Yaml)],
+        schema: &Value,
+        path: &str,
+    ) -> Value {
         let none = Map::new();
         let known = schema["properties"].as_object().unwrap_or(&none);
-        let required: Vec<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let mut out = Map::new();
         let mut meant: Vec<&str> = Vec::new();
         for (key, value) in entries {
@@ -187,7 +220,12 @@ impl Reader<'_> {
         }
         let least = schema["minItems"].as_u64().unwrap_or(0);
         if (items.len() as u64) < least {
-            self.report(node, path, "the list is empty".to_owned(), "name at least one");
+            self.report(
+                node,
+                path,
+                "the list is empty".to_owned(),
+                "name at least one",
+            );
             self.broken.insert(path.to_owned());
         }
         Value::Array(out)
@@ -196,9 +234,14 @@ impl Reader<'_> {
     fn integer(&mut self, node: &Yaml, value: i64, schema: &Value, path: &str) -> Option<Value> {
         let (low, high) = (schema["minimum"].as_i64(), schema["maximum"].as_i64());
         if low.is_some_and(|low| value < low) || high.is_some_and(|high| value > high) {
-            let shown =
-                |bound: Option<i64>, other: &str| bound.map_or_else(|| other.to_owned(), |b| b.to_string());
-            let hint = format!("from {} to {}", shown(low, "anything"), shown(high, "anything"));
+            let shown = |bound: Option<i64>, other: &str| {
+                bound.map_or_else(|| other.to_owned(), |b| b.to_string())
+            };
+            let hint = format!(
+                "from {} to {}",
+                shown(low, "anything"),
+                shown(high, "anything")
+            );
             self.report(node, path, format!("{value} is out of range"), &hint);
             return None;
         }
@@ -225,14 +268,24 @@ impl Reader<'_> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("one of: {}", allowed.join(", ")),
                 };
-                self.report(node, path, format!("`{text}` is not one of the choices"), &hint);
+                self.report(
+                    node,
+                    path,
+                    format!("`{text}` is not one of the choices"),
+                    &hint,
+                );
                 return None;
             }
         }
         if let Some(format) = schema["format"].as_str()
             && let Err(misfit) = formats::check(format, text)
         {
-            self.report(node, path, format!("`{text}` {}", misfit.message), &misfit.hint);
+            self.report(
+                node,
+                path,
+                format!("`{text}` {}", misfit.message),
+                &misfit.hint,
+            );
             return None;
         }
         Some(Value::from(text))
@@ -269,8 +322,16 @@ fn article(kind: &str) -> &str {
 }
 
 fn describe(doc: &str) -> String {
-    let first = doc.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-    if first.is_empty() { String::new() } else { format!("it says: {first}") }
+    let first = doc
+        .split("\n\n")
+        .next()
+        .unwrap_or_default()
+        .replace('\n', " ");
+    if first.is_empty() {
+        String::new()
+    } else {
+        format!("it says: {first}")
+    }
 }
 
 /// A stand-in for a required value that could not be used.
@@ -278,7 +339,12 @@ fn empty(schema: &Value) -> Value {
     match types(schema).first().copied().unwrap_or_default() {
         "object" => {
             let mut out = Map::new();
-            for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            for key in schema["required"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+            {
                 out.insert(key.to_owned(), empty(&schema["properties"][key]));
             }
             Value::Object(out)
@@ -290,7 +356,9 @@ fn empty(schema: &Value) -> Value {
             // Never looked at (the path is broken), but it must parse.
             Some("ipv4-address") => json!("0.0.0.0"),
             Some("ipv4-network") => json!("0.0.0.0/32"),
-            _ => schema["enum"][0].as_str().map_or(json!(""), |first| json!(first)),
+            _ => schema["enum"][0]
+                .as_str()
+                .map_or(json!(""), |first| json!(first)),
         },
     }
 }

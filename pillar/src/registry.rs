@@ -1,4 +1,5 @@
-//! A registry of the site's own, which images can be pushed to. Bundles are served by others, and never written to.
+//! A registry of the site's own, which images can be pushed to. Bundles are served by others, and
+//! never written to.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::Cluster;
-use crate::formats;
 use crate::load::{Declaration, Document};
 use crate::node::Node;
-use crate::secret;
 use crate::view::bootstrap_node;
+use crate::{formats, secret};
 
 /// The port on which it is reached.
 pub const PORT: u16 = 4552;
@@ -24,7 +24,8 @@ pub const DATA: &str = "/var/lib/halite/registry";
 pub const PACKAGE: &str = "distribution-registry";
 /// Pillar path of the file with its users, which is for its own host.
 pub const HTPASSWD: &str = "siteRegistry.htpasswd";
-/// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run containers.
+/// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run
+/// containers.
 pub const PULL: &str = "siteRegistry.pull";
 
 /// Characters that a password needs at least.
@@ -43,7 +44,8 @@ pub struct SiteRegistry {
     /// The host that runs it and keeps its images. Default: the first host.
     #[schemars(schema_with = "formats::optional_subdomain")]
     pub node: Option<String>,
-    /// Who may push and pull: a name, and which of `secrets` is the password. That secret needs no roles or nodes.
+    /// Who may push and pull: a name, and which of `secrets` is the password. That secret needs no
+    /// roles or nodes.
     #[schemars(schema_with = "formats::users")]
     pub users: BTreeMap<String, String>,
     /// The user as whom every host pulls. Without one, pods need `imagePullSecrets`.
@@ -66,7 +68,8 @@ pub struct RegistryBackup {
     /// How many are kept.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
-    /// The day of the week on which the newest is read as a whole, after that day's backup; or `daily`, or `never`.
+    /// The day of the week on which the newest is read as a whole, after that day's backup; or
+    /// `daily`, or `never`.
     #[schemars(schema_with = "formats::day_of_week")]
     pub verify: String,
 }
@@ -84,8 +87,16 @@ impl RegistryBackup {
 
 impl Default for RegistryBackup {
     fn default() -> Self {
-        let (directory, at) = ("/var/backups/halite/registry".to_owned(), "02:30".to_owned());
-        Self { directory, at, keep: 7, verify: "Sun".to_owned() }
+        let (directory, at) = (
+            "/var/backups/halite/registry".to_owned(),
+            "02:30".to_owned(),
+        );
+        Self {
+            directory,
+            at,
+            keep: 7,
+            verify: "Sun".to_owned(),
+        }
     }
 }
 
@@ -112,16 +123,33 @@ pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> V
     let runs_it = host(declaration).is_some_and(|host| host.metadata.name == minion);
     let pulls = registry.enabled && registry.pull_as.is_some() && node.runs_containers();
     let paths = [(runs_it, HTPASSWD), (pulls, PULL)];
-    paths.into_iter().filter(|(may, _)| *may).map(|(_, path)| path.to_owned()).collect()
+    paths
+        .into_iter()
+        .filter(|(may, _)| *may)
+        .map(|(_, path)| path.to_owned())
+        .collect()
 }
 
 /// What stands at one of the registry's pillar paths.
 pub(crate) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     let registry = &cluster.site_registry;
-    let password = |user: &str| Some(cluster.secrets.get(registry.users.get(user)?)?.value.reveal());
+    let password = |user: &str| {
+        Some(
+            cluster
+                .secrets
+                .get(registry.users.get(user)?)?
+                .value
+                .reveal(),
+        )
+    };
     match path {
         HTPASSWD => {
-            let line = |user: &String| Some(format!("{user}:{}\n", hash(cluster, user, password(user)?)?));
+            let line = |user: &String| {
+                Some(format!(
+                    "{user}:{}\n",
+                    hash(cluster, user, password(user)?)?
+                ))
+            };
             registry.users.keys().map(line).collect()
         }
         PULL => {
@@ -132,11 +160,15 @@ pub(crate) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     }
 }
 
-/// A password as the registry compares it (bcrypt, as `htpasswd -B` writes it). The salt is the same each time, or the
-/// file would be another each time that it is made; it is of this cluster and this user alone.
+/// A password as the registry compares it (bcrypt, as `htpasswd -B` writes it). The salt is the
+/// same each time, or the file would be another each time that it is made; it is of this cluster
+/// and this user alone.
 fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
     let mut salt = [0; 16];
-    let digest = Sha256::digest(format!("halite site registry\0{}\0{user}", cluster.metadata.name));
+    let digest = Sha256::digest(format!(
+        "halite site registry\0{}\0{user}",
+        cluster.metadata.name
+    ));
     salt.copy_from_slice(digest.get(..16)?);
     // The end of a C string counts, and of the 24 bytes that come out all but the last.
     let mut password = password.as_bytes().to_vec();
@@ -144,7 +176,11 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
     password.truncate(LONGEST_PASSWORD);
     let hash = bcrypt::bcrypt(COST, salt, &password);
     let text = GeneralPurpose::new(&alphabet::BCRYPT, NO_PAD);
-    Some(format!("$2y${COST:02}${}{}", text.encode(salt), text.encode(hash.get(..23)?)))
+    Some(format!(
+        "$2y${COST:02}${}{}",
+        text.encode(salt),
+        text.encode(hash.get(..23)?)
+    ))
 }
 
 /// What templates see of it.
@@ -172,7 +208,8 @@ mod tests {
     use super::*;
 
     fn cluster(password: &str) -> Cluster {
-        let registry = json!({"enabled": true, "users": {"ci": "own", "other": "own"}, "pullAs": "ci"});
+        let registry =
+            json!({"enabled": true, "users": {"ci": "own", "other": "own"}, "pullAs": "ci"});
         serde_json::from_value(json!({
             "apiVersion": "halite/v1", "kind": "Cluster", "metadata": {"name": "prod"},
             "networks": {"controlPlane": {"cidrs": ["10.0.0.0/24"]}}, "kubernetes": {"version": "1.36"},
@@ -185,21 +222,37 @@ mod tests {
     #[test]
     fn users_are_written_as_htpasswd_writes_them() {
         for (password, wanted) in [
-            ("hunter2", "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.Eu1ymPDeJoUYtvzs33bM2MuO12TozbG"),
-            ("pässwörd", "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.WTg.a.O2XBPan1S2owdjj/jPZsiRYv."),
+            (
+                "hunter2",
+                "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.Eu1ymPDeJoUYtvzs33bM2MuO12TozbG",
+            ),
+            (
+                "pässwörd",
+                "$2y$08$doBUCYWsi5rKJ9Wsg7fbf.WTg.a.O2XBPan1S2owdjj/jPZsiRYv.",
+            ),
         ] {
             let file = secret(&cluster(password), HTPASSWD).unwrap();
             assert_eq!(file.lines().next(), Some(format!("ci:{wanted}").as_str()));
             assert_eq!(file.lines().count(), 2);
-            assert_eq!(secret(&cluster(password), HTPASSWD), Some(file.clone()), "another one each time");
-            let hashes: Vec<&str> = file.lines().map(|line| line.split_once(':').unwrap().1).collect();
+            assert_eq!(
+                secret(&cluster(password), HTPASSWD),
+                Some(file.clone()),
+                "another one each time"
+            );
+            let hashes: Vec<&str> = file
+                .lines()
+                .map(|line| line.split_once(':').unwrap().1)
+                .collect();
             assert_ne!(hashes[0], hashes[1], "one salt for two users");
         }
     }
 
     #[test]
     fn hosts_pull_with_a_name_and_password() {
-        assert_eq!(secret(&cluster("hunter2"), PULL).as_deref(), Some("Y2k6aHVudGVyMg=="));
+        assert_eq!(
+            secret(&cluster("hunter2"), PULL).as_deref(),
+            Some("Y2k6aHVudGVyMg==")
+        );
         assert_eq!(secret(&cluster("hunter2"), "siteRegistry.other"), None);
     }
 }

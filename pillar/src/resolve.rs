@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use halite_states::problem::Problem;
-use halite_states::yaml::{self, Kind};
+use halite_states::yaml;
+use halite_states::yaml::Kind;
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Cluster, ResolvedCluster};
@@ -12,8 +13,9 @@ use crate::facts::HostFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, ResolvedNode};
 
-/// Chooses the addresses of a node from what its host reports: for each plane the first network of the list in which the
-/// host has an address. What is recorded already stays, and a declared `address` is the control plane's.
+/// Chooses the addresses of a node from what its host reports: for each plane the first network of
+/// the list in which the host has an address. What is recorded already stays, and a declared
+/// `address` is the control plane's.
 ///
 /// # Errors
 /// The host has no address in one of the planes.
@@ -28,37 +30,69 @@ pub fn addresses(
     let networks = &cluster.networks;
     let control_plane = match node.address {
         Some(address) => address,
-        None => choose(cluster, &networks.control_plane.cidrs, host)
-            .ok_or_else(|| nowhere(cluster, "networks.controlPlane.cidrs", "control-plane", host))?,
+        None => choose(cluster, &networks.control_plane.cidrs, host).ok_or_else(|| {
+            nowhere(
+                cluster,
+                "networks.controlPlane.cidrs",
+                "control-plane",
+                host,
+            )
+        })?,
     };
     let workload = networks.workload_cidrs();
     // One address for both planes, where it fits.
-    let workload_plane =
-        if networks.workload_plane.is_none() || workload.iter().any(|c| c.contains(&control_plane)) {
-            control_plane
-        } else {
-            choose(cluster, workload, host)
-                .ok_or_else(|| nowhere(cluster, "networks.workloadPlane.cidrs", "workload-plane", host))?
-        };
-    Ok(ResolvedNode { control_plane, workload_plane })
+    let workload_plane = if networks.workload_plane.is_none()
+        || workload.iter().any(|c| c.contains(&control_plane))
+    {
+        control_plane
+    } else {
+        choose(cluster, workload, host).ok_or_else(|| {
+            nowhere(
+                cluster,
+                "networks.workloadPlane.cidrs",
+                "workload-plane",
+                host,
+            )
+        })?
+    };
+    Ok(ResolvedNode {
+        control_plane,
+        workload_plane,
+    })
 }
 
 /// The VIP is on the host that holds it, but is never the host's own.
 fn choose(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Option<Ipv4Addr> {
-    let own: Vec<Ipv4Addr> =
-        host.usable().map(|(_, address)| address).filter(|a| Some(*a) != cluster.api_server.vip).collect();
-    cidrs.iter().find_map(|cidr| own.iter().find(|address| cidr.contains(*address)).copied())
+    let own: Vec<Ipv4Addr> = host
+        .usable()
+        .map(|(_, address)| address)
+        .filter(|a| Some(*a) != cluster.api_server.vip)
+        .collect();
+    cidrs
+        .iter()
+        .find_map(|cidr| own.iter().find(|address| cidr.contains(*address)).copied())
 }
 
 fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts) -> Problem {
-    let have = host.usable().map(|(_, address)| address.to_string()).collect::<Vec<_>>().join(", ");
+    let have = host
+        .usable()
+        .map(|(_, address)| address.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
     cluster
         .source
-        .problem(path, format!("the host `{}` has no address in a {what} network; it has: {have}", host.name))
+        .problem(
+            path,
+            format!(
+                "the host `{}` has no address in a {what} network; it has: {have}",
+                host.name
+            ),
+        )
         .hint("add the network of one of these addresses, or give the host an address")
 }
 
-/// A declaration with everything that can be resolved for one node filled in, and the texts to write back.
+/// A declaration with everything that can be resolved for one node filled in, and the texts to
+/// write back.
 pub struct Resolved {
     /// The node document's text with its `resolved` block; `None` when it already had one.
     pub node_text: Option<String>,
@@ -70,26 +104,41 @@ pub struct Resolved {
 ///
 /// # Errors
 /// There is no such node, its host has no fitting address, or its text cannot take the record.
-pub fn node(declaration: &mut Declaration, name: &str, host: &HostFacts) -> Result<Resolved, Problem> {
+pub fn node(
+    declaration: &mut Declaration,
+    name: &str,
+    host: &HostFacts,
+) -> Result<Resolved, Problem> {
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
     let addresses = addresses(&declaration.cluster, node, host)?;
     if node.resolved.is_some() {
-        return Ok(Resolved { node_text: None, addresses });
+        return Ok(Resolved {
+            node_text: None,
+            addresses,
+        });
     }
-    let text = record(&node.source.file, node.source.text(), &node_block(&addresses))?;
+    let text = record(
+        &node.source.file,
+        node.source.text(),
+        &node_block(&addresses),
+    )?;
     if let Some(node) = declaration.nodes.get_mut(name) {
         node.value.resolved = Some(addresses);
     }
-    Ok(Resolved { node_text: Some(text), addresses })
+    Ok(Resolved {
+        node_text: Some(text),
+        addresses,
+    })
 }
 
 /// The block that records a node's addresses.
 #[must_use]
 pub fn node_block(resolved: &ResolvedNode) -> String {
-    let mut block =
-        String::from("# Chosen by Halite; certificates and etcd name these addresses.\nresolved:\n");
+    let mut block = String::from(
+        "# Chosen by Halite; certificates and etcd name these addresses.\nresolved:\n",
+    );
     let _ = writeln!(block, "  controlPlane: {}", resolved.control_plane);
     let _ = writeln!(block, "  workloadPlane: {}", resolved.workload_plane);
     block
@@ -98,17 +147,22 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
 /// The block that records a cluster's Kubernetes version and the bundle in use.
 #[must_use]
 pub fn cluster_block(resolved: &ResolvedCluster) -> String {
-    let mut block = String::from("# Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n");
+    let mut block =
+        String::from("# Chosen by Halite from the bundle; a repair keeps it.\nresolved:\n");
     let _ = writeln!(block, "  kubernetes: {}", resolved.kubernetes);
     if let Some(bundle) = &resolved.bundle {
         // A version may look like a number.
-        let _ = writeln!(block, "  bundle: {}", serde_json::Value::from(bundle.as_str()));
+        let _ = writeln!(
+            block,
+            "  bundle: {}",
+            serde_json::Value::from(bundle.as_str())
+        );
     }
     block
 }
 
-/// Puts a `resolved` block into the text of a document in place of an older one, or at its end. Everything else stays as
-/// it is, comments included.
+/// Puts a `resolved` block into the text of a document in place of an older one, or at its end.
+/// Everything else stays as it is, comments included.
 ///
 /// # Errors
 /// The text is not a document in block style.
@@ -117,7 +171,10 @@ pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
     let Kind::Map(entries) = &root.kind else {
         return Err(Problem::at(&root.position, "must be a mapping").excerpt_from(text));
     };
-    let first = text.lines().nth((root.position.line as usize).saturating_sub(1)).unwrap_or_default();
+    let first = text
+        .lines()
+        .nth((root.position.line as usize).saturating_sub(1))
+        .unwrap_or_default();
     if first.trim_start().starts_with('{') {
         return Err(Problem::at(
             &root.position,
@@ -127,8 +184,10 @@ pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
         .excerpt_from(text));
     }
     let comment = block.lines().next().unwrap_or_default();
-    let old =
-        entries.iter().find(|(key, _)| key.raw == "resolved").map(|(key, _)| key.position.line as usize - 1);
+    let old = entries
+        .iter()
+        .find(|(key, _)| key.raw == "resolved")
+        .map(|(key, _)| key.position.line as usize - 1);
     let lines: Vec<&str> = text.lines().collect();
     let mut out: Vec<&str> = Vec::new();
     match old {
@@ -144,7 +203,11 @@ pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
                 .iter()
                 .position(|line| !line.is_empty() && !line.starts_with([' ', '\t']))
                 .map_or(lines.len(), |offset| at + 1 + offset);
-            let start = if at > 0 && lines[at - 1] == comment { at - 1 } else { at };
+            let start = if at > 0 && lines[at - 1] == comment {
+                at - 1
+            } else {
+                at
+            };
             out.extend(&lines[..start]);
             out.extend(block.lines());
             out.extend(&lines[end..]);
@@ -172,8 +235,12 @@ mod tests {
 
     #[test]
     fn an_older_record_is_replaced_where_it_stands() {
-        let text = "a: 1\nresolved: {controlPlane: 10.0.0.1,\n  workloadPlane: 10.0.0.1}\nb: 2 # keep\n";
-        assert_eq!(record("f", text, BLOCK).unwrap(), format!("a: 1\n{BLOCK}b: 2 # keep\n"));
+        let text =
+            "a: 1\nresolved: {controlPlane: 10.0.0.1,\n  workloadPlane: 10.0.0.1}\nb: 2 # keep\n";
+        assert_eq!(
+            record("f", text, BLOCK).unwrap(),
+            format!("a: 1\n{BLOCK}b: 2 # keep\n")
+        );
     }
 
     #[test]

@@ -12,8 +12,12 @@ static CLUSTER: LazyLock<Value> = LazyLock::new(generate::<Cluster>);
 static NODE: LazyLock<Value> = LazyLock::new(generate::<Node>);
 
 fn generate<T: schemars::JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
 }
 
 /// The schema of `kind: Cluster` (JSON Schema, draft 2020-12).
@@ -32,7 +36,8 @@ pub fn node() -> &'static Value {
 mod tests {
     use super::*;
 
-    /// The reader knows these words only; a type whose schema uses another would be read without it.
+    /// The reader knows these words only; a type whose schema uses another would be read without
+    /// it.
     const KNOWN: [&str; 18] = [
         "$schema",
         "title",
@@ -55,9 +60,14 @@ mod tests {
     ];
 
     fn words(schema: &Value, path: &str) {
-        let Some(map) = schema.as_object() else { return };
+        let Some(map) = schema.as_object() else {
+            return;
+        };
         for (word, value) in map {
-            assert!(KNOWN.contains(&word.as_str()), "{path}: the reader does not know {word:?}");
+            assert!(
+                KNOWN.contains(&word.as_str()),
+                "{path}: the reader does not know {word:?}"
+            );
             match word.as_str() {
                 "properties" => {
                     for (key, below) in value.as_object().into_iter().flatten() {
@@ -68,7 +78,9 @@ mod tests {
                         words(below, &format!("{path}.{key}"));
                     }
                 }
-                "additionalProperties" | "items" | "propertyNames" => words(value, &format!("{path}.{word}")),
+                "additionalProperties" | "items" | "propertyNames" => {
+                    words(value, &format!("{path}.{word}"))
+                }
                 _ => {}
             }
         }
@@ -83,7 +95,10 @@ mod tests {
     #[test]
     fn unknown_keys_are_refused_everywhere_but_in_free_mappings() {
         assert_eq!(cluster()["additionalProperties"], false);
-        assert_eq!(cluster()["properties"]["networks"]["additionalProperties"], false);
+        assert_eq!(
+            cluster()["properties"]["networks"]["additionalProperties"],
+            false
+        );
         assert_eq!(
             cluster()["required"],
             serde_json::json!(["apiVersion", "kind", "metadata", "networks", "kubernetes"])

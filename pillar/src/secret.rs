@@ -1,4 +1,5 @@
-//! Secrets: how they are held, and the placeholders that stand for them wherever something is stored or shown.
+//! Secrets: how they are held, and the placeholders that stand for them wherever something is
+//! stored or shown.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -54,21 +55,26 @@ pub fn placeholder(path: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Nothing stands at the path, or this minion may not have it.
-    #[error("there is no secret {0:?} for this minion; use it only in states of hosts that have its role")]
+    #[error(
+        "there is no secret {0:?} for this minion; use it only in states of hosts that have its role"
+    )]
     Unknown(String),
     /// A template changed the placeholder.
-    #[error("a placeholder of a secret was cut or changed; use secrets only whole, without filters")]
+    #[error(
+        "a placeholder of a secret was cut or changed; use secrets only whole, without filters"
+    )]
     Damaged,
     /// A placeholder stands in a mapping's key.
     #[error("the secret {0:?} stands in a mapping's key; only values may hold secrets")]
     InKey(String),
 }
 
-/// Replaces every placeholder in the texts of a value. What a secret itself holds is not looked at again. Returns the
-/// paths that were replaced.
+/// Replaces every placeholder in the texts of a value. What a secret itself holds is not looked at
+/// again. Returns the paths that were replaced.
 ///
 /// # Errors
-/// The first placeholder that cannot be replaced; the value may be half filled then and must be thrown away.
+/// The first placeholder that cannot be replaced; the value may be half filled then and must be
+/// thrown away.
 pub fn fill(
     value: &mut Value,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -118,8 +124,9 @@ pub fn secret_paths(value: &Value) -> BTreeSet<String> {
     found
 }
 
-/// Hides what must not be shown: each given secret, wherever it stands in a text (also line by line, as in a diff), and
-/// in its JSON form. Secrets shorter than four characters are only hidden as whole texts.
+/// Hides what must not be shown: each given secret, wherever it stands in a text (also line by
+/// line, as in a diff), and in its JSON form. Secrets shorter than four characters are only hidden
+/// as whole texts.
 pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>) {
     let mut needles: BTreeSet<String> = BTreeSet::new();
     for secret in secrets {
@@ -127,7 +134,13 @@ pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>)
             continue;
         }
         needles.insert(secret.to_owned());
-        needles.extend(secret.lines().map(str::trim).filter(|line| worth_hiding(line)).map(str::to_owned));
+        needles.extend(
+            secret
+                .lines()
+                .map(str::trim)
+                .filter(|line| worth_hiding(line))
+                .map(str::to_owned),
+        );
         if let Ok(json) = serde_json::to_string(secret) {
             needles.insert(json.trim_matches('"').to_owned());
         }
@@ -170,7 +183,9 @@ fn walk(
 
 /// The next placeholder of a text: what stands before it, its path, and the rest.
 fn next(text: &str) -> Result<Option<(&str, &str, &str)>, SecretError> {
-    let Some((before, rest)) = text.split_once(PREFIX) else { return Ok(None) };
+    let Some((before, rest)) = text.split_once(PREFIX) else {
+        return Ok(None);
+    };
     let (path, after) = rest.split_once(END).ok_or(SecretError::Damaged)?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if path.is_empty() || !path.chars().all(fits) {
@@ -187,9 +202,11 @@ mod tests {
 
     #[test]
     fn fills_every_text_once() {
-        let mut value =
-            json!({"a": [format!("x{}y{}", placeholder("p.a"), placeholder("p.b"))], "n": 1, "plain": "::"});
-        let used = fill(&mut value, &|path| Some(format!("<{path} {}>", placeholder("p.c")))).unwrap();
+        let mut value = json!({"a": [format!("x{}y{}", placeholder("p.a"), placeholder("p.b"))], "n": 1, "plain": "::"});
+        let used = fill(&mut value, &|path| {
+            Some(format!("<{path} {}>", placeholder("p.c")))
+        })
+        .unwrap();
         let wanted = format!("x<p.a {0}>y<p.b {0}>", placeholder("p.c"));
         assert_eq!(value, json!({"a": [wanted], "n": 1, "plain": "::"}));
         assert_eq!(used.into_iter().collect::<Vec<_>>(), ["p.a", "p.b"]);
@@ -198,10 +215,22 @@ mod tests {
     #[test]
     fn refuses_what_it_cannot_fill() {
         let none = |_: &str| None;
-        assert_eq!(fill(&mut json!(placeholder("a")), &none), Err(SecretError::Unknown("a".into())));
-        assert_eq!(fill(&mut json!("halite-secret::pki.ku"), &none), Err(SecretError::Damaged));
-        assert_eq!(fill(&mut json!("halite-secret::a b::"), &none), Err(SecretError::Damaged));
-        assert_eq!(fill(&mut json!({placeholder("k"): 1}), &none), Err(SecretError::InKey("k".into())));
+        assert_eq!(
+            fill(&mut json!(placeholder("a")), &none),
+            Err(SecretError::Unknown("a".into()))
+        );
+        assert_eq!(
+            fill(&mut json!("halite-secret::pki.ku"), &none),
+            Err(SecretError::Damaged)
+        );
+        assert_eq!(
+            fill(&mut json!("halite-secret::a b::"), &none),
+            Err(SecretError::Damaged)
+        );
+        assert_eq!(
+            fill(&mut json!({placeholder("k"): 1}), &none),
+            Err(SecretError::InKey("k".into()))
+        );
     }
 
     #[test]
@@ -223,7 +252,10 @@ mod tests {
     fn a_secret_shows_itself_nowhere() {
         let secret = SecretText::new("hunter2");
         assert_eq!(format!("{secret:?}"), HIDDEN);
-        assert_eq!(serde_json::to_string(&secret).unwrap(), format!("\"{HIDDEN}\""));
+        assert_eq!(
+            serde_json::to_string(&secret).unwrap(),
+            format!("\"{HIDDEN}\"")
+        );
         assert_eq!(secret.reveal(), "hunter2");
     }
 }

@@ -1,4 +1,5 @@
-//! A document together with its text, so that whatever is found wrong with its meaning can be shown where it stands.
+//! A document together with its text, so that whatever is found wrong with its meaning can be shown
+//! where it stands.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +13,28 @@ pub struct Source {
     pub file: String,
     text: String,
     root: Option<Yaml>,
-    /// Dotted paths of values that were unusable and were replaced; what follows from them is not reported.
+    /// Dotted paths of values that were unusable and were replaced; what follows from them is not
+    /// reported.
     pub(crate) broken: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Source {
     // The text may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str, root: Yaml) -> Self {
-        Self { file: file.to_owned(), text: text.to_owned(), root: Some(root), broken: BTreeSet::new() }
+        Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            root: Some(root),
+            broken: BTreeSet::new(),
+        }
     }
 
     /// The whole text.
@@ -39,16 +48,27 @@ impl Source {
     pub fn is_sound(&self, path: &str) -> bool {
         let within = |path: &str, above: &str| {
             let below = path.strip_prefix(above);
-            above.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            above.is_empty()
+                || below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        !self.broken.iter().any(|broken| within(path, broken) || within(broken, path))
+        !self
+            .broken
+            .iter()
+            .any(|broken| within(path, broken) || within(broken, path))
     }
 
-    /// Where the value at a path stands; where it was left out, the nearest thing above that is there.
+    /// Where the value at a path stands; where it was left out, the nearest thing above that is
+    /// there.
     #[must_use]
     pub fn position(&self, path: &str) -> Position {
-        let nothing = Position { file: self.file.clone(), line: 0, column: 0 };
-        let Some(mut node) = self.root.as_ref() else { return nothing };
+        let nothing = Position {
+            file: self.file.clone(),
+            line: 0,
+            column: 0,
+        };
+        let Some(mut node) = self.root.as_ref() else {
+            return nothing;
+        };
         let mut best = node.position.clone();
         for segment in segments(path) {
             match below(node, &segment) {
@@ -67,16 +87,25 @@ impl Source {
     pub fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
         let problem = Problem::at(&self.position(path), message).path(path);
         // The line of a secret is not shown.
-        if path.starts_with("secrets.") { problem } else { problem.excerpt_from(&self.text) }
+        if path.starts_with("secrets.") {
+            problem
+        } else {
+            problem.excerpt_from(&self.text)
+        }
     }
 }
 
-/// The place to show for a step down: a scalar or list item stands for itself, anything else is shown at its key.
+/// The place to show for a step down: a scalar or list item stands for itself, anything else is
+/// shown at its key.
 fn below<'a>(node: &'a Yaml, segment: &str) -> Option<(Position, &'a Yaml)> {
     match &node.kind {
         Kind::Map(entries) => {
             let (key, value) = entries.iter().find(|(key, _)| key.raw == segment)?;
-            let here = if value.is_scalar() && value.kind != Kind::Null { value } else { key };
+            let here = if value.is_scalar() && value.kind != Kind::Null {
+                value
+            } else {
+                key
+            };
             Some((here.position.clone(), value))
         }
         Kind::List(items) => {
@@ -112,8 +141,16 @@ fn segments(path: &str) -> Vec<String> {
 /// A path one key further down; keys that hold dots or brackets are quoted.
 #[must_use]
 pub(crate) fn join(path: &str, key: &str) -> String {
-    let key = if key.contains(['.', '[', ']']) { format!("\"{key}\"") } else { key.to_owned() };
-    if path.is_empty() { key } else { format!("{path}.{key}") }
+    let key = if key.contains(['.', '[', ']']) {
+        format!("\"{key}\"")
+    } else {
+        key.to_owned()
+    };
+    if path.is_empty() {
+        key
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 #[cfg(test)]
@@ -128,9 +165,13 @@ mod tests {
     #[test]
     fn finds_the_nearest_place() {
         let source = source();
-        for (path, line, column) in
-            [("a.b[1]", 2, 10), ("a.c.\"x.y/z\"", 4, 12), ("a.missing.deep", 1, 1), ("a.b", 2, 3), ("", 1, 1)]
-        {
+        for (path, line, column) in [
+            ("a.b[1]", 2, 10),
+            ("a.c.\"x.y/z\"", 4, 12),
+            ("a.missing.deep", 1, 1),
+            ("a.b", 2, 3),
+            ("", 1, 1),
+        ] {
             let position = source.position(path);
             assert_eq!((position.line, position.column), (line, column), "{path}");
         }

@@ -19,8 +19,8 @@ const LINE: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Trust {
-    /// Certificates of authorities (PEM, one or several together), by a name for them. They are for all programs of a
-    /// host that ask its trust store, containerd among them.
+    /// Certificates of authorities (PEM, one or several together), by a name for them. They are for
+    /// all programs of a host that ask its trust store, containerd among them.
     #[schemars(schema_with = "formats::certificates")]
     pub certificates: BTreeMap<String, String>,
 }
@@ -58,7 +58,11 @@ pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
             _ => return Err(Unfit::Certificate(found.len() + 1)),
         }
     }
-    if found.is_empty() { Err(Unfit::Nothing) } else { Ok(found) }
+    if found.is_empty() {
+        Err(Unfit::Nothing)
+    } else {
+        Ok(found)
+    }
 }
 
 fn encode(der: &[u8]) -> String {
@@ -75,14 +79,19 @@ fn encode(der: &[u8]) -> String {
     out
 }
 
-/// What templates see: one certificate by each name, because a trust store of OpenSSL finds no second one in a file.
+/// What templates see: one certificate by each name, because a trust store of OpenSSL finds no
+/// second one in a file.
 pub(crate) fn view(trust: &Trust) -> Value {
     let mut out = Map::new();
     for (name, text) in &trust.certificates {
         let found = certificates(text).unwrap_or_default();
         let several = found.len() > 1;
         for (at, certificate) in found.into_iter().enumerate() {
-            let name = if several { format!("{name}.{}", at + 1) } else { name.clone() };
+            let name = if several {
+                format!("{name}.{}", at + 1)
+            } else {
+                name.clone()
+            };
             out.insert(name, Value::String(certificate));
         }
     }
@@ -97,35 +106,69 @@ mod tests {
     fn authority(name: &str) -> (String, String) {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        (params.self_signed(&key).unwrap().pem().replace("\r\n", "\n"), key.serialize_pem())
+        (
+            params
+                .self_signed(&key)
+                .unwrap()
+                .pem()
+                .replace("\r\n", "\n"),
+            key.serialize_pem(),
+        )
     }
 
     #[test]
     fn certificates_are_told_from_all_else() {
         let ((one, key), (other, _)) = (authority("one"), authority("other"));
         assert_eq!(certificates(&one), Ok(vec![one.clone()]));
-        let both = format!("# the site's\n{one}\nand another:\r\n{}", other.replace('\n', "\r\n"));
+        let both = format!(
+            "# the site's\n{one}\nand another:\r\n{}",
+            other.replace('\n', "\r\n")
+        );
         assert_eq!(certificates(&both), Ok(vec![one.clone(), other.clone()]));
         assert_eq!(certificates(""), Err(Unfit::Nothing));
         assert_eq!(certificates("hello"), Err(Unfit::Nothing));
-        assert_eq!(certificates(&format!("{one}{key}")), Err(Unfit::Other("PRIVATE KEY".to_owned())));
+        assert_eq!(
+            certificates(&format!("{one}{key}")),
+            Err(Unfit::Other("PRIVATE KEY".to_owned()))
+        );
         let end = one.find("-----END").unwrap();
         assert_eq!(certificates(&one[..end]), Err(Unfit::Damaged));
-        assert_eq!(certificates(&one.replacen("MII", "M*I", 1)), Err(Unfit::Damaged));
-        let cut = encode(
-            &STANDARD.decode(one.lines().filter(|l| !l.starts_with('-')).collect::<String>()).unwrap()[..99],
+        assert_eq!(
+            certificates(&one.replacen("MII", "M*I", 1)),
+            Err(Unfit::Damaged)
         );
-        assert_eq!(certificates(&format!("{one}{cut}")), Err(Unfit::Certificate(2)));
-        assert_eq!(certificates(&encode(b"no DER at all")), Err(Unfit::Certificate(1)));
+        let cut = encode(
+            &STANDARD
+                .decode(
+                    one.lines()
+                        .filter(|l| !l.starts_with('-'))
+                        .collect::<String>(),
+                )
+                .unwrap()[..99],
+        );
+        assert_eq!(
+            certificates(&format!("{one}{cut}")),
+            Err(Unfit::Certificate(2))
+        );
+        assert_eq!(
+            certificates(&encode(b"no DER at all")),
+            Err(Unfit::Certificate(1))
+        );
     }
 
     #[test]
     fn each_certificate_has_a_name_of_its_own() {
         let (one, other) = (authority("one").0, authority("other").0);
         let certificates = [("corp", one.clone()), ("lab", format!("{one}{other}"))];
-        let trust = Trust { certificates: certificates.map(|(name, text)| (name.to_owned(), text)).into() };
+        let trust = Trust {
+            certificates: certificates
+                .map(|(name, text)| (name.to_owned(), text))
+                .into(),
+        };
         let wanted = json!({"certificates": {"corp": &one, "lab.1": &one, "lab.2": &other}});
         assert_eq!(view(&trust), wanted);
     }

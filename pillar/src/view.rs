@@ -7,13 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::bundle::BundleFacts;
 use crate::load::{Declaration, Document};
-use crate::mirrors;
-use crate::network;
 use crate::node::{Node, Role};
-use crate::proxy;
-use crate::registry;
-use crate::secret;
-use crate::trust;
+use crate::{mirrors, network, proxy, registry, secret, trust};
 
 /// The id that stands for the master as a target of states.
 pub const MASTER: &str = "master";
@@ -29,7 +24,8 @@ pub const UNKNOWN: &str = "known after apply";
 /// The certificate authorities and the service-account key pair, without any private key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pki {
-    /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing ones show as [`UNKNOWN`].
+    /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
+    /// ones show as [`UNKNOWN`].
     pub certificates: BTreeMap<String, String>,
     /// Public half of the service-account key (PEM).
     pub service_account: Option<String>,
@@ -42,7 +38,9 @@ pub enum ViewError {
     #[error("there is no node {0:?}; `ctl node add` declares one")]
     NoSuchNode(String),
     /// The first host is not declared, or its address is not known.
-    #[error("no node with the role `bootstrap` and a known address is declared; run `ctl bootstrap` first")]
+    #[error(
+        "no node with the role `bootstrap` and a known address is declared; run `ctl bootstrap` first"
+    )]
     NoBootstrap,
     /// The service network has no room for the fixed addresses.
     #[error("networks.services is too small")]
@@ -60,7 +58,9 @@ const PKI_SECRETS: [(&str, &str, Role); 4] = [
 /// The pillar paths of the secrets that a minion may see. The pseudo minion `master` sees none.
 #[must_use]
 pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<String> {
-    let Some(node) = declaration.nodes.get(minion) else { return BTreeSet::new() };
+    let Some(node) = declaration.nodes.get(minion) else {
+        return BTreeSet::new();
+    };
     let pki = PKI_SECRETS
         .iter()
         .filter(|(_, _, role)| node.has(*role))
@@ -70,14 +70,17 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
         .secrets
         .iter()
         .filter(|(_, secret)| {
-            secret.nodes.iter().any(|name| name == minion) || secret.roles.iter().any(|role| node.has(*role))
+            secret.nodes.iter().any(|name| name == minion)
+                || secret.roles.iter().any(|role| node.has(*role))
         })
         .map(|(name, _)| format!("secrets.{name}"));
-    pki.chain(own).chain(registry::allowed(declaration, minion, node)).collect()
+    pki.chain(own)
+        .chain(registry::allowed(declaration, minion, node))
+        .collect()
 }
 
-/// The text of an operator's own secret, or of what is made from them, if this minion may have it. Keys of CAs come from
-/// the CA store.
+/// The text of an operator's own secret, or of what is made from them, if this minion may have it.
+/// Keys of CAs come from the CA store.
 #[must_use]
 pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option<String> {
     if !allowed_secrets(declaration, minion).contains(path) {
@@ -93,7 +96,10 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
 /// The node with the role `bootstrap`.
 #[must_use]
 pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
-    declaration.nodes.values().find(|node| node.has(Role::Bootstrap))
+    declaration
+        .nodes
+        .values()
+        .find(|node| node.has(Role::Bootstrap))
 }
 
 /// Where the API server is: the virtual address, or that of the first host with the role.
@@ -101,11 +107,18 @@ pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
 /// # Errors
 /// The cluster has no first host yet.
 pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
-    let first =
-        bootstrap_node(declaration).and_then(|node| node.control_plane()).ok_or(ViewError::NoBootstrap)?;
+    let first = bootstrap_node(declaration)
+        .and_then(|node| node.control_plane())
+        .ok_or(ViewError::NoBootstrap)?;
     Ok(declaration.cluster.api_server.vip.unwrap_or_else(|| {
-        let with_role = declaration.nodes.values().filter(|node| node.has(Role::ControlPlane));
-        with_role.filter_map(|node| node.control_plane()).next().unwrap_or(first)
+        let with_role = declaration
+            .nodes
+            .values()
+            .filter(|node| node.has(Role::ControlPlane));
+        with_role
+            .filter_map(|node| node.control_plane())
+            .next()
+            .unwrap_or(first)
     }))
 }
 
@@ -124,8 +137,9 @@ pub fn view(
     if node.is_none() && minion != MASTER {
         return Err(ViewError::NoSuchNode(minion.to_owned()));
     }
-    let first =
-        bootstrap_node(declaration).and_then(|node| node.control_plane()).ok_or(ViewError::NoBootstrap)?;
+    let first = bootstrap_node(declaration)
+        .and_then(|node| node.control_plane())
+        .ok_or(ViewError::NoBootstrap)?;
     let networks = &cluster.networks;
     let api = network::api_service(networks.services).ok_or(ViewError::Services)?;
     let dns = network::dns_service(networks.services).ok_or(ViewError::Services)?;
@@ -209,11 +223,20 @@ fn bundle_url(host: Ipv4Addr, version: &str) -> String {
     format!("https://{host}:{BUNDLE_PORT}/bundles/{version}")
 }
 
-/// Where the bundle in use is served: by the first host, and after it by those with the role `registry`, by their names.
+/// Where the bundle in use is served: by the first host, and after it by those with the role
+/// `registry`, by their names.
 fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<String> {
-    let serving = declaration.nodes.values().filter(|node| node.has(Role::Registry));
-    let others = serving.filter_map(|node| node.control_plane()).filter(|address| *address != first);
-    std::iter::once(first).chain(others).map(|host| bundle_url(host, version)).collect()
+    let serving = declaration
+        .nodes
+        .values()
+        .filter(|node| node.has(Role::Registry));
+    let others = serving
+        .filter_map(|node| node.control_plane())
+        .filter(|address| *address != first);
+    std::iter::once(first)
+        .chain(others)
+        .map(|host| bundle_url(host, version))
+        .collect()
 }
 
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
@@ -235,7 +258,9 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
 
 /// Before it is recorded, the declared address stands for both.
 fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
-    node.resolved.map(|resolved| resolved.workload_plane).or(node.address)
+    node.resolved
+        .map(|resolved| resolved.workload_plane)
+        .or(node.address)
 }
 
 fn everybody(declaration: &Declaration) -> Value {
@@ -261,7 +286,10 @@ fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
     }
     let mut sa = Map::new();
     if allowed.contains("pki.sa.key") {
-        sa.insert("pub".to_owned(), json!(pki.service_account.as_deref().unwrap_or(UNKNOWN)));
+        sa.insert(
+            "pub".to_owned(),
+            json!(pki.service_account.as_deref().unwrap_or(UNKNOWN)),
+        );
     }
     out.insert("sa".to_owned(), Value::Object(sa));
     for (name, key, _) in PKI_SECRETS {
@@ -276,12 +304,17 @@ fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
 }
 
 fn own_secrets(allowed: &BTreeSet<String>) -> Value {
-    let each =
-        |path: &String| Some((path.strip_prefix("secrets.")?.to_owned(), json!(secret::placeholder(path))));
+    let each = |path: &String| {
+        Some((
+            path.strip_prefix("secrets.")?.to_owned(),
+            json!(secret::placeholder(path)),
+        ))
+    };
     Value::Object(allowed.iter().filter_map(each).collect())
 }
 
-/// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the later and more particular one wins.
+/// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the later and more
+/// particular one wins.
 fn custom(declaration: &Declaration, node: Option<&Document<Node>>) -> Value {
     let mut out = declaration.custom.clone();
     lay_over(&mut out, &declaration.cluster.custom);

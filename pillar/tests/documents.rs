@@ -1,7 +1,7 @@
 //! Bad documents and what is said about them, and good ones about which nothing is said.
 //!
-//! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json` (`host`, `bundle`) where they matter.
-//! `HALITE_UPDATE_GOLDENS=1` writes `expected.txt` anew.
+//! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json`
+//! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` writes `expected.txt` anew.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,9 +13,13 @@ use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;
 
 fn folders(kind: &str) -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind);
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(kind);
+    let mut found: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     let number = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         (name.split('-').next().unwrap().parse::<u32>().ok(), name)
@@ -25,32 +29,52 @@ fn folders(kind: &str) -> Vec<PathBuf> {
 }
 
 fn texts(dir: &Path) -> Texts {
-    let read =
-        |name: &str| Text { file: name.to_owned(), text: std::fs::read_to_string(dir.join(name)).unwrap() };
+    let read = |name: &str| Text {
+        file: name.to_owned(),
+        text: std::fs::read_to_string(dir.join(name)).unwrap(),
+    };
     let mut nodes: Vec<String> = std::fs::read_dir(dir.join("nodes"))
         .into_iter()
         .flatten()
-        .map(|entry| format!("nodes/{}", entry.unwrap().file_name().into_string().unwrap()))
+        .map(|entry| {
+            format!(
+                "nodes/{}",
+                entry.unwrap().file_name().into_string().unwrap()
+            )
+        })
         .collect();
     nodes.sort();
     Texts {
         cluster: read("cluster.yaml"),
         nodes: nodes.iter().map(|name| read(name)).collect(),
-        custom: dir.join("pillar.yaml").exists().then(|| read("pillar.yaml")),
+        custom: dir
+            .join("pillar.yaml")
+            .exists()
+            .then(|| read("pillar.yaml")),
     }
 }
 
 fn problems(dir: &Path) -> String {
     let facts: serde_json::Value = std::fs::read_to_string(dir.join("facts.json"))
-        .map_or(serde_json::Value::Null, |text| serde_json::from_str(&text).unwrap());
-    let host: Option<HostFacts> =
-        facts.get("host").map(|value| serde_json::from_value(value.clone()).unwrap());
-    let bundle: Option<BundleFacts> =
-        facts.get("bundle").map(|value| serde_json::from_value(value.clone()).unwrap());
-    let context = Context { bundle: bundle.as_ref(), host: host.as_ref() };
+        .map_or(serde_json::Value::Null, |text| {
+            serde_json::from_str(&text).unwrap()
+        });
+    let host: Option<HostFacts> = facts
+        .get("host")
+        .map(|value| serde_json::from_value(value.clone()).unwrap());
+    let bundle: Option<BundleFacts> = facts
+        .get("bundle")
+        .map(|value| serde_json::from_value(value.clone()).unwrap());
+    let context = Context {
+        bundle: bundle.as_ref(),
+        host: host.as_ref(),
+    };
     match load(&texts(dir), &context) {
         Ok(_) => String::new(),
-        Err(problems) => problems.iter().map(|problem| format!("{problem}\n")).collect(),
+        Err(problems) => problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect(),
     }
 }
 
@@ -76,7 +100,11 @@ fn bad_documents_are_explained() {
             wrong.push(format!("{name}:\n{found}"));
         }
     }
-    assert!(wrong.is_empty(), "{}\nHALITE_UPDATE_GOLDENS=1 accepts this", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}\nHALITE_UPDATE_GOLDENS=1 accepts this",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -88,16 +116,25 @@ fn good_documents_pass() {
 
 #[test]
 fn the_example_is_good_also_with_everything_uncommented() {
-    let text =
-        |text: String| Texts { cluster: Text { file: "cluster.yaml".to_owned(), text }, ..Texts::default() };
+    let text = |text: String| Texts {
+        cluster: Text {
+            file: "cluster.yaml".to_owned(),
+            text,
+        },
+        ..Texts::default()
+    };
     let example = halite_pillar::example::CLUSTER;
     assert!(load(&text(example.to_owned()), &Context::default()).is_ok());
     // A commented key begins with `# ` and a lower-case word, or is indented further below one.
     let mut live = String::new();
     for line in example.lines() {
-        let bare = line.trim_start().strip_prefix("# ").unwrap_or(line.trim_start());
+        let bare = line
+            .trim_start()
+            .strip_prefix("# ")
+            .unwrap_or(line.trim_start());
         let key = bare.trim_start().split(':').next().unwrap_or_default();
-        let is_key = bare.contains(':') && key.chars().all(|c| c.is_ascii_alphanumeric()) && !key.is_empty();
+        let is_key =
+            bare.contains(':') && key.chars().all(|c| c.is_ascii_alphanumeric()) && !key.is_empty();
         let indent = &line[..line.len() - line.trim_start().len()];
         match (line.trim_start().starts_with('#'), is_key) {
             (true, true) => live.push_str(&format!("{indent}{bare}\n")),
@@ -105,8 +142,18 @@ fn the_example_is_good_also_with_everything_uncommented() {
             (false, _) => live.push_str(&format!("{line}\n")),
         }
     }
-    assert!(live.contains("\n  workloadPlane:") && live.contains("\nsecrets:"), "{live}");
+    assert!(
+        live.contains("\n  workloadPlane:") && live.contains("\nsecrets:"),
+        "{live}"
+    );
     if let Err(problems) = load(&text(live), &Context::default()) {
-        panic!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+        panic!(
+            "{}",
+            problems
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
+        );
     }
 }

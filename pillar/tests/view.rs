@@ -29,20 +29,37 @@ secrets:
 ";
 
 fn text(file: &str, text: impl Into<String>) -> Text {
-    Text { file: file.to_owned(), text: text.into() }
+    Text {
+        file: file.to_owned(),
+        text: text.into(),
+    }
 }
 
 fn declaration() -> Declaration {
-    let bootstrap =
-        Node::new("bootstrap-1", Some("10.0.0.11".parse().unwrap()), &halite_pillar::node::BOOTSTRAP_ROLES);
+    let bootstrap = Node::new(
+        "bootstrap-1",
+        Some("10.0.0.11".parse().unwrap()),
+        &halite_pillar::node::BOOTSTRAP_ROLES,
+    );
     let mut worker = Node::new("worker-1", None, &[Role::Worker]);
-    worker.custom = json!({"a": {"y": "node"}, "list": [2]}).as_object().unwrap().clone();
+    worker.custom = json!({"a": {"y": "node"}, "list": [2]})
+        .as_object()
+        .unwrap()
+        .clone();
     let texts = Texts {
         cluster: text("cluster.yaml", CLUSTER),
         nodes: [&bootstrap, &worker]
-            .map(|node| text(&format!("nodes/{}.yaml", node.metadata.name), node.to_text()))
+            .map(|node| {
+                text(
+                    &format!("nodes/{}.yaml", node.metadata.name),
+                    node.to_text(),
+                )
+            })
             .to_vec(),
-        custom: Some(text("custom/pillar.yaml", "a: {x: file, z: file}\nown: yes\n")),
+        custom: Some(text(
+            "custom/pillar.yaml",
+            "a: {x: file, z: file}\nown: yes\n",
+        )),
     };
     load(&texts, &Context::default()).unwrap()
 }
@@ -65,7 +82,10 @@ fn the_view_has_the_agreed_shape() {
     };
     let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();
     for (pointer, wanted) in [
-        ("/cluster", json!({"name": "prod", "domain": "cluster.local"})),
+        (
+            "/cluster",
+            json!({"name": "prod", "domain": "cluster.local"}),
+        ),
         ("/networks/pods", json!("10.233.0.0/16")),
         ("/networks/apiServiceIP", json!("10.96.0.1")),
         ("/networks/dnsServiceIP", json!("10.96.0.10")),
@@ -76,28 +96,52 @@ fn the_view_has_the_agreed_shape() {
         ("/apiServer/keepalived", json!(false)),
         ("/kubernetes/version", json!("v1.36.3")),
         ("/bundle/url", json!("https://10.0.0.11:4551/bundles/0.1.0")),
-        ("/bundle/servers", json!(["https://10.0.0.11:4551/bundles/0.1.0"])),
+        (
+            "/bundle/servers",
+            json!(["https://10.0.0.11:4551/bundles/0.1.0"]),
+        ),
         (
             "/bundles",
             json!([{"version": "0.1.0", "kubernetes": "v1.36.3", "path": "/media/halite", "manifest": "ab"}]),
         ),
-        ("/master", json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}})),
-        ("/node/roles", json!(["bootstrap", "registry", "etcd", "control-plane"])),
+        (
+            "/master",
+            json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}}),
+        ),
+        (
+            "/node/roles",
+            json!(["bootstrap", "registry", "etcd", "control-plane"]),
+        ),
         ("/node/runs", json!({"containers": true})),
         ("/node/controlPlane", json!("10.0.0.11")),
-        ("/node/taints", json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])),
-        ("/pki/kubernetes", json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")})),
+        (
+            "/node/taints",
+            json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
+        ),
+        (
+            "/pki/kubernetes",
+            json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")}),
+        ),
         ("/pki/etcd/cert", json!(UNKNOWN)),
         ("/pki/site", json!({"cert": UNKNOWN})),
-        ("/pki/sa", json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")})),
+        (
+            "/pki/sa",
+            json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")}),
+        ),
         ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
-        ("/addons", json!({"metricsServer": false, "localPath": false})),
+        (
+            "/addons",
+            json!({"metricsServer": false, "localPath": false}),
+        ),
         ("/charts", json!([])),
         ("/siteRegistry/enabled", json!(false)),
         ("/siteRegistry/name", json!("registry.prod.internal")),
         ("/siteRegistry/node", Value::Null),
         ("/cni", json!({"plugin": "flannel", "mtu": null})),
-        ("/containerd", json!({"restrictOomScoreAdj": false, "config": {}, "registries": {}})),
+        (
+            "/containerd",
+            json!({"restrictOomScoreAdj": false, "config": {}, "registries": {}}),
+        ),
         ("/trust", json!({"certificates": {}})),
         (
             "/proxy",
@@ -109,12 +153,21 @@ fn the_view_has_the_agreed_shape() {
         ("/time", json!({"servers": []})),
         ("/host/manageTime", json!(false)),
         ("/host/manageSwap", json!(true)),
-        ("/host/kernelModules", json!(["overlay", "br_netfilter", "nf_conntrack"])),
-        ("/firewall/sources/management", json!(["10.0.0.0/24", "10.1.0.0/24"])),
+        (
+            "/host/kernelModules",
+            json!(["overlay", "br_netfilter", "nf_conntrack"]),
+        ),
+        (
+            "/firewall/sources/management",
+            json!(["10.0.0.0/24", "10.1.0.0/24"]),
+        ),
         ("/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
         ("/nodes/worker-1/roles", json!(["worker"])),
         ("/secrets", json!({})),
-        ("/custom", json!({"a": {"x": "cluster", "z": "file", "y": "cluster"}, "own": true, "list": [1]})),
+        (
+            "/custom",
+            json!({"a": {"x": "cluster", "z": "file", "y": "cluster"}, "own": true, "list": [1]}),
+        ),
     ] {
         assert_eq!(view.pointer(pointer), Some(&wanted), "{pointer}");
     }
@@ -124,16 +177,28 @@ fn the_view_has_the_agreed_shape() {
 fn a_worker_sees_its_own_and_no_authority_keys() {
     let declaration = declaration();
     let view = view(&declaration, &bundle(), &Pki::default(), "worker-1").unwrap();
-    assert_eq!(secret_paths(&view), BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()]));
+    assert_eq!(
+        secret_paths(&view),
+        BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()])
+    );
     assert_eq!(view["pki"]["sa"], json!({}));
-    assert_eq!(view["custom"]["a"], json!({"x": "cluster", "z": "file", "y": "node"}));
+    assert_eq!(
+        view["custom"]["a"],
+        json!({"x": "cluster", "z": "file", "y": "node"})
+    );
     assert_eq!(view["custom"]["list"], json!([2]));
-    assert_eq!(own_secret(&declaration, "worker-1", "secrets.only").as_deref(), Some("canary-canary"));
-    assert_eq!(own_secret(&declaration, "bootstrap-1", "secrets.only"), None);
+    assert_eq!(
+        own_secret(&declaration, "worker-1", "secrets.only").as_deref(),
+        Some("canary-canary")
+    );
+    assert_eq!(
+        own_secret(&declaration, "bootstrap-1", "secrets.only"),
+        None
+    );
 }
 
-/// The registry's users are for its own host, and the one as whom hosts pull for those that run containers; the passwords
-/// themselves are for nobody.
+/// The registry's users are for its own host, and the one as whom hosts pull for those that run
+/// containers; the passwords themselves are for nobody.
 #[test]
 fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
     let mut declaration = declaration();
@@ -146,14 +211,22 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         value: secret::SecretText::new(password),
         ..Default::default()
     };
-    declaration.cluster.value.secrets =
-        [("p".to_owned(), own("canary-ci")), ("q".to_owned(), own("canary-dev"))].into();
+    declaration.cluster.value.secrets = [
+        ("p".to_owned(), own("canary-ci")),
+        ("q".to_owned(), own("canary-dev")),
+    ]
+    .into();
     let registry = &mut declaration.cluster.value.site_registry;
     registry.enabled = true;
-    registry.users = [("ci", "p"), ("dev", "q")].map(|(user, name)| (user.into(), name.into())).into();
+    registry.users = [("ci", "p"), ("dev", "q")]
+        .map(|(user, name)| (user.into(), name.into()))
+        .into();
     registry.pull_as = Some("ci".to_owned());
     let of_registry = |declaration: &Declaration, name: &str| -> Vec<String> {
-        allowed_secrets(declaration, name).into_iter().filter(|path| !path.starts_with("pki.")).collect()
+        allowed_secrets(declaration, name)
+            .into_iter()
+            .filter(|path| !path.starts_with("pki."))
+            .collect()
     };
     let (users, pull) = ("siteRegistry.htpasswd", "siteRegistry.pull");
     assert_eq!(of_registry(&declaration, "bootstrap-1"), [users, pull]);
@@ -169,14 +242,21 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
         assert!(!view.to_string().contains("canary"), "{view}");
         for (key, path) in [("htpasswd", users), ("pull", pull)] {
-            let wanted = if wanted.contains(&path) { json!(secret::placeholder(path)) } else { Value::Null };
+            let wanted = if wanted.contains(&path) {
+                json!(secret::placeholder(path))
+            } else {
+                Value::Null
+            };
             assert_eq!(view["siteRegistry"][key], wanted, "{name}: {key}");
         }
         assert_eq!(view["siteRegistry"]["node"], "store-1");
         assert_eq!(view["siteRegistry"]["address"], "10.0.0.20");
     }
     let file = own_secret(&declaration, "store-1", users).unwrap();
-    assert!(file.starts_with("ci:$2y$") && file.contains("\ndev:$2y$") && !file.contains("canary"), "{file}");
+    assert!(
+        file.starts_with("ci:$2y$") && file.contains("\ndev:$2y$") && !file.contains("canary"),
+        "{file}"
+    );
     assert_eq!(own_secret(&declaration, "store-1", pull), None);
     declaration.cluster.value.site_registry.enabled = false;
     for name in ["bootstrap-1", "worker-1", "store-1"] {
@@ -196,8 +276,8 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
         further.value = Node::new(name, address.map(|address| address.parse().unwrap()), roles);
         declaration.nodes.insert(name.to_owned(), further.clone());
     }
-    let wanted =
-        ["10.0.0.11", "10.0.0.14", "10.0.0.13"].map(|host| format!("https://{host}:4551/bundles/0.1.0"));
+    let wanted = ["10.0.0.11", "10.0.0.14", "10.0.0.13"]
+        .map(|host| format!("https://{host}:4551/bundles/0.1.0"));
     for name in ["bootstrap-1", "a", "worker-1", "master"] {
         let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
         assert_eq!(view["bundle"]["servers"], json!(wanted), "{name}");
@@ -220,22 +300,43 @@ fn there_is_no_view_of_a_stranger() {
     assert_eq!(stranger, Err(ViewError::NoSuchNode("worker-9".into())));
     let mut without = declaration;
     without.nodes.remove("bootstrap-1");
-    assert_eq!(view(&without, &bundle(), &Pki::default(), "worker-1"), Err(ViewError::NoBootstrap));
+    assert_eq!(
+        view(&without, &bundle(), &Pki::default(), "worker-1"),
+        Err(ViewError::NoBootstrap)
+    );
 }
 
 #[test]
 fn a_declaration_shows_no_secret_in_debug_or_json() {
     let declaration = declaration();
-    let shown = format!("{declaration:?}{}", serde_json::to_string(&declaration.cluster.value).unwrap());
-    assert!(!shown.contains("hunter2") && !shown.contains("canary-canary"), "{shown}");
+    let shown = format!(
+        "{declaration:?}{}",
+        serde_json::to_string(&declaration.cluster.value).unwrap()
+    );
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("canary-canary"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
     let mut declaration = declaration();
-    let host = |addresses: Value| HostFacts::from_grains("worker-1", &json!({"ip4_interfaces": addresses}));
-    let nowhere = resolve::node(&mut declaration, "worker-1", &host(json!({"eth0": ["10.0.0.12"]})));
-    assert!(nowhere.err().unwrap().message.contains("workload-plane network; it has: 10.0.0.12"));
+    let host = |addresses: Value| {
+        HostFacts::from_grains("worker-1", &json!({"ip4_interfaces": addresses}))
+    };
+    let nowhere = resolve::node(
+        &mut declaration,
+        "worker-1",
+        &host(json!({"eth0": ["10.0.0.12"]})),
+    );
+    assert!(
+        nowhere
+            .err()
+            .unwrap()
+            .message
+            .contains("workload-plane network; it has: 10.0.0.12")
+    );
     let both = host(json!({"a": ["10.1.0.12"], "b": ["10.2.0.12"], "c": ["10.0.0.12"]}));
     let resolved = resolve::node(&mut declaration, "worker-1", &both).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.12");
@@ -245,8 +346,16 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
         recorded.contains("\nresolved:\n  controlPlane: 10.0.0.12\n  workloadPlane: 10.2.0.12\n"),
         "{recorded}"
     );
-    let again = resolve::node(&mut declaration, "worker-1", &host(json!({"a": ["10.1.0.12"]}))).unwrap();
-    assert_eq!((again.node_text, again.addresses), (None, resolved.addresses));
+    let again = resolve::node(
+        &mut declaration,
+        "worker-1",
+        &host(json!({"a": ["10.1.0.12"]})),
+    )
+    .unwrap();
+    assert_eq!(
+        (again.node_text, again.addresses),
+        (None, resolved.addresses)
+    );
 }
 
 #[test]
@@ -279,8 +388,8 @@ fn roles() -> impl Strategy<Value = Vec<Role>> {
 }
 
 proptest! {
-    /// Whatever the roles and whoever the secrets are for: a view holds exactly the placeholders that the roles allow,
-    /// and never the text of a secret.
+    /// Whatever the roles and whoever the secrets are for: a view holds exactly the placeholders
+    /// that the roles allow, and never the text of a secret.
     #[test]
     fn a_secret_reaches_only_the_hosts_that_need_it(
         each in prop::collection::vec(roles(), 1..5),

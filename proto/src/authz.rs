@@ -7,8 +7,8 @@ use crate::identity::Kind;
 pub enum Caller {
     /// Only those who have no identity yet: first contact.
     WithoutIdentity,
-    /// Only identities of this kind. Which id may ask for what is the method's own affair, and always judged by the id in
-    /// the certificate.
+    /// Only identities of this kind. Which id may ask for what is the method's own affair, and
+    /// always judged by the id in the certificate.
     Only(Kind),
 }
 
@@ -22,14 +22,29 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Operator/Status", Caller::Only(Kind::Operator)),
     ("/halite.v1.Operator/Show", Caller::Only(Kind::Operator)),
     ("/halite.v1.Operator/Run", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/Orchestrate", Caller::Only(Kind::Operator)),
+    (
+        "/halite.v1.Operator/Orchestrate",
+        Caller::Only(Kind::Operator),
+    ),
     ("/halite.v1.Operator/ListJobs", Caller::Only(Kind::Operator)),
     ("/halite.v1.Operator/ShowJob", Caller::Only(Kind::Operator)),
     ("/halite.v1.Operator/ListKeys", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/ChangeKey", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/CreateToken", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/ListTokens", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/RevokeToken", Caller::Only(Kind::Operator)),
+    (
+        "/halite.v1.Operator/ChangeKey",
+        Caller::Only(Kind::Operator),
+    ),
+    (
+        "/halite.v1.Operator/CreateToken",
+        Caller::Only(Kind::Operator),
+    ),
+    (
+        "/halite.v1.Operator/ListTokens",
+        Caller::Only(Kind::Operator),
+    ),
+    (
+        "/halite.v1.Operator/RevokeToken",
+        Caller::Only(Kind::Operator),
+    ),
     ("/halite.v1.Operator/AddNode", Caller::Only(Kind::Operator)),
 ];
 
@@ -46,10 +61,13 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Judges a call by the path of its method and the caller's kind; `None` is a caller without certificate.
+/// Judges a call by the path of its method and the caller's kind; `None` is a caller without
+/// certificate.
 #[must_use]
 pub fn judge(path: &str, caller: Option<Kind>) -> Verdict {
-    let Some((_, wanted)) = TABLE.iter().find(|(known, _)| *known == path) else { return Verdict::Unknown };
+    let Some((_, wanted)) = TABLE.iter().find(|(known, _)| *known == path) else {
+        return Verdict::Unknown;
+    };
     match (wanted, caller) {
         (Caller::WithoutIdentity, None) => Verdict::Allowed,
         (Caller::Only(kind), Some(own)) if *kind == own => Verdict::Allowed,
@@ -68,8 +86,15 @@ mod tests {
     fn every_method_of_the_proto_file_is_in_the_table_once() {
         let table: Vec<&str> = TABLE.iter().map(|(path, _)| *path).collect();
         let known: BTreeSet<&str> = table.iter().copied().collect();
-        assert_eq!(known.len(), table.len(), "a method stands twice in the table");
-        assert_eq!(known, crate::METHODS.iter().copied().collect::<BTreeSet<_>>());
+        assert_eq!(
+            known.len(),
+            table.len(),
+            "a method stands twice in the table"
+        );
+        assert_eq!(
+            known,
+            crate::METHODS.iter().copied().collect::<BTreeSet<_>>()
+        );
         assert!(!crate::METHODS.is_empty());
     }
 
@@ -90,7 +115,11 @@ mod tests {
                     Kind::Operator => path.starts_with("/halite.v1.Operator/"),
                     Kind::Master => false,
                 };
-                assert_eq!(judge(path, Some(kind)) == Verdict::Allowed, wanted, "{kind} {path}");
+                assert_eq!(
+                    judge(path, Some(kind)) == Verdict::Allowed,
+                    wanted,
+                    "{kind} {path}"
+                );
             }
         }
     }
@@ -104,7 +133,11 @@ mod tests {
             "/halite.v1.Operator/Status/",
             "/grpc.health.v1.Health/Check",
         ] {
-            assert_eq!(judge(path, Some(Kind::Operator)), Verdict::Unknown, "{path:?}");
+            assert_eq!(
+                judge(path, Some(Kind::Operator)),
+                Verdict::Unknown,
+                "{path:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who somebody is: the URI `halite://CLUSTER/KIND/ID` in a certificate's subject alternative names.
+//! Who somebody is: the URI `halite://CLUSTER/KIND/ID` in a certificate's subject alternative
+//! names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +62,8 @@ pub enum IdentityError {
     Form(String),
 }
 
-/// Checks the name of a cluster, minion or operator: an RFC 1123 subdomain, as Kubernetes asks of node names.
+/// Checks the name of a cluster, minion or operator: an RFC 1123 subdomain, as Kubernetes asks of
+/// node names.
 ///
 /// # Errors
 /// The name breaks the rules.
@@ -101,7 +103,11 @@ impl Identity {
         if kind == Kind::Minion && id == MASTER_ID {
             return Err(IdentityError::Reserved);
         }
-        Ok(Self { cluster: cluster.to_owned(), kind, id: id.to_owned() })
+        Ok(Self {
+            cluster: cluster.to_owned(),
+            kind,
+            id: id.to_owned(),
+        })
     }
 
     /// The cluster's name.
@@ -125,7 +131,8 @@ impl Identity {
     /// Whether a URI claims to be an identity of ours, well-formed or not.
     #[must_use]
     pub fn is_claimed_by(uri: &str) -> bool {
-        uri.get(..SCHEME.len()).is_some_and(|start| start.eq_ignore_ascii_case(SCHEME))
+        uri.get(..SCHEME.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(SCHEME))
     }
 }
 
@@ -146,7 +153,10 @@ impl FromStr for Identity {
         else {
             return Err(form());
         };
-        let kind = Kind::ALL.into_iter().find(|k| k.as_str() == kind).ok_or_else(form)?;
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|k| k.as_str() == kind)
+            .ok_or_else(form)?;
         Self::new(cluster, kind, id)
     }
 }
@@ -198,7 +208,13 @@ mod tests {
 
     #[test]
     fn names_have_the_limits_of_node_names() {
-        let longest = [&"a".repeat(63)[..], &"b".repeat(63), &"c".repeat(63), &"d".repeat(61)].join(".");
+        let longest = [
+            &"a".repeat(63)[..],
+            &"b".repeat(63),
+            &"c".repeat(63),
+            &"d".repeat(61),
+        ]
+        .join(".");
         assert_eq!(longest.len(), 253);
         assert!(check_name(&longest).is_ok());
         assert!(check_name(&format!("{longest}e")).is_err());

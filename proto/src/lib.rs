@@ -1,4 +1,5 @@
-//! The wire of Halite: messages, services, and the mTLS transport that both ends share. The only crate that names tonic.
+//! The wire of Halite: messages, services, and the mTLS transport that both ends share. The only
+//! crate that names tonic.
 
 pub mod authz;
 pub mod identity;

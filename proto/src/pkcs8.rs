@@ -1,4 +1,5 @@
-//! Private keys in the older forms, wrapped into PKCS#8 (RFC 5208), which is all that our cryptography reads.
+//! Private keys in the older forms, wrapped into PKCS#8 (RFC 5208), which is all that our
+//! cryptography reads.
 
 use rustls_pki_types::PrivateKeyDer;
 
@@ -7,7 +8,9 @@ const OCTET_STRING: u8 = 0x04;
 /// `INTEGER 0`: PKCS#8's version.
 const VERSION: [u8; 3] = [0x02, 0x01, 0x00];
 /// `rsaEncryption` with `NULL` parameters (RFC 8017, appendix C).
-const RSA: [u8; 13] = [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+const RSA: [u8; 13] = [
+    0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
+];
 /// `id-ecPublicKey` (RFC 5480).
 const EC: [u8; 9] = [0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 /// `prime256v1` and `secp384r1`.
@@ -33,7 +36,12 @@ pub(crate) fn wrapped(key: &PrivateKeyDer<'_>) -> Result<Vec<u8>, &'static str> 
 }
 
 fn wrap(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
-    let body = [&VERSION[..], &element(SEQUENCE, algorithm), &element(OCTET_STRING, key)].concat();
+    let body = [
+        &VERSION[..],
+        &element(SEQUENCE, algorithm),
+        &element(OCTET_STRING, key),
+    ]
+    .concat();
     element(SEQUENCE, &body)
 }
 
@@ -41,7 +49,10 @@ fn wrap(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut der = vec![tag];
     let length = content.len().to_be_bytes();
-    let significant = &length[length.iter().position(|b| *b != 0).unwrap_or(length.len() - 1)..];
+    let significant = &length[length
+        .iter()
+        .position(|b| *b != 0)
+        .unwrap_or(length.len() - 1)..];
     match significant {
         [short] if *short < 0x80 => der.push(*short),
         // A usize has at most eight bytes.

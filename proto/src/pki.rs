@@ -1,4 +1,5 @@
-//! Keys, certificate requests and certificates, as both ends need them: make a key, ask for an identity, read what came.
+//! Keys, certificate requests and certificates, as both ends need them: make a key, ask for an
+//! identity, read what came.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -7,7 +8,8 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+    CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PublicKeyData as _,
 };
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -52,16 +54,21 @@ impl PrivateKey {
     /// # Errors
     /// The system has no randomness.
     pub fn generate() -> Result<Self, PkiError> {
-        KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map(Self).map_err(|e| PkiError::Key(e.to_string()))
+        KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+            .map(Self)
+            .map_err(|e| PkiError::Key(e.to_string()))
     }
 
-    /// Reads a key in PEM: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1 (`EC PRIVATE KEY`).
+    /// Reads a key in PEM: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1 (`EC PRIVATE
+    /// KEY`).
     ///
     /// # Errors
     /// It is no key, or of an algorithm that is not supported.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
         let der = pkcs8::wrapped(&private_key(pem)?).map_err(|e| PkiError::Key(e.to_owned()))?;
-        KeyPair::try_from(der.as_slice()).map(Self).map_err(|e| PkiError::Key(e.to_string()))
+        KeyPair::try_from(der.as_slice())
+            .map(Self)
+            .map_err(|e| PkiError::Key(e.to_string()))
     }
 
     /// The key as PKCS#8 PEM: a secret.
@@ -94,16 +101,20 @@ impl PrivateKey {
         self.0
     }
 
-    /// A certificate request (PEM) that proves possession of this key. Only the key in it counts: the name is for people,
-    /// the signer decides what the certificate says.
+    /// A certificate request (PEM) that proves possession of this key. Only the key in it counts:
+    /// the name is for people, the signer decides what the certificate says.
     ///
     /// # Errors
     /// The name cannot stand in a certificate.
     pub fn request(&self, common_name: &str) -> Result<String, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        let request = params.serialize_request(&self.0).map_err(|e| PkiError::Request(e.to_string()))?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        let request = params
+            .serialize_request(&self.0)
+            .map_err(|e| PkiError::Request(e.to_string()))?;
         request.pem().map_err(|e| PkiError::Request(e.to_string()))
     }
 }
@@ -115,18 +126,22 @@ impl PrivateKey {
 pub fn random<const N: usize>() -> Result<[u8; N], PkiError> {
     let mut bytes = [0; N];
     let source = rustls::crypto::ring::default_provider().secure_random;
-    source.fill(&mut bytes).map_err(|_| PkiError::Key("the system has no randomness".to_owned()))?;
+    source
+        .fill(&mut bytes)
+        .map_err(|_| PkiError::Key("the system has no randomness".to_owned()))?;
     Ok(bytes)
 }
 
 /// Lower-case hex.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// SHA-256, lower-case hex.
@@ -135,10 +150,14 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A public key's fingerprint: SHA-256 of its SPKI DER in lower-case hex, pairs parted by colons. What operators compare.
+/// A public key's fingerprint: SHA-256 of its SPKI DER in lower-case hex, pairs parted by colons.
+/// What operators compare.
 #[must_use]
 pub fn fingerprint(spki_der: &[u8]) -> String {
-    let pairs: Vec<String> = Sha256::digest(spki_der).iter().map(|b| format!("{b:02x}")).collect();
+    let pairs: Vec<String> = Sha256::digest(spki_der)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
     pairs.join(":")
 }
 
@@ -150,7 +169,9 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError>
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let found = found.map_err(|e| PkiError::Certificate(e.to_string()))?;
     if found.is_empty() {
-        return Err(PkiError::Certificate("there is no CERTIFICATE block in the text".to_owned()));
+        return Err(PkiError::Certificate(
+            "there is no CERTIFICATE block in the text".to_owned(),
+        ));
     }
     Ok(found)
 }
@@ -259,7 +280,11 @@ impl Inspected {
     /// # Errors
     /// It names none, several, or a malformed one.
     pub fn identity(&self) -> Result<Identity, PkiError> {
-        let ours: Vec<&String> = self.uris.iter().filter(|uri| Identity::is_claimed_by(uri)).collect();
+        let ours: Vec<&String> = self
+            .uris
+            .iter()
+            .filter(|uri| Identity::is_claimed_by(uri))
+            .collect();
         match ours.as_slice() {
             [one] => Ok(one.parse()?),
             several => Err(PkiError::NotOneIdentity(several.len())),

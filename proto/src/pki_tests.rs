@@ -24,8 +24,17 @@ fn pem_is_what_others_write() {
     let ours = certificate_pem(certificate.der());
     assert_eq!(ours, certificate.pem().replace("\r\n", "\n"));
     assert_eq!(certificates(&ours).unwrap(), [certificate.der().clone()]);
-    for (bytes, wanted) in [(&b"a"[..], "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj"), (b"", "")] {
-        assert!(pem("X", bytes).replace("-----BEGIN X-----\n", "").starts_with(wanted));
+    for (bytes, wanted) in [
+        (&b"a"[..], "YQ=="),
+        (b"ab", "YWI="),
+        (b"abc", "YWJj"),
+        (b"", ""),
+    ] {
+        assert!(
+            pem("X", bytes)
+                .replace("-----BEGIN X-----\n", "")
+                .starts_with(wanted)
+        );
     }
 }
 
@@ -34,8 +43,12 @@ fn a_certificate_with_two_identities_has_none() {
     let key = PrivateKey::generate().unwrap();
     let mut params = CertificateParams::default();
     for id in ["a", "b"] {
-        let uri = Identity::new("prod", crate::identity::Kind::Minion, id).unwrap().to_string();
-        params.subject_alt_names.push(rcgen::SanType::URI(uri.try_into().unwrap()));
+        let uri = Identity::new("prod", crate::identity::Kind::Minion, id)
+            .unwrap()
+            .to_string();
+        params
+            .subject_alt_names
+            .push(rcgen::SanType::URI(uri.try_into().unwrap()));
     }
     let certificate = params.self_signed(key.as_key_pair()).unwrap();
     let inspected = Inspected::from_der(certificate.der()).unwrap();
@@ -47,19 +60,26 @@ fn garbage_is_refused_without_a_panic() {
     assert!(Inspected::from_der(b"\x30\x82\xff\xff").is_err());
     assert!(Inspected::from_pem("").is_err());
     assert!(certificates("-----BEGIN CERTIFICATE-----\nAAAA\n").is_err());
-    assert!(PrivateKey::from_pem("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").is_err());
+    assert!(
+        PrivateKey::from_pem("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+            .is_err()
+    );
 }
 
 #[test]
 fn keys_as_kubeadm_and_openssl_write_them_are_read() {
     let key = PrivateKey::generate().unwrap();
     let der = private_key(&key.to_pem()).unwrap();
-    // PKCS#8 of P-256 as ring writes it: the SEC1 key is the last octet string, behind 29 bytes of header.
+    // PKCS#8 of P-256 as ring writes it: the SEC1 key is the last octet string, behind 29 bytes of
+    // header.
     let inner = &der.secret_der()[29..];
     assert_eq!(inner[0], 0x30);
     // With the curve's name, as Go and OpenSSL write it.
-    let curve = [0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-    // Behind the sequence's header (2 bytes), the version (3) and the key (2 + 32), any of which may be such a byte too.
+    let curve = [
+        0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07,
+    ];
+    // Behind the sequence's header (2 bytes), the version (3) and the key (2 + 32), any of which
+    // may be such a byte too.
     let public = 39;
     assert_eq!(inner[public], 0xa1);
     let mut named = inner[..public].to_vec();

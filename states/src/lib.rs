@@ -1,5 +1,6 @@
-//! The state language of Halite: SLS files (YAML with Jinja, as in Salt) compiled to low state, and the engine that runs
-//! a low state. Pure: values in, values out; whatever touches a host comes in through [`engine::Modules`].
+//! The state language of Halite: SLS files (YAML with Jinja, as in Salt) compiled to low state, and
+//! the engine that runs a low state. Pure: values in, values out; whatever touches a host comes in
+//! through [`engine::Modules`].
 
 #[cfg(feature = "compiler")]
 pub mod compile;

@@ -1,7 +1,8 @@
 //! Low state: the compiled, ordered, fully rendered list of state calls for one minion.
 //!
-//! This is the contract between compiler and executor. It is plain data: what the master stores, what travels,
-//! and what `ctl render` shows. Salt calls the same thing low state and its entries low chunks.
+//! This is the contract between compiler and executor. It is plain data: what the master stores,
+//! what travels, and what `ctl render` shows. Salt calls the same thing low state and its entries
+//! low chunks.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,7 +45,8 @@ pub struct Chunk {
     /// Global arguments that decide whether and how the call runs.
     #[serde(default, skip_serializing_if = "Controls::is_default")]
     pub controls: Controls,
-    /// True when an argument holds, or was made from, a secret: no diff, no value of it is shown or stored.
+    /// True when an argument holds, or was made from, a secret: no diff, no value of it is shown or
+    /// stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
@@ -53,7 +55,10 @@ impl Chunk {
     /// Salt's key of a return: `state_|-id_|-name_|-fun`.
     #[must_use]
     pub fn tag(&self) -> String {
-        format!("{}_|-{}_|-{}_|-{}", self.state, self.id, self.name, self.fun)
+        format!(
+            "{}_|-{}_|-{}_|-{}",
+            self.state, self.id, self.name, self.fun
+        )
     }
 
     /// `state.fun`, as it is written in an SLS.
@@ -74,7 +79,8 @@ pub struct Position {
     pub column: u32,
 }
 
-/// Requisites by kind, each a list of positions in [`LowState::chunks`]. `_in` forms and `use` are already resolved.
+/// Requisites by kind, each a list of positions in [`LowState::chunks`]. `_in` forms and `use` are
+/// already resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(
@@ -127,7 +133,8 @@ pub struct Controls {
     /// Skip when all of these paths exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub creates: Vec<String>,
-    /// Shell commands that must succeed afterwards (except for `file.managed`, whose `check_cmd` is an argument).
+    /// Shell commands that must succeed afterwards (except for `file.managed`, whose `check_cmd` is
+    /// an argument).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub check_cmd: Vec<String>,
     /// Attempts beyond the first failing one.
@@ -139,13 +146,15 @@ pub struct Controls {
     /// A failure ends the run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failhard: bool,
-    /// `false` marks a failure that an `onfail` handles, so that requisites of the handler are not stopped by it.
+    /// `false` marks a failure that an `onfail` handles, so that requisites of the handler are not
+    /// stopped by it.
     #[serde(skip_serializing_if = "is_true")]
     pub onfail_stop: bool,
     /// User that runs the shell commands above and `cmd.*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runas: Option<String>,
-    /// Whether a failure counts against the run's result; `false` isolates the operator's own states.
+    /// Whether a failure counts against the run's result; `false` isolates the operator's own
+    /// states.
     #[serde(skip_serializing_if = "is_true")]
     pub fail_run: bool,
 }
@@ -175,7 +184,10 @@ impl Controls {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes references")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde's skip_serializing_if passes references"
+)]
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -206,7 +218,8 @@ pub struct StateReturn {
     /// The chunk's SLS.
     #[serde(rename = "__sls__")]
     pub sls: String,
-    /// `Some(true)`: in the wanted state; `Some(false)`: failed; `None`: would change (test mode only).
+    /// `Some(true)`: in the wanted state; `Some(false)`: failed; `None`: would change (test mode
+    /// only).
     pub result: Option<bool>,
     /// What was, or would be, changed. Empty: nothing.
     pub changes: Map<String, Value>,
@@ -242,18 +255,26 @@ impl RunReturn {
     /// True when no state failed that counts against the run.
     #[must_use]
     pub fn succeeded(&self) -> bool {
-        self.states.iter().all(|s| s.result != Some(false) || !s.fail_run)
+        self.states
+            .iter()
+            .all(|s| s.result != Some(false) || !s.fail_run)
     }
 
     /// Number of states that changed something (or would, in test mode).
     #[must_use]
     pub fn changed(&self) -> usize {
-        self.states.iter().filter(|s| s.result.is_none() || !s.changes.is_empty()).count()
+        self.states
+            .iter()
+            .filter(|s| s.result.is_none() || !s.changes.is_empty())
+            .count()
     }
 
     /// Number of failed states.
     #[must_use]
     pub fn failed(&self) -> usize {
-        self.states.iter().filter(|s| s.result == Some(false)).count()
+        self.states
+            .iter()
+            .filter(|s| s.result == Some(false))
+            .count()
     }
 }

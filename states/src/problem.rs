@@ -1,4 +1,5 @@
-//! What is wrong with an input, where, and what to do about it. Nothing stops at the first one: they are collected.
+//! What is wrong with an input, where, and what to do about it. Nothing stops at the first one:
+//! they are collected.
 
 use std::fmt;
 
@@ -39,7 +40,11 @@ impl Problem {
     /// A problem of a whole file, or of a name.
     #[must_use]
     pub fn in_file(file: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: file.into(), message: message.into(), ..Self::default() }
+        Self {
+            file: file.into(),
+            message: message.into(),
+            ..Self::default()
+        }
     }
 
     /// Adds what to do.
@@ -100,7 +105,10 @@ impl std::error::Error for Problem {}
 
 /// The candidate that was probably meant: the nearest by edit distance, if near enough.
 #[must_use]
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).clamp(1, 3);
     candidates
         .into_iter()
@@ -123,7 +131,9 @@ fn distance(a: &str, b: &str) -> usize {
     for i in 1..=a.len() {
         for j in 1..=b.len() {
             let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + same);
+            let mut best = (rows[i - 1][j] + 1)
+                .min(rows[i][j - 1] + 1)
+                .min(rows[i - 1][j - 1] + same);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }
@@ -139,7 +149,11 @@ mod tests {
 
     #[test]
     fn shows_place_excerpt_and_hint() {
-        let position = Position { file: "base/etcd.sls".into(), line: 2, column: 3 };
+        let position = Position {
+            file: "base/etcd.sls".into(),
+            line: 2,
+            column: 3,
+        };
         let problem = Problem::at(&position, "unknown argument `contentz`")
             .hint("did you mean `contents`?")
             .excerpt_from("a:\n  - contentz: x\n");
@@ -151,8 +165,14 @@ mod tests {
 
     #[test]
     fn suggests_only_what_is_near() {
-        assert_eq!(did_you_mean("contentz", ["contents", "context"]), Some("contents"));
-        assert_eq!(did_you_mean("managde", ["managed", "absent"]), Some("managed"));
+        assert_eq!(
+            did_you_mean("contentz", ["contents", "context"]),
+            Some("contents")
+        );
+        assert_eq!(
+            did_you_mean("managde", ["managed", "absent"]),
+            Some("managed")
+        );
         assert_eq!(did_you_mean("xyz", ["managed", "absent"]), None);
     }
 }

@@ -1,8 +1,9 @@
-//! Secrets as templates and low state see them: a reference that the master fills in when it sends a job.
+//! Secrets as templates and low state see them: a reference that the master fills in when it sends
+//! a job.
 //!
-//! A reference is the text `halite-secret::PATH::`, where PATH is the pillar path. It may be passed on and put into
-//! texts; whatever would compute something from it (a hash, a cut, an encoding) would compute it from the reference
-//! and is refused.
+//! A reference is the text `halite-secret::PATH::`, where PATH is the pillar path. It may be passed
+//! on and put into texts; whatever would compute something from it (a hash, a cut, an encoding)
+//! would compute it from the reference and is refused.
 
 use serde_json::Value;
 
@@ -29,7 +30,11 @@ pub fn referenced(text: &str) -> Option<&str> {
 pub fn references(text: &str) -> Vec<&str> {
     text.split(PREFIX)
         .skip(1)
-        .filter_map(|rest| rest.split_once(SUFFIX).map(|(path, _)| path).filter(|path| is_path(path)))
+        .filter_map(|rest| {
+            rest.split_once(SUFFIX)
+                .map(|(path, _)| path)
+                .filter(|path| is_path(path))
+        })
         .collect()
 }
 
@@ -80,13 +85,16 @@ pub fn fill(value: &mut Value, lookup: &dyn Fn(&str) -> Option<String>) -> Resul
 
 fn is_path(path: &str) -> bool {
     !path.is_empty()
-        && path.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '/' | '@' | '~'))
+        && path
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '/' | '@' | '~'))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn fills_every_reference() {
@@ -94,14 +102,20 @@ mod tests {
         let mut value = json!({"x": ["pre halite-secret::a.key:: post", 1]});
         fill(&mut value, &lookup).unwrap();
         assert_eq!(value, json!({"x": ["pre REAL post", 1]}));
-        assert_eq!(fill(&mut json!("halite-secret::b::"), &lookup), Err("b".to_owned()));
+        assert_eq!(
+            fill(&mut json!("halite-secret::b::"), &lookup),
+            Err("b".to_owned())
+        );
         assert!(fill(&mut json!("halite-secret::cut"), &lookup).is_err());
     }
 
     #[test]
     fn finds_references() {
         assert_eq!(referenced(&reference("pki.ca.key")), Some("pki.ca.key"));
-        assert_eq!(references("a halite-secret::x.y:: b halite-secret::z::"), ["x.y", "z"]);
+        assert_eq!(
+            references("a halite-secret::x.y:: b halite-secret::z::"),
+            ["x.y", "z"]
+        );
         assert!(is_in(&json!({"a": [{"b": "--halite-secret::x::"}]})));
         assert!(!is_in(&json!(["halite-secret"])));
     }

@@ -1,4 +1,5 @@
-//! Signatures of state functions, as data: a wrong argument is a compile error, and the reference is generated from them.
+//! Signatures of state functions, as data: a wrong argument is a compile error, and the reference
+//! is generated from them.
 
 /// One state function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

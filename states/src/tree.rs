@@ -11,26 +11,37 @@ use crate::problem::Problem;
 /// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// Where a tree has the charts of its bundle, each as `charts/NAME.yaml`, as the bundle itself has them.
+/// Where a tree has the charts of its bundle, each as `charts/NAME.yaml`, as the bundle itself has
+/// them.
 const CHARTS: &str = "charts";
 
 /// Where a bundle has the rest of its tree.
 const STATES: &str = "states";
 
 fn is_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Where a bundle has a file of its tree.
 #[must_use]
 pub fn in_bundle(path: &str) -> String {
-    if is_below(path, CHARTS) { path.to_owned() } else { format!("{STATES}/{path}") }
+    if is_below(path, CHARTS) {
+        path.to_owned()
+    } else {
+        format!("{STATES}/{path}")
+    }
 }
 
-/// Where the tree of a bundle has one of the bundle's files; `None` for one that is not of the tree.
+/// Where the tree of a bundle has one of the bundle's files; `None` for one that is not of the
+/// tree.
 #[must_use]
 pub fn of_bundle(path: &str) -> Option<&str> {
-    if is_below(path, CHARTS) { Some(path) } else { path.strip_prefix(STATES)?.strip_prefix('/') }
+    if is_below(path, CHARTS) {
+        Some(path)
+    } else {
+        path.strip_prefix(STATES)?.strip_prefix('/')
+    }
 }
 
 /// Where the compiler reads from. Paths use `/`, are relative, and have no `.` or `..` parts.
@@ -51,19 +62,25 @@ pub trait Tree: Sync {
 /// SHA-256 of a content, in hex: the name of a blob.
 #[must_use]
 pub fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(content)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
-/// Whether a path may be looked up: relative, without empty, `.` and `..` parts, without NUL and backslash.
+/// Whether a path may be looked up: relative, without empty, `.` and `..` parts, without NUL and
+/// backslash.
 #[must_use]
 pub fn is_plain_path(path: &str) -> bool {
     !path.is_empty()
         && !path.contains(['\0', '\\'])
-        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+        && path
+            .split('/')
+            .all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix (`custom`). Below them all may be a
-/// tree in memory.
+/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix
+/// (`custom`). Below them all may be a tree in memory.
 #[derive(Debug, Clone, Default)]
 pub struct DirTree {
     roots: Vec<(String, PathBuf)>,
@@ -87,14 +104,17 @@ impl DirTree {
     /// Adds a directory whose files appear below `prefix/`.
     #[must_use]
     pub fn mount(mut self, prefix: &str, directory: impl Into<PathBuf>) -> Self {
-        self.roots.push((format!("{}/", prefix.trim_matches('/')), directory.into()));
+        self.roots
+            .push((format!("{}/", prefix.trim_matches('/')), directory.into()));
         self
     }
 
-    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below `charts`.
+    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below
+    /// `charts`.
     #[must_use]
     pub fn bundle(self, directory: &Path) -> Self {
-        self.mount(CHARTS, directory.join(CHARTS)).root(directory.join(STATES))
+        self.mount(CHARTS, directory.join(CHARTS))
+            .root(directory.join(STATES))
     }
 
     /// Adds what was read already, of a bundle for example: all directories win over it.
@@ -104,7 +124,8 @@ impl DirTree {
         self
     }
 
-    /// The file on disk that a path of the tree stands for. Links that lead out of their root are not followed.
+    /// The file on disk that a path of the tree stands for. Links that lead out of their root are
+    /// not followed.
     #[must_use]
     pub fn locate(&self, path: &str) -> Option<PathBuf> {
         if !is_plain_path(path) {
@@ -114,21 +135,28 @@ impl DirTree {
             let file = directory.join(path.strip_prefix(prefix.as_str())?);
             let real = file.canonicalize().ok()?;
             let inside = real.starts_with(directory.canonicalize().ok()?);
-            (inside && real.metadata().is_ok_and(|data| data.is_file() && data.len() <= MAX_FILE))
-                .then_some(real)
+            (inside
+                && real
+                    .metadata()
+                    .is_ok_and(|data| data.is_file() && data.len() <= MAX_FILE))
+            .then_some(real)
         })
     }
 }
 
 impl DirTree {
-    /// The file on disk behind a path of the tree, where it comes from a mounted directory and not from a root: what its
-    /// owner has to be told instead of the tree's path.
+    /// The file on disk behind a path of the tree, where it comes from a mounted directory and not
+    /// from a root: what its owner has to be told instead of the tree's path.
     #[must_use]
     pub fn mounted(&self, path: &str) -> Option<PathBuf> {
         let real = self.locate(path)?;
         let mounts = self.roots.iter().filter(|(prefix, _)| !prefix.is_empty());
-        let holds = |directory: &PathBuf| directory.canonicalize().is_ok_and(|d| real.starts_with(d));
-        mounts.map(|(_, directory)| directory).any(holds).then_some(real)
+        let holds =
+            |directory: &PathBuf| directory.canonicalize().is_ok_and(|d| real.starts_with(d));
+        mounts
+            .map(|(_, directory)| directory)
+            .any(holds)
+            .then_some(real)
     }
 
     /// Names mounted files in problems by their path on disk.
@@ -173,11 +201,15 @@ impl Tree for DirTree {
 
 /// Lists files below a directory; links to directories are not entered.
 fn walk(directory: &Path, prefix: &str, depth: usize, found: &mut Vec<String>) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        let Ok(kind) = entry.file_type() else { continue };
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
         if kind.is_dir() {
             if depth < 32 && name != ".git" {
                 walk(&entry.path(), &format!("{prefix}{name}/"), depth + 1, found);
@@ -244,7 +276,10 @@ mod tests {
             ("charts/web.yaml", "charts/web.yaml"),
             ("states/charts.sls", "charts.sls"),
         ] {
-            assert_eq!((of_bundle(bundle), in_bundle(tree).as_str()), (Some(tree), bundle));
+            assert_eq!(
+                (of_bundle(bundle), in_bundle(tree).as_str()),
+                (Some(tree), bundle)
+            );
         }
         for path in ["bin/ctl", "states", "charts", "statesman/x"] {
             assert_eq!(of_bundle(path), None, "{path}");
@@ -268,15 +303,32 @@ mod tests {
         assert_eq!(tree.read("a.sls").unwrap(), b"one");
         assert_eq!(tree.read("custom/c.sls").unwrap(), b"c");
         assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "link", "sub/b.sls"]);
-        for path in ["link", "../secret", "/etc/hostname", "sub/../../secret", "sub//b.sls", ""] {
+        for path in [
+            "link",
+            "../secret",
+            "/etc/hostname",
+            "sub/../../secret",
+            "sub//b.sls",
+            "",
+        ] {
             assert_eq!(tree.read(path), None, "{path}");
         }
-        let of = |path: &str| tree.placed(vec![Problem::in_file(path, "wrong")])[0].file.clone();
+        let of = |path: &str| {
+            tree.placed(vec![Problem::in_file(path, "wrong")])[0]
+                .file
+                .clone()
+        };
         let on_disk = own.join("c.sls").canonicalize().unwrap();
-        assert_eq!(of("custom/c.sls"), on_disk.display().to_string(), "its owner knows it by this name");
+        assert_eq!(
+            of("custom/c.sls"),
+            on_disk.display().to_string(),
+            "its owner knows it by this name"
+        );
         assert_eq!(of("a.sls"), "a.sls");
 
-        let mut read = MemoryTree::new().with("a.sls", "three").with("custom/c.sls", "four");
+        let mut read = MemoryTree::new()
+            .with("a.sls", "three")
+            .with("custom/c.sls", "four");
         read.insert("d.sls", b"d".to_vec(), Some(0o755));
         let tree = DirTree::new().mount("custom", &own).root(&two).over(read);
         assert_eq!(tree.read("a.sls").unwrap(), b"two");

@@ -1,5 +1,6 @@
-//! Golden cases of the compiler. A case file has sections `==> tree/PATH`, `==> pillar`, `==> grains`, `==> apply` and
-//! `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written anew, to be read and judged.
+//! Golden cases of the compiler. A case file has sections `==> tree/PATH`, `==> pillar`, `==>
+//! grains`, `==> apply` and `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written anew,
+//! to be read and judged.
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use std::fmt::Write as _;
@@ -36,11 +37,17 @@ impl Case {
     }
 
     fn section(&self, name: &str) -> &str {
-        self.sections.iter().find(|(known, _)| known == name).map_or("", |(_, body)| body)
+        self.sections
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or("", |(_, body)| body)
     }
 
     fn json(&self, name: &str) -> Value {
-        match halite_states::yaml::parse(name, self.section(name)).unwrap().to_json() {
+        match halite_states::yaml::parse(name, self.section(name))
+            .unwrap()
+            .to_json()
+        {
             Value::Null => json!({}),
             value => value,
         }
@@ -48,8 +55,10 @@ impl Case {
 
     fn all() -> Vec<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-        let mut paths: Vec<PathBuf> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         paths.sort();
         paths.into_iter().map(Self::read).collect()
     }
@@ -58,17 +67,27 @@ impl Case {
         self.sections
             .iter()
             .filter_map(|(name, body)| Some((name.strip_prefix("tree/")?, body)))
-            .fold(MemoryTree::new(), |tree, (path, body)| tree.with(path, body.as_str()))
+            .fold(MemoryTree::new(), |tree, (path, body)| {
+                tree.with(path, body.as_str())
+            })
     }
 
     /// The SLS files that it applies, if not a highstate.
     fn names(&self) -> Option<Vec<String>> {
-        let names: Vec<String> = self.section("apply").split_whitespace().map(str::to_owned).collect();
+        let names: Vec<String> = self
+            .section("apply")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
         (!names.is_empty()).then_some(names)
     }
 
     fn compile(&self) -> Result<Compiled, Vec<Problem>> {
-        compile(self, &self.tree(), &("web-1", self.json("pillar"), self.json("grains")))
+        compile(
+            self,
+            &self.tree(),
+            &("web-1", self.json("pillar"), self.json("grains")),
+        )
     }
 
     fn outcome(&self) -> String {
@@ -94,15 +113,28 @@ fn compile(
     tree: &MemoryTree,
     (minion, pillar, grains): &World,
 ) -> Result<Compiled, Vec<Problem>> {
-    let input = Input { tree, minion, pillar, grains, bundle: &bundled };
-    case.names().map_or_else(|| highstate(&input), |names| sls(&input, &names))
+    let input = Input {
+        tree,
+        minion,
+        pillar,
+        grains,
+        bundle: &bundled,
+    };
+    case.names()
+        .map_or_else(|| highstate(&input), |names| sls(&input, &names))
 }
 
 fn show(compiled: &Compiled) -> String {
     let mut out = String::new();
     for (chunk, provenance) in compiled.low.chunks.iter().zip(&compiled.provenance) {
-        let _ =
-            write!(out, "{} {} ({}:{})", chunk.function(), chunk.id, chunk.source.file, chunk.source.line);
+        let _ = write!(
+            out,
+            "{} {} ({}:{})",
+            chunk.function(),
+            chunk.id,
+            chunk.source.file,
+            chunk.source.line
+        );
         if chunk.name != chunk.id {
             let _ = write!(out, " name={}", chunk.name);
         }
@@ -120,8 +152,12 @@ fn show(compiled: &Compiled) -> String {
             }
         }
         if provenance.files.len() > 1 || !provenance.pillar.is_empty() {
-            let _ =
-                writeln!(out, "    from: {} <- {}", provenance.files.join(" "), provenance.pillar.join(" "));
+            let _ = writeln!(
+                out,
+                "    from: {} <- {}",
+                provenance.files.join(" "),
+                provenance.pillar.join(" ")
+            );
         }
     }
     for (hash, content) in &compiled.blobs {
@@ -133,7 +169,11 @@ fn show(compiled: &Compiled) -> String {
 /// Requisites by tag instead of position.
 fn requisites(chunk: &Chunk, compiled: &Compiled) -> Value {
     let mut value = json!(chunk.requisites);
-    for targets in value.as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
+    for targets in value
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|map| map.values_mut())
+    {
         for target in targets.as_array_mut().into_iter().flatten() {
             let named = &compiled.low.chunks[target.as_u64().unwrap() as usize];
             *target = json!(format!("{}:{}", named.state, named.name));
@@ -170,13 +210,16 @@ fn changed(value: &Value) -> Value {
         Value::Number(number) => json!(number.as_i64().unwrap_or_default() + 1),
         Value::Bool(truth) => json!(!truth),
         Value::Array(items) => items.iter().map(changed).collect(),
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), changed(value))).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), changed(value)))
+            .collect(),
         Value::Null => Value::Null,
     }
 }
 
-/// Whatever minions a compiler had before, the next one's calls are those that it has alone; and where nothing differs
-/// they are not made again.
+/// Whatever minions a compiler had before, the next one's calls are those that it has alone; and
+/// where nothing differs they are not made again.
 #[test]
 fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
     let (mut all, mut shared) = (0, 0);
@@ -193,9 +236,19 @@ fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
         for at in [0, 1, 2, 1, 0] {
             let world = &worlds[at];
             let (minion, pillar, grains) = world;
-            let input = Input { tree: &tree, minion, pillar, grains, bundle: &bundled };
+            let input = Input {
+                tree: &tree,
+                minion,
+                pillar,
+                grains,
+                bundle: &bundled,
+            };
             let alone = compile(&case, &tree, world).map(|mut compiled| {
-                compiled.low.chunks.iter_mut().for_each(|chunk| chunk.requisites = Requisites::default());
+                compiled
+                    .low
+                    .chunks
+                    .iter_mut()
+                    .for_each(|chunk| chunk.requisites = Requisites::default());
                 compiled
             });
             let calls = compiler.calls(&input, case.names().as_deref());
@@ -214,7 +267,11 @@ fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
                 first = calls;
             } else if at == 0 {
                 all += calls.len();
-                shared += calls.iter().zip(&first).filter(|(one, other)| Rc::ptr_eq(one, other)).count();
+                shared += calls
+                    .iter()
+                    .zip(&first)
+                    .filter(|(one, other)| Rc::ptr_eq(one, other))
+                    .count();
             }
         }
     }
@@ -224,9 +281,14 @@ fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
     );
 }
 
-/// An SLS of states that require, watch or are required by others, drawn so that there is no circle.
+/// An SLS of states that require, watch or are required by others, drawn so that there is no
+/// circle.
 fn acyclic() -> impl Strategy<Value = String> {
-    let state = (any::<prop::sample::Index>(), 0..4u8, prop::option::of(-3i64..20));
+    let state = (
+        any::<prop::sample::Index>(),
+        0..4u8,
+        prop::option::of(-3i64..20),
+    );
     (prop::collection::vec(state, 1..25), any::<u64>()).prop_map(|(states, seed)| {
         let mut lines: Vec<String> = Vec::new();
         for (at, (other, kind, order)) in states.iter().enumerate() {
@@ -244,7 +306,10 @@ fn acyclic() -> impl Strategy<Value = String> {
         // The order of the file must not matter for the law.
         let length = lines.len();
         for at in 0..length {
-            lines.swap(at, (seed as usize).wrapping_mul(31).wrapping_add(at * 7) % length);
+            lines.swap(
+                at,
+                (seed as usize).wrapping_mul(31).wrapping_add(at * 7) % length,
+            );
         }
         lines.concat()
     })

@@ -1,6 +1,6 @@
-//! Every probe that was run with real Salt runs here too. Order, result, whether something changed and the comments of
-//! the engine are the same, or the difference stands in the table of `docs/coming-from-salt.md`; and every row of that
-//! table is a difference that is really there.
+//! Every probe that was run with real Salt runs here too. Order, result, whether something changed
+//! and the comments of the engine are the same, or the difference stands in the table of
+//! `docs/coming-from-salt.md`; and every row of that table is a difference that is really there.
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod common;
@@ -28,12 +28,16 @@ fn probes() -> BTreeMap<String, Value> {
     let mut probes = BTreeMap::new();
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
-        let Some(name) =
-            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"))
+        let Some(name) = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_suffix(".json"))
         else {
             continue;
         };
-        let text = std::fs::read_to_string(&path).unwrap().replace("@LAB@", "/lab");
+        let text = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("@LAB@", "/lab");
         let json: Value = serde_json::from_str(&text).unwrap();
         probes.insert(name.to_owned(), json.get("local").cloned().unwrap_or(json));
     }
@@ -47,31 +51,60 @@ fn sources() -> BTreeMap<String, String> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "sls"))
         .map(|path| {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            (name, std::fs::read_to_string(&path).unwrap().replace("@LAB@", "/lab"))
+            (
+                name,
+                std::fs::read_to_string(&path)
+                    .unwrap()
+                    .replace("@LAB@", "/lab"),
+            )
         })
         .collect()
 }
 
 fn compile(sources: &BTreeMap<String, String>, name: &str) -> Result<Compiled, Vec<Problem>> {
-    let tree = sources.iter().fold(MemoryTree::new(), |tree, (name, text)| tree.with(name, text.as_str()));
+    let tree = sources
+        .iter()
+        .fold(MemoryTree::new(), |tree, (name, text)| {
+            tree.with(name, text.as_str())
+        });
     let (pillar, grains) = (json!({}), json!({}));
-    let input = Input { tree: &tree, minion: "local", pillar: &pillar, grains: &grains, bundle: &|_| None };
+    let input = Input {
+        tree: &tree,
+        minion: "local",
+        pillar: &pillar,
+        grains: &grains,
+        bundle: &|_| None,
+    };
     sls(&input, &[name.to_owned()])
 }
 
 /// The host as it was when the probe was run with Salt.
 fn host(probe: &str) -> Host {
     let directory = ("/lab/pout".to_owned(), Entry::Directory { mode: 0o755 });
-    let file = |content: &str, mode| Entry::File { content: content.to_owned(), mode };
+    let file = |content: &str, mode| Entry::File {
+        content: content.to_owned(),
+        mode,
+    };
     let mut entries = BTreeMap::from([directory]);
     if probe == "files" {
-        entries.insert("/lab/pout/a".to_owned(), file("hello\nworld\nappended\n", 0o640));
-        entries.insert("/lab/pout/l".to_owned(), Entry::Link { target: "/lab/pout/a".to_owned() });
+        entries.insert(
+            "/lab/pout/a".to_owned(),
+            file("hello\nworld\nappended\n", 0o640),
+        );
+        entries.insert(
+            "/lab/pout/l".to_owned(),
+            Entry::Link {
+                target: "/lab/pout/a".to_owned(),
+            },
+        );
     }
     if probe == "reqsls" {
         entries.insert("/lab/pout/ext".to_owned(), file("one\n", 0o600));
     }
-    Host { entries: entries.into(), existing: ["/etc/hostname".to_owned()].into() }
+    Host {
+        entries: entries.into(),
+        existing: ["/etc/hostname".to_owned()].into(),
+    }
 }
 
 /// The line range of a top-level id, taken out of a source.
@@ -92,8 +125,13 @@ fn without(source: &str, id: &str) -> String {
 /// The top-level id that a line of a source belongs to.
 fn id_at(source: &str, line: u32) -> String {
     let above: Vec<&str> = source.lines().take(line as usize).collect();
-    let id = above.iter().rev().find(|line| !line.starts_with([' ', '#']) && line.contains(':'));
-    id.and_then(|line| line.split(':').next()).unwrap_or_default().to_owned()
+    let id = above
+        .iter()
+        .rev()
+        .find(|line| !line.starts_with([' ', '#']) && line.contains(':'));
+    id.and_then(|line| line.split(':').next())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// What our compiler makes of a probe: what it refuses is noted and left out.
@@ -122,16 +160,17 @@ fn accepted(probe: &str, refused: &mut BTreeSet<String>) -> Option<Compiled> {
 
 fn execute(compiled: &Compiled, probe: &str, test: bool) -> RunReturn {
     let host = host(probe);
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(run(
-        &compiled.low,
-        &host,
-        RunOptions { test },
-        |_| {},
-    ))
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(run(&compiled.low, &host, RunOptions { test }, |_| {}))
 }
 
 fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference>) {
-    let (probe, test) = name.strip_suffix(".test=True").map_or((name, false), |probe| (probe, true));
+    let (probe, test) = name
+        .strip_suffix(".test=True")
+        .map_or((name, false), |probe| (probe, true));
     let mut note = |state: &str, aspect: &str| {
         found.insert((name.to_owned(), state.to_owned(), aspect.to_owned()));
     };
@@ -143,7 +182,8 @@ fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference>) {
         return;
     };
     let mut refused = BTreeSet::new();
-    let compiled = accepted(probe, &mut refused).unwrap_or_else(|| panic!("{name} does not compile at all"));
+    let compiled =
+        accepted(probe, &mut refused).unwrap_or_else(|| panic!("{name} does not compile at all"));
     for id in &refused {
         note(id, "refused");
     }
@@ -156,22 +196,33 @@ fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference>) {
         let fun = function.rsplit_once('.').map_or(function, |(_, fun)| fun);
         format!("{}_|-{id}_|-{name}_|-{fun}", chunk.state)
     };
-    let order: Vec<String> =
-        ours.states.iter().map(|state| tag(state.index, &state.id, &state.function, &state.name)).collect();
+    let order: Vec<String> = ours
+        .states
+        .iter()
+        .map(|state| tag(state.index, &state.id, &state.function, &state.name))
+        .collect();
     let their_order: Vec<String> = theirs.iter().map(|(tag, _)| (*tag).clone()).collect();
     if order != their_order {
         note("*", "order");
         eprintln!("{name}: {order:#?}\n{their_order:#?}");
     }
     for (tag, theirs) in theirs {
-        let Some(ours) = order.iter().position(|known| known == tag).map(|at| &ours.states[at]) else {
+        let Some(ours) = order
+            .iter()
+            .position(|known| known == tag)
+            .map(|at| &ours.states[at])
+        else {
             continue;
         };
         let id = theirs["__id__"].as_str().unwrap_or(&ours.id);
         if theirs["result"].as_bool() != ours.result {
             note(id, "result");
         }
-        if theirs["changes"].as_object().is_none_or(serde_json::Map::is_empty) != ours.changes.is_empty() {
+        if theirs["changes"]
+            .as_object()
+            .is_none_or(serde_json::Map::is_empty)
+            != ours.changes.is_empty()
+        {
             note(id, "changes");
         }
         // The comments of file.* are the minion's, not the engine's.
@@ -195,11 +246,20 @@ fn table() -> BTreeSet<Difference> {
         .unwrap();
     let mut rows = BTreeSet::new();
     for line in table.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> =
-            line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect();
-        let [probe, state, aspect, ..] = cells.as_slice() else { panic!("{line}") };
+        let cells: Vec<&str> = line
+            .trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        let [probe, state, aspect, ..] = cells.as_slice() else {
+            panic!("{line}")
+        };
         assert!(
-            rows.insert(((*probe).to_owned(), (*state).to_owned(), (*aspect).to_owned())),
+            rows.insert((
+                (*probe).to_owned(),
+                (*state).to_owned(),
+                (*aspect).to_owned()
+            )),
             "twice: {line}"
         );
     }
@@ -217,15 +277,23 @@ fn probes_agree_with_salt_or_stand_in_the_table() {
     let table = table();
     let missing: Vec<_> = found.difference(&table).collect();
     let unused: Vec<_> = table.difference(&found).collect();
-    assert!(missing.is_empty(), "not in docs/coming-from-salt.md: {missing:#?}");
-    assert!(unused.is_empty(), "in docs/coming-from-salt.md but not so: {unused:#?}");
+    assert!(
+        missing.is_empty(),
+        "not in docs/coming-from-salt.md: {missing:#?}"
+    );
+    assert!(
+        unused.is_empty(),
+        "in docs/coming-from-salt.md but not so: {unused:#?}"
+    );
 }
 
 #[test]
 fn a_second_compilation_is_the_same() {
     let sources = sources();
     for name in ["reqs", "opts", "files", "ext", "reqsls"] {
-        let again = || compile(&sources, name).map(|compiled| serde_json::to_string(&compiled.low).unwrap());
+        let again = || {
+            compile(&sources, name).map(|compiled| serde_json::to_string(&compiled.low).unwrap())
+        };
         assert_eq!(again(), again());
     }
 }

@@ -1,21 +1,17 @@
 //! A real registry, the `distribution` program, with TLS and logins.
 
-use std::{
-    fs::File,
-    net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::{
-    files::run,
-    registry::{Content, OCI_INDEX},
-    tls::Authority,
-};
+use crate::files::run;
+use crate::registry::{Content, OCI_INDEX};
+use crate::tls::Authority;
 
 /// Where the program is.
 const PROGRAM: &str = "HALITE_REGISTRY";
@@ -38,7 +34,11 @@ impl Registry {
                     github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
             )
         });
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let (certificate, key) = authority.files(dir);
         let logins = run("apache2-utils", dir, "htpasswd", &["-Bbn", "me", "secret"]);
         std::fs::write(dir.join("htpasswd"), logins).unwrap();
@@ -71,16 +71,32 @@ http:
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let said = || std::fs::read_to_string(&log).unwrap();
-            assert!(child.try_wait().unwrap().is_none(), "the registry ended: {}", said());
-            assert!(started.elapsed() < Duration::from_secs(30), "the registry does not listen: {}", said());
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "the registry ended: {}",
+                said()
+            );
+            assert!(
+                started.elapsed() < Duration::from_secs(30),
+                "the registry does not listen: {}",
+                said()
+            );
             std::thread::yield_now();
         }
         let certificate = Certificate::from_pem(&std::fs::read(&authority.path).unwrap()).unwrap();
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
         let tls = tls.unversioned_rustls_crypto_provider(provider).build();
-        let agent = ureq::Agent::config_builder().tls_config(tls).proxy(None).build().into();
-        Self { child: Mutex::new(child), port, agent }
+        let agent = ureq::Agent::config_builder()
+            .tls_config(tls)
+            .proxy(None)
+            .build()
+            .into();
+        Self {
+            child: Mutex::new(child),
+            port,
+            agent,
+        }
     }
 
     /// `localhost:PORT`.
@@ -94,23 +110,36 @@ http:
         let url = |path: &str| format!("https://{}/v2/{name}/{path}", self.host());
         let login = "Basic bWU6c2VjcmV0";
         for (digest, bytes) in &content.blobs {
-            let begun =
-                self.agent.post(url("blobs/uploads/")).header("Authorization", login).send_empty().unwrap();
+            let begun = self
+                .agent
+                .post(url("blobs/uploads/"))
+                .header("Authorization", login)
+                .send_empty()
+                .unwrap();
             let location = begun.headers()["location"].to_str().unwrap();
             let separator = if location.contains('?') { '&' } else { '?' };
             let put = self
                 .agent
                 .put(format!("{location}{separator}digest={digest}"))
                 .header("Authorization", login);
-            put.header("Content-Type", "application/octet-stream").send(bytes.as_slice()).unwrap();
+            put.header("Content-Type", "application/octet-stream")
+                .send(bytes.as_slice())
+                .unwrap();
         }
         // Images before the indexes that name them.
         let mut manifests: Vec<_> = content.manifests.iter().collect();
-        manifests.sort_by_key(|(reference, (kind, _))| (kind == OCI_INDEX, !reference.contains("sha256:")));
+        manifests.sort_by_key(|(reference, (kind, _))| {
+            (kind == OCI_INDEX, !reference.contains("sha256:"))
+        });
         for (reference, (kind, bytes)) in manifests {
             let reference = reference.rsplit_once('/').unwrap().1;
-            let put = self.agent.put(url(&format!("manifests/{reference}"))).header("Authorization", login);
-            put.header("Content-Type", kind).send(bytes.as_slice()).unwrap();
+            let put = self
+                .agent
+                .put(url(&format!("manifests/{reference}")))
+                .header("Authorization", login);
+            put.header("Content-Type", kind)
+                .send(bytes.as_slice())
+                .unwrap();
         }
     }
 
@@ -118,10 +147,20 @@ http:
     #[must_use]
     pub fn get(&self, path: &str, accept: &str) -> Option<Vec<u8>> {
         let url = format!("https://{}/v2/{path}", self.host());
-        let asked =
-            self.agent.get(url).header("Authorization", "Basic bWU6c2VjcmV0").header("Accept", accept);
+        let asked = self
+            .agent
+            .get(url)
+            .header("Authorization", "Basic bWU6c2VjcmV0")
+            .header("Accept", accept);
         match asked.call() {
-            Ok(mut answer) => Some(answer.body_mut().with_config().limit(1 << 30).read_to_vec().unwrap()),
+            Ok(mut answer) => Some(
+                answer
+                    .body_mut()
+                    .with_config()
+                    .limit(1 << 30)
+                    .read_to_vec()
+                    .unwrap(),
+            ),
             Err(ureq::Error::StatusCode(404)) => None,
             Err(error) => panic!("{path}: {error}"),
         }

@@ -1,13 +1,18 @@
 //! Files, and programs that work on them.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
 /// The SHA-256 of bytes, in lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Bytes that compress badly and repeat late. Another seed gives others.
@@ -34,7 +39,9 @@ pub fn put(path: &Path, content: &[u8]) {
 #[must_use]
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -50,7 +57,13 @@ pub fn files(root: &Path) -> Vec<String> {
             if path.is_dir() {
                 waiting.push(path);
             } else {
-                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+                found.push(
+                    path.strip_prefix(root)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                );
             }
         }
     }
@@ -58,7 +71,8 @@ pub fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// Runs a program of a Debian package in a directory, which is its home too, and returns what it prints.
+/// Runs a program of a Debian package in a directory, which is its home too, and returns what it
+/// prints.
 pub fn run(package: &str, dir: &Path, program: &str, args: &[&str]) -> Vec<u8> {
     let mut command = Command::new(program);
     command
@@ -68,8 +82,12 @@ pub fn run(package: &str, dir: &Path, program: &str, args: &[&str]) -> Vec<u8> {
         .env("LC_ALL", "C.UTF-8")
         .env("HOME", dir);
     let output = command.output();
-    let output =
-        output.unwrap_or_else(|error| panic!("{program}: {error}: install the Debian package {package}"));
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = output
+        .unwrap_or_else(|error| panic!("{program}: {error}: install the Debian package {package}"));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output.stdout
 }

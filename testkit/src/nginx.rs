@@ -1,13 +1,10 @@
 //! A real nginx.
 
-use std::{
-    fs,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    thread,
-    time::{Duration, Instant},
-};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use crate::tls::Authority;
 
@@ -19,10 +16,14 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts one that keeps its files in `dir`. `servers` says what stands in the `http` block, for the port that it is
-    /// given.
+    /// Starts one that keeps its files in `dir`. `servers` says what stands in the `http` block,
+    /// for the port that it is given.
     pub fn start(dir: &Path, servers: impl FnOnce(u16) -> String) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         fs::create_dir_all(dir).unwrap();
         let conf = dir.join("nginx.conf");
         // One process, the test's own: whoever runs the test may read the files.
@@ -36,11 +37,15 @@ impl Nginx {
         );
         fs::write(&conf, text).unwrap();
         let server = Self { conf, port };
-        // It goes to the background when it listens, and only then says there by which pid it is stopped.
+        // It goes to the background when it listens, and only then says there by which pid it is
+        // stopped.
         server.nginx(&[]);
         let since = Instant::now();
         while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
-            assert!(since.elapsed() < Duration::from_secs(30), "nginx wrote no pid");
+            assert!(
+                since.elapsed() < Duration::from_secs(30),
+                "nginx wrote no pid"
+            );
             thread::sleep(Duration::from_millis(5));
         }
         server
@@ -50,7 +55,9 @@ impl Nginx {
     #[must_use]
     pub fn directory(dir: &Path, root: &Path) -> Self {
         let root = root.display();
-        Self::start(dir, |port| format!("server {{ listen 127.0.0.1:{port}; root {root}; }}"))
+        Self::start(dir, |port| {
+            format!("server {{ listen 127.0.0.1:{port}; root {root}; }}")
+        })
     }
 
     /// The same over TLS, as `localhost` with a certificate of that authority.
@@ -70,12 +77,24 @@ impl Nginx {
     fn nginx(&self, args: &[&str]) {
         let output = self.command(args);
         let output = output.expect("this test needs nginx: install the Debian package nginx-light");
-        assert!(output.status.success(), "nginx {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "nginx {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     fn command(&self, args: &[&str]) -> std::io::Result<Output> {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        Command::new(nginx).arg("-c").arg(&self.conf).args(args).output()
+        let nginx = if Path::new("/usr/sbin/nginx").exists() {
+            "/usr/sbin/nginx"
+        } else {
+            "nginx"
+        };
+        Command::new(nginx)
+            .arg("-c")
+            .arg(&self.conf)
+            .args(args)
+            .output()
     }
 
     /// The statuses that it answered with, in order.
@@ -83,7 +102,15 @@ impl Nginx {
     pub fn answered(&self) -> Vec<String> {
         let log = fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
         log.lines()
-            .map(|line| line.split('"').nth(2).unwrap().split_whitespace().next().unwrap().to_owned())
+            .map(|line| {
+                line.split('"')
+                    .nth(2)
+                    .unwrap()
+                    .split_whitespace()
+                    .next()
+                    .unwrap()
+                    .to_owned()
+            })
             .collect()
     }
 }

@@ -1,10 +1,8 @@
 //! Programs at work in a directory, each with a home and temporary files of its own.
 
-use std::{
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -13,7 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 pub fn within(dir: &Path, program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).stdin(Stdio::null());
-    command.env("HOME", dir).env("TMPDIR", dir.join("tmp")).env("LC_ALL", "C.UTF-8");
+    command
+        .env("HOME", dir)
+        .env("TMPDIR", dir.join("tmp"))
+        .env("LC_ALL", "C.UTF-8");
     command
 }
 
@@ -41,13 +42,17 @@ go_on() {
 }
 "#;
 
-/// A script in a directory, as root of a mount namespace of its own: what it mounts goes with it. `$CTL` is that program;
-/// `fill BYTES` leaves so many free on the file system `disk`, `full COMMAND` asks that it finds no room, `stop PID` stops a
-/// process, if it has not ended, and `go_on PID` lets it go on.
+/// A script in a directory, as root of a mount namespace of its own: what it mounts goes with it.
+/// `$CTL` is that program; `fill BYTES` leaves so many free on the file system `disk`, `full
+/// COMMAND` asks that it finds no room, `stop PID` stops a process, if it has not ended, and `go_on
+/// PID` lets it go on.
 #[must_use]
 pub fn script(dir: &Path, ctl: &str, text: &str) -> Command {
-    let how: &[&str] =
-        if rustix::process::geteuid().is_root() { &["--mount"] } else { &["--mount", "--map-root-user"] };
+    let how: &[&str] = if rustix::process::geteuid().is_root() {
+        &["--mount"]
+    } else {
+        &["--mount", "--map-root-user"]
+    };
     let text = format!("{PRELUDE}{text}");
     let mut command = within(dir, "unshare", &[how, &["sh", "-euxc", &text]].concat());
     command.env("CTL", ctl);
@@ -73,13 +78,18 @@ pub fn refused(command: Command) -> String {
 }
 
 fn said(output: Output) -> (bool, String) {
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     (output.status.success(), text.concat())
 }
 
 /// Starts it and does not wait; what it says is kept for [`end`].
 pub fn started(mut command: Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// Waits for the end: whether it was a good one, and all that was said.
@@ -92,7 +102,8 @@ pub fn met(child: &mut Child, path: &Path) -> bool {
     until(child, || path.exists())
 }
 
-/// The same for whatever can be asked. It is asked again and again, since nobody announces what the process has written.
+/// The same for whatever can be asked. It is asked again and again, since nobody announces what the
+/// process has written.
 pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
@@ -104,7 +115,8 @@ pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Starts a command and stops it as soon as something is so. One that was done before anybody looked is started again.
+/// Starts a command and stops it as soon as something is so. One that was done before anybody
+/// looked is started again.
 pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Child {
     for _ in 0..10 {
         let mut child = started(command());

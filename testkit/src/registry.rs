@@ -35,24 +35,44 @@ impl Content {
         let bytes = serde_json::to_vec_pretty(manifest).unwrap();
         let digest = format!("sha256:{}", hex(&bytes));
         let size = bytes.len();
-        self.manifests.insert(format!("{name}/{digest}"), (kind.to_owned(), bytes));
+        self.manifests
+            .insert(format!("{name}/{digest}"), (kind.to_owned(), bytes));
         json!({"mediaType": kind, "digest": digest, "size": size})
     }
 
     /// Gives a manifest that is there a tag.
     pub fn tag(&mut self, name: &str, tag: &str, descriptor: &Value) {
-        let manifest = self.manifests[&format!("{name}/{}", descriptor["digest"].as_str().unwrap())].clone();
+        let manifest =
+            self.manifests[&format!("{name}/{}", descriptor["digest"].as_str().unwrap())].clone();
         self.manifests.insert(format!("{name}/{tag}"), manifest);
     }
 
-    /// Adds an image with these layers (kind, bytes) for a platform (`linux/amd64`) and returns a descriptor of it.
-    pub fn image(&mut self, name: &str, docker: bool, platform: &str, layers: &[(&str, &[u8])]) -> Value {
+    /// Adds an image with these layers (kind, bytes) for a platform (`linux/amd64`) and returns a
+    /// descriptor of it.
+    pub fn image(
+        &mut self,
+        name: &str,
+        docker: bool,
+        platform: &str,
+        layers: &[(&str, &[u8])],
+    ) -> Value {
         let (os, architecture) = platform.split_once('/').unwrap();
         let config = json!({"os": os, "architecture": architecture, "config": {}}).to_string();
-        let config = self.blob("application/vnd.oci.image.config.v1+json", config.as_bytes());
-        let layers: Vec<_> = layers.iter().map(|(kind, bytes)| self.blob(kind, bytes)).collect();
-        let kind = if docker { DOCKER_MANIFEST } else { OCI_MANIFEST };
-        let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers});
+        let config = self.blob(
+            "application/vnd.oci.image.config.v1+json",
+            config.as_bytes(),
+        );
+        let layers: Vec<_> = layers
+            .iter()
+            .map(|(kind, bytes)| self.blob(kind, bytes))
+            .collect();
+        let kind = if docker {
+            DOCKER_MANIFEST
+        } else {
+            OCI_MANIFEST
+        };
+        let manifest =
+            json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers});
         let mut descriptor = self.manifest(name, kind, &manifest);
         descriptor["platform"] = json!({"os": os, "architecture": architecture});
         descriptor
@@ -60,6 +80,10 @@ impl Content {
 
     /// Adds an index of manifests and returns a descriptor of it.
     pub fn index(&mut self, name: &str, kind: &str, manifests: &[Value]) -> Value {
-        self.manifest(name, kind, &json!({"schemaVersion": 2, "mediaType": kind, "manifests": manifests}))
+        self.manifest(
+            name,
+            kind,
+            &json!({"schemaVersion": 2, "mediaType": kind, "manifests": manifests}),
+        )
     }
 }

@@ -1,15 +1,12 @@
 //! A small server whose answers a test makes up, with TLS or without.
 
-use std::{
-    io::{BufRead as _, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::thread::JoinHandle;
 
 use crate::tls::Authority;
 
@@ -25,7 +22,10 @@ impl Seen {
     /// A header that was sent, whatever the case of its name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -42,7 +42,13 @@ impl Answer {
     /// An empty answer.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, said: Some(0) }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: Vec::new(),
+            cut: None,
+            said: Some(0),
+        }
     }
 
     /// Sets what it says.
@@ -92,8 +98,12 @@ impl Answer {
     #[must_use]
     pub fn file(seen: &Seen, content: &[u8], tag: &str) -> Self {
         let whole = || Self::new(200).header("ETag", tag).body(content);
-        let range = seen.header("Range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
-        let Some(start) = range.and_then(|start| start.parse::<usize>().ok()) else { return whole() };
+        let range = seen
+            .header("Range")
+            .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+        let Some(start) = range.and_then(|start| start.parse::<usize>().ok()) else {
+            return whole();
+        };
         if seen.header("If-Range").is_some_and(|wanted| wanted != tag) {
             return whole();
         }
@@ -101,7 +111,10 @@ impl Answer {
             return Self::new(416);
         }
         let range = format!("bytes {start}-{}/{}", content.len() - 1, content.len());
-        Self::new(206).header("ETag", tag).header("Content-Range", range).body(&content[start..])
+        Self::new(206)
+            .header("ETag", tag)
+            .header("Content-Range", range)
+            .body(&content[start..])
     }
 }
 
@@ -123,16 +136,21 @@ impl Server {
     }
 
     /// The same over TLS, as `localhost`.
-    pub fn tls(authority: &Authority, handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn tls(
+        authority: &Authority,
+        handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         Self::with(Some(authority.server()), Arc::new(handler))
     }
 
     /// Serves the files of a directory.
     #[must_use]
     pub fn directory(root: PathBuf) -> Self {
-        Self::start(move |seen| match std::fs::read(root.join(decoded(seen.path.trim_start_matches('/')))) {
-            Ok(bytes) => Answer::file(seen, &bytes, "\"x\""),
-            Err(_) => Answer::new(404),
+        Self::start(move |seen| {
+            match std::fs::read(root.join(decoded(seen.path.trim_start_matches('/')))) {
+                Ok(bytes) => Answer::file(seen, &bytes, "\"x\""),
+                Err(_) => Answer::new(404),
+            }
         })
     }
 
@@ -140,28 +158,45 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let (seen, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (seen, ended) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (noted, end) = (Arc::clone(&seen), Arc::clone(&ended));
         let thread = thread::spawn(move || {
             for stream in listener.incoming() {
                 if end.load(Ordering::SeqCst) {
                     return;
                 }
-                let (stream, tls, handler, noted) =
-                    (stream.unwrap(), tls.clone(), Arc::clone(&handler), Arc::clone(&noted));
+                let (stream, tls, handler, noted) = (
+                    stream.unwrap(),
+                    tls.clone(),
+                    Arc::clone(&handler),
+                    Arc::clone(&noted),
+                );
                 // A client that goes away is no fault of the server.
                 thread::spawn(move || {
                     let _ = match tls {
                         None => serve(stream, &*handler, &noted),
                         Some(config) => {
                             let connection = rustls::ServerConnection::new(config).unwrap();
-                            serve(rustls::StreamOwned::new(connection, stream), &*handler, &noted)
+                            serve(
+                                rustls::StreamOwned::new(connection, stream),
+                                &*handler,
+                                &noted,
+                            )
                         }
                     };
                 });
             }
         });
-        Self { address, scheme, seen, ended, thread: Some(thread) }
+        Self {
+            address,
+            scheme,
+            seen,
+            ended,
+            thread: Some(thread),
+        }
     }
 
     /// The address of a path.
@@ -202,7 +237,11 @@ fn decoded(path: &str) -> String {
     })
 }
 
-fn serve(stream: impl Read + Write, handler: &Handler, noted: &Mutex<Vec<Seen>>) -> std::io::Result<()> {
+fn serve(
+    stream: impl Read + Write,
+    handler: &Handler,
+    noted: &Mutex<Vec<Seen>>,
+) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut lines = Vec::new();
     loop {
@@ -217,7 +256,9 @@ fn serve(stream: impl Read + Write, handler: &Handler, noted: &Mutex<Vec<Seen>>)
     }
     let path = lines[0].split(' ').nth(1).unwrap_or_default().to_owned();
     let headers = lines[1..].iter().filter_map(|line| line.split_once(": "));
-    let headers = headers.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let headers = headers
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
     let seen = Seen { path, headers };
     noted.lock().unwrap().push(seen.clone());
     let answer = handler(&seen);
@@ -231,7 +272,9 @@ fn serve(stream: impl Read + Write, handler: &Handler, noted: &Mutex<Vec<Seen>>)
     let stream = stream.get_mut();
     stream.write_all(head.as_bytes())?;
     stream.write_all(b"\r\n")?;
-    let end = answer.cut.map_or(answer.body.len(), |(after, _)| after.min(answer.body.len()));
+    let end = answer
+        .cut
+        .map_or(answer.body.len(), |(after, _)| after.min(answer.body.len()));
     stream.write_all(&answer.body[..end])?;
     stream.flush()?;
     if let Some((_, true)) = answer.cut {

@@ -1,11 +1,10 @@
 //! A small site: a recipe with everything that a bundle needs, each as small as it can be.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use halite_bundle::{Error, Manifest, Options, Render, Resolved, complete::Needs};
+use halite_bundle::complete::Needs;
+use halite_bundle::{Error, Manifest, Options, Render, Resolved};
 use serde_json::{Value, json};
 
 use crate::files::{content, hex, put};
@@ -22,9 +21,15 @@ const IMAGES: &[(&str, &str)] = &[
     ("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"),
     ("etcd", "registry.k8s.io/etcd:3.6.8-0"),
     ("flannel", "ghcr.io/flannel-io/flannel:v0.28.4"),
-    ("flannel-cni-plugin", "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1"),
+    (
+        "flannel-cni-plugin",
+        "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1",
+    ),
     ("kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3"),
-    ("kube-controller-manager", "registry.k8s.io/kube-controller-manager:v1.36.3"),
+    (
+        "kube-controller-manager",
+        "registry.k8s.io/kube-controller-manager:v1.36.3",
+    ),
     ("kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3"),
     ("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
     ("pause", "registry.k8s.io/pause:3.10.2"),
@@ -32,7 +37,10 @@ const IMAGES: &[(&str, &str)] = &[
 
 impl Site {
     /// One for Kubernetes 1.36.3 and Debian, version 0.1.0.
-    #[allow(clippy::new_without_default, reason = "it writes files, and is no default value")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "it writes files, and is no default value"
+    )]
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
@@ -44,12 +52,17 @@ impl Site {
             })
             .collect();
         let program = |name: &str| {
-            put(&at.join("bin").join(name), format!("#!/bin/sh\necho {name}\n").as_bytes());
+            put(
+                &at.join("bin").join(name),
+                format!("#!/bin/sh\necho {name}\n").as_bytes(),
+            );
             format!("bin/{name}")
         };
         let package = |name: &str, programs: &[&str]| {
-            let programs: serde_json::Map<String, Value> =
-                programs.iter().map(|name| ((*name).to_owned(), json!(program(name)))).collect();
+            let programs: serde_json::Map<String, Value> = programs
+                .iter()
+                .map(|name| ((*name).to_owned(), json!(program(name))))
+                .collect();
             json!({"package": name, "version": "1.2.3-1", "programs": programs})
         };
         let recipe = json!({
@@ -115,8 +128,19 @@ impl Site {
     ///
     /// # Errors
     /// Whatever the library refuses.
-    pub fn build_for(&self, out: &str, options: &Options, render: &Render<'_>) -> Result<Manifest, Error> {
-        halite_bundle::build(&self.written(), &self.path(out), options, render, &mut |_| ())
+    pub fn build_for(
+        &self,
+        out: &str,
+        options: &Options,
+        render: &Render<'_>,
+    ) -> Result<Manifest, Error> {
+        halite_bundle::build(
+            &self.written(),
+            &self.path(out),
+            options,
+            render,
+            &mut |_| (),
+        )
     }
 
     /// Builds a bundle into an image that nobody signs.
@@ -156,18 +180,25 @@ impl Site {
         self.update(true).unwrap();
         let lock = self.path("recipe.lock.yaml");
         let text = fs::read_to_string(&lock).unwrap();
-        let line = text.lines().find(|line| line.starts_with("resolved:")).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("resolved:"))
+            .unwrap();
         fs::write(&lock, text.replace(line, &format!("resolved: {moment}"))).unwrap();
     }
 
-    /// Adds so many bytes to what a bundle of it has, so that there is a middle in which something can come between.
+    /// Adds so many bytes to what a bundle of it has, so that there is a middle in which something
+    /// can come between.
     pub fn enlarge(&self, bytes: usize) {
         put(&self.path("states/large"), &content(bytes, 1));
     }
 
     /// The recipe as a file.
     pub fn written(&self) -> PathBuf {
-        let (path, text) = (self.path("recipe.yaml"), serde_json::to_string_pretty(&self.recipe).unwrap());
+        let (path, text) = (
+            self.path("recipe.yaml"),
+            serde_json::to_string_pretty(&self.recipe).unwrap(),
+        );
         // A build that runs holds the file.
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             put(&path, text.as_bytes());
@@ -201,14 +232,25 @@ pub fn layout(dir: &Path, reference: &str, content: &[u8]) {
         "architecture": "amd64", "os": "linux",
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
     });
-    let config = blob(&serde_json::to_vec(&config).unwrap(), "application/vnd.oci.image.config.v1+json");
+    let config = blob(
+        &serde_json::to_vec(&config).unwrap(),
+        "application/vnd.oci.image.config.v1+json",
+    );
     let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
-    let mut manifest =
-        blob(&serde_json::to_vec(&manifest).unwrap(), "application/vnd.oci.image.manifest.v1+json");
+    let mut manifest = blob(
+        &serde_json::to_vec(&manifest).unwrap(),
+        "application/vnd.oci.image.manifest.v1+json",
+    );
     manifest["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
     let index = json!({"schemaVersion": 2, "manifests": [manifest]});
-    put(&dir.join("index.json"), &serde_json::to_vec(&index).unwrap());
-    put(&dir.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#);
+    put(
+        &dir.join("index.json"),
+        &serde_json::to_vec(&index).unwrap(),
+    );
+    put(
+        &dir.join("oci-layout"),
+        br#"{"imageLayoutVersion":"1.0.0"}"#,
+    );
 }
 
 /// Writes a layout with one image whose only layer holds those programs and texts.

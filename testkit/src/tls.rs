@@ -1,9 +1,7 @@
 //! Certificates for the servers of the tests.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -24,13 +22,17 @@ impl Authority {
         let certificate = params.self_signed(&key).unwrap();
         let path = dir.join("authority.pem");
         std::fs::write(&path, certificate.pem()).unwrap();
-        Self { path, issuer: Issuer::new(params, key) }
+        Self {
+            path,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     /// Certificate and key of a server called `localhost` or 127.0.0.1.
     fn issue(&self) -> (Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let params =
+            CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
@@ -50,9 +52,13 @@ impl Authority {
         let (certificate, key) = self.issue();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config =
-            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions();
         let config = config.unwrap().with_no_client_auth();
-        Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap())
+        Arc::new(
+            config
+                .with_single_cert(vec![certificate.der().clone()], key)
+                .unwrap(),
+        )
     }
 }

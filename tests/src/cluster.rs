@@ -1,23 +1,17 @@
-//! The two-host cluster of the demonstration and of the cluster suites: one host bootstrapped from the bundle, the other
-//! added.
+//! The two-host cluster of the demonstration and of the cluster suites: one host bootstrapped from
+//! the bundle, the other added.
 
-use std::{
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{
-    lab::{
-        Lab,
-        host::{Host, Spec},
-        room, wait,
-    },
-    upstream::versions::Release,
-};
+use crate::lab::host::{Host, Spec};
+use crate::lab::{Lab, room, wait};
+use crate::upstream::versions::Release;
 
-/// Where on the bootstrap host that stands which an operator carries to a site: the signed ISO, a `ctl`, and the public key.
+/// Where on the bootstrap host that stands which an operator carries to a site: the signed ISO, a
+/// `ctl`, and the public key.
 pub const MEDIUM: &str = "/media/halite";
 
 /// Where the same of a newer release stands beside it, on the one lab whose site has two.
@@ -61,8 +55,9 @@ pub struct Cluster {
 /// Where the first host has the cluster document.
 pub const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 
-/// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel lacks, and for a machine
-/// whose disk is nearly full by the kubelet's measure, which is a share of the whole; any operator can set the same keys.
+/// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel
+/// lacks, and for a machine whose disk is nearly full by the kubelet's measure, which is a share of
+/// the whole; any operator can set the same keys.
 pub const CLUSTER: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -101,14 +96,22 @@ host:
 pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
     let bootstrap = boot_bootstrap(&lab, medium)?;
     let worker = boot_worker(&lab)?;
-    Ok(Cluster { lab, bootstrap, worker })
+    Ok(Cluster {
+        lab,
+        bootstrap,
+        worker,
+    })
 }
 
 /// The same, with what the operator carried of a newer release beside it.
 pub fn boot_hosts_with(lab: Lab, medium: &Path, newer: &Path) -> Result<Cluster> {
     let bootstrap = boot_first(&lab, &[(medium, MEDIUM), (newer, NEWER)])?;
     let worker = boot_worker(&lab)?;
-    Ok(Cluster { lab, bootstrap, worker })
+    Ok(Cluster {
+        lab,
+        bootstrap,
+        worker,
+    })
 }
 
 /// Boots the first host, on which what the operator carried stands read-only.
@@ -116,7 +119,8 @@ pub fn boot_bootstrap(lab: &Lab, medium: &Path) -> Result<Host> {
     boot_first(lab, &[(medium, MEDIUM)])
 }
 
-/// Boots a host in the place of the first, on which the bundle's directory stands where it will stand on ours.
+/// Boots a host in the place of the first, on which the bundle's directory stands where it will
+/// stand on ours.
 pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
     boot_first(lab, &[(bundle, BUNDLE)])
 }
@@ -149,7 +153,11 @@ pub fn boot_worker(lab: &Lab) -> Result<Host> {
 #[must_use]
 pub fn install() -> Vec<String> {
     let options = ["--config", "/root/cluster.yaml", "--yes"];
-    INSTALL.iter().chain(&options).map(ToString::to_string).collect()
+    INSTALL
+        .iter()
+        .chain(&options)
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Writes the cluster document and bootstraps a bare host, showing what that shows.
@@ -159,15 +167,21 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     let install = install();
     let status = host.command(&install)?.status()?;
     if !status.success() {
-        bail!("bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {}", install.join(" "));
+        bail!(
+            "bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {}",
+            install.join(" ")
+        );
     }
     Ok(start.elapsed())
 }
 
-/// Waits until every pod of the cluster whose first host is `host` runs and is ready, or has done its job.
+/// Waits until every pod of the cluster whose first host is `host` runs and is ready, or has done
+/// its job.
 pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
     wait::until("all pods to run", limit, || {
-        let text = host.run(&["kubectl", "get", "pods", "-A", "-o", "json"]).map_err(|e| e.to_string())?;
+        let text = host
+            .run(&["kubectl", "get", "pods", "-A", "-o", "json"])
+            .map_err(|e| e.to_string())?;
         let list: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let waiting: Vec<String> = items
@@ -175,8 +189,13 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
             // A pod of a job that is done is no longer ready, rightly.
             .filter(|pod| pod["status"]["phase"] != "Succeeded")
             .filter(|pod| {
-                let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                !conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+                let conditions = pod["status"]["conditions"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                !conditions
+                    .iter()
+                    .any(|c| c["type"] == "Ready" && c["status"] == "True")
             })
             .map(|pod| {
                 let status = &pod["status"];
@@ -211,7 +230,11 @@ impl Cluster {
     pub fn attach(lab: Lab) -> Result<Self> {
         let bootstrap = lab.host(BOOTSTRAP)?;
         let worker = lab.host(WORKER)?;
-        Ok(Self { lab, bootstrap, worker })
+        Ok(Self {
+            lab,
+            bootstrap,
+            worker,
+        })
     }
 
     /// Bootstraps the first host, showing what that shows.
@@ -227,7 +250,18 @@ impl Cluster {
 
     fn add_command_with(&self, roles: &str) -> Vec<String> {
         let address = self.worker.control_plane_address();
-        ["ctl", "node", "add", WORKER, "--address", &address, "--roles", roles].map(str::to_owned).to_vec()
+        [
+            "ctl",
+            "node",
+            "add",
+            WORKER,
+            "--address",
+            &address,
+            "--roles",
+            roles,
+        ]
+        .map(str::to_owned)
+        .to_vec()
     }
 
     /// The command that only declares the worker, and prints what must run on it.
@@ -244,7 +278,10 @@ impl Cluster {
     fn declared(&self, command: &[String]) -> Result<String> {
         let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
             .context("`ctl node add -o json` did not print JSON")?;
-        Ok(answer["command"].as_str().context("`ctl node add` printed no command")?.to_owned())
+        Ok(answer["command"]
+            .as_str()
+            .context("`ctl node add` printed no command")?
+            .to_owned())
     }
 
     /// Runs the printed line on the worker.

@@ -1,18 +1,15 @@
 //! `cargo lab demo`: from nothing to a Ready cluster, on real hosts.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use crate::{
-    build,
-    cluster::{self, BOOTSTRAP, CLUSTER, Cluster},
-    lab::{self, Lab, base, prerequisites},
-    upstream::{
-        self,
-        versions::{NEWEST, Release},
-    },
-};
+use crate::cluster::{BOOTSTRAP, CLUSTER, Cluster};
+use crate::lab::{Lab, base, prerequisites};
+use crate::upstream::versions::{NEWEST, Release};
+use crate::{build, cluster, lab, upstream};
 
 /// Name of the demonstration's lab.
 pub const DEMO: &str = "demo";
@@ -32,14 +29,17 @@ pub fn bundle_of(release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Pa
     let (made, programs) = thread::scope(|scope| {
         let programs = scope.spawn(build::release);
         let made = upstream::ensure(&cache, release, progress);
-        anyhow::Ok((made?, programs.join().map_err(|_| anyhow!("a build panicked"))??))
+        anyhow::Ok((
+            made?,
+            programs.join().map_err(|_| anyhow!("a build panicked"))??,
+        ))
     })?;
     let tree = build::source_root().join("states/tree");
     upstream::bundle(&cache, &made, &programs, &tree, progress)
 }
 
-/// Builds whatever is missing, up to what an operator carries to a site, and returns its directory: `halite.iso`, signed
-/// with the lab's own key; `builder.pub`, that key; and a `ctl`.
+/// Builds whatever is missing, up to what an operator carries to a site, and returns its directory:
+/// `halite.iso`, signed with the lab's own key; `builder.pub`, that key; and a `ctl`.
 pub fn medium(progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     medium_of(&NEWEST, progress)
 }
@@ -73,7 +73,9 @@ pub fn demo(lab: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     println!("{}", cluster.kubectl(&["get", "pods", "-A", "-o", "wide"])?);
     cluster.nothing_tried_to_leave()?;
     println!("Nothing tried to leave. The hosts go on running:");
-    println!("  cargo lab sh {BOOTSTRAP} -- ctl status      cargo lab sh {BOOTSTRAP} -- kubectl get pods -A");
+    println!(
+        "  cargo lab sh {BOOTSTRAP} -- ctl status      cargo lab sh {BOOTSTRAP} -- kubectl get pods -A"
+    );
     println!("  cargo lab down");
     Ok(())
 }

@@ -1,20 +1,14 @@
 //! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use halite_tests::{
-    bench,
-    cluster::Cluster,
-    demo,
-    lab::{self, Lab, resolver, room, scan},
-    suite,
-    upstream::{
-        self,
-        versions::{NEWEST, RELEASES, Release},
-    },
-};
+use halite_tests::cluster::Cluster;
+use halite_tests::lab::{Lab, resolver, room, scan};
+use halite_tests::upstream::versions::{NEWEST, RELEASES, Release};
+use halite_tests::{bench, demo, lab, suite, upstream};
 
 /// Real hosts on one machine: the demonstration and the tests of Halite.
 #[derive(Parser)]
@@ -26,7 +20,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Build everything, boot two bare hosts, bootstrap one from the bundle, add the other, and leave them running.
+    /// Build everything, boot two bare hosts, bootstrap one from the bundle, add the other, and
+    /// leave them running.
     Demo {
         /// Which lab; several can run side by side.
         #[arg(long, default_value = demo::DEMO)]
@@ -131,27 +126,47 @@ fn run(verb: Verb) -> Result<ExitCode> {
     let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
     if matches!(
         verb,
-        Verb::Demo { .. } | Verb::Test { .. } | Verb::Bench { .. } | Verb::Bundle { .. } | Verb::Iso { .. }
+        Verb::Demo { .. }
+            | Verb::Test { .. }
+            | Verb::Bench { .. }
+            | Verb::Bundle { .. }
+            | Verb::Iso { .. }
     ) && !uses_a_running_lab
     {
         room::for_a_run()?;
     }
     match verb {
         Verb::Demo { lab } => demo::demo(&lab, &mut progress)?,
-        Verb::Test { full, keep, filter } => return suite::main(suite::Options { full, keep, filter }),
-        Verb::Bench { what: Some(bench::Part::Bundle), .. } => bench::bundle(&mut progress)?,
+        Verb::Test { full, keep, filter } => {
+            return suite::main(suite::Options { full, keep, filter });
+        }
+        Verb::Bench {
+            what: Some(bench::Part::Bundle),
+            ..
+        } => bench::bundle(&mut progress)?,
         Verb::Bench { what: None, lab } => bench::bench(&lab, &mut progress)?,
         Verb::Down { lab } => open(&lab)?.down()?,
         Verb::Sh { lab, host, command } => {
-            let command = if command.is_empty() { vec!["bash".to_owned(), "-l".to_owned()] } else { command };
+            let command = if command.is_empty() {
+                vec!["bash".to_owned(), "-l".to_owned()]
+            } else {
+                command
+            };
             let status = open(&lab)?.host(&host)?.command(&command)?.status()?;
-            return Ok(u8::try_from(status.code().unwrap_or(255)).map_or(ExitCode::FAILURE, ExitCode::from));
+            return Ok(u8::try_from(status.code().unwrap_or(255))
+                .map_or(ExitCode::FAILURE, ExitCode::from));
         }
         Verb::Status { lab } => {
             let lab = open(&lab)?;
             for host in lab.hosts()? {
-                let state = host.init().map_or_else(|| "down".to_owned(), |pid| format!("up (init {pid})"));
-                let addresses = format!("{}, {}", host.control_plane_address(), host.workload_address());
+                let state = host
+                    .init()
+                    .map_or_else(|| "down".to_owned(), |pid| format!("up (init {pid})"));
+                let addresses = format!(
+                    "{}, {}",
+                    host.control_plane_address(),
+                    host.workload_address()
+                );
                 println!("{:<14} {state:<18} {addresses}", host.spec.name);
             }
             match Cluster::attach(lab).and_then(|c| c.nothing_tried_to_leave()) {
@@ -163,11 +178,23 @@ fn run(verb: Verb) -> Result<ExitCode> {
             println!("{}", demo::bundle_of(&kubernetes, &mut progress)?.display());
         }
         Verb::Iso { kubernetes } => {
-            println!("{}", demo::medium_of(&kubernetes, &mut progress)?.join(upstream::ISO).display());
+            println!(
+                "{}",
+                demo::medium_of(&kubernetes, &mut progress)?
+                    .join(upstream::ISO)
+                    .display()
+            );
         }
         Verb::Resolver { log } => resolver::serve(&log)?,
-        Verb::Scan { address, udp, again } => {
-            println!("{}", serde_json::to_string(&scan::scan(&address, &udp, &again)?)?);
+        Verb::Scan {
+            address,
+            udp,
+            again,
+        } => {
+            println!(
+                "{}",
+                serde_json::to_string(&scan::scan(&address, &udp, &again)?)?
+            );
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,24 +1,28 @@
-//! Taking packages from this machine's own package sources, with everything that a bare host lacks for them.
+//! Taking packages from this machine's own package sources, with everything that a bare host lacks
+//! for them.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::program;
-use crate::{claim::Scratch, error::Error, files, lock::Lock};
+use crate::claim::Scratch;
+use crate::error::Error;
+use crate::files;
+use crate::lock::Lock;
 
 /// What identifies a request: the packages and the exact status of the base.
 pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
     let mut names = packages.to_vec();
     names.sort_unstable();
     let (status, _) = files::digest(base)?;
-    Ok(files::sha256(format!("{}\n{status}\n", names.join(" ")).as_bytes()))
+    Ok(files::sha256(
+        format!("{}\n{status}\n", names.join(" ")).as_bytes(),
+    ))
 }
 
-/// The archives of the packages and of what a host with the dpkg status `base` lacks for them; they are kept in
-/// `archives`. What the lock records is taken from there without asking any source.
+/// The archives of the packages and of what a host with the dpkg status `base` lacks for them; they
+/// are kept in `archives`. What the lock records is taken from there without asking any source.
 pub fn fetch(
     packages: &[String],
     base: &Path,
@@ -40,8 +44,10 @@ pub fn fetch(
         Err(first) => {
             // A machine that never asked its sources knows no package.
             let mut update = Command::new("apt-get");
-            if let Err(second) = program::run(update.args(["update", "-qq"]), "refreshing the package lists")
-            {
+            if let Err(second) = program::run(
+                update.args(["update", "-qq"]),
+                "refreshing the package lists",
+            ) {
                 return Err(Error::Several(vec![first, second]));
             }
             list(packages, base, archives)?
@@ -49,11 +55,21 @@ pub fn fetch(
     };
     drop_others(&listed, archives)?;
     let what = format!("downloading {} packages", listed.len());
-    program::run(apt(base, archives).arg("--download-only").arg("install").args(packages), &what)?;
-    Ok(listed.into_iter().map(|listed| archives.join(listed.name)).collect())
+    program::run(
+        apt(base, archives)
+            .arg("--download-only")
+            .arg("install")
+            .args(packages),
+        &what,
+    )?;
+    Ok(listed
+        .into_iter()
+        .map(|listed| archives.join(listed.name))
+        .collect())
 }
 
-/// Removes what is kept under the name of an archive and is not for sure that one: apt believes what is there by its size.
+/// Removes what is kept under the name of an archive and is not for sure that one: apt believes
+/// what is there by its size.
 fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
     for Listed { name, sha256 } in listed {
         let path = archives.join(name);
@@ -78,10 +94,17 @@ fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error>
     if !archives.is_dir() {
         return Ok(None);
     }
-    let wanted: BTreeSet<&str> = lock.packages.values().map(|item| item.sha256.as_str()).collect();
+    let wanted: BTreeSet<&str> = lock
+        .packages
+        .values()
+        .map(|item| item.sha256.as_str())
+        .collect();
     let mut found = BTreeSet::new();
     let mut paths = Vec::new();
-    for name in files::walk(archives)?.into_iter().filter(|name| name.ends_with(".deb")) {
+    for name in files::walk(archives)?
+        .into_iter()
+        .filter(|name| name.ends_with(".deb"))
+    {
         let path = archives.join(name);
         let (sha256, _) = files::digest(&path)?;
         if wanted.contains(sha256.as_str()) && found.insert(sha256) {
@@ -95,11 +118,17 @@ fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error>
 pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
     let mut there = BTreeSet::new();
     if archives.is_dir() {
-        for name in files::walk(archives)?.into_iter().filter(|name| name.ends_with(".deb")) {
+        for name in files::walk(archives)?
+            .into_iter()
+            .filter(|name| name.ends_with(".deb"))
+        {
             there.insert(files::digest(&archives.join(name))?.0);
         }
     }
-    let gone = lock.packages.iter().filter(|(_, item)| !there.contains(&item.sha256));
+    let gone = lock
+        .packages
+        .iter()
+        .filter(|(_, item)| !there.contains(&item.sha256));
     Ok(gone.map(|(name, _)| name.clone()).collect())
 }
 
@@ -109,19 +138,26 @@ fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>
     let nowhere = Scratch::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
-    let printed =
-        program::run(ask.arg("--print-uris").arg("install").args(packages), "asking the package sources")?;
+    let printed = program::run(
+        ask.arg("--print-uris").arg("install").args(packages),
+        "asking the package sources",
+    )?;
     Ok(parse(&printed))
 }
 
 /// Lines of `--print-uris` are `'URI' NAME SIZE [HASH]`.
 fn parse(printed: &str) -> Vec<Listed> {
     let lines = printed.lines().filter(|line| line.starts_with('\''));
-    let listed = lines.map(|line| line.split(' ').skip(1)).filter_map(|mut words| {
-        let name = words.next()?.to_owned();
-        let sha256 = words.nth(1).and_then(|hash| hash.strip_prefix("SHA256:")).map(str::to_lowercase);
-        Some(Listed { name, sha256 })
-    });
+    let listed = lines
+        .map(|line| line.split(' ').skip(1))
+        .filter_map(|mut words| {
+            let name = words.next()?.to_owned();
+            let sha256 = words
+                .nth(1)
+                .and_then(|hash| hash.strip_prefix("SHA256:"))
+                .map(str::to_lowercase);
+            Some(Listed { name, sha256 })
+        });
     listed.collect()
 }
 
@@ -172,10 +208,16 @@ mod tests {
     #[test]
     fn an_archive_that_is_another_than_listed_is_downloaded_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let listed: Vec<_> =
-            [("good", Some(files::sha256(b"good"))), ("bad", Some(files::sha256(b"best"))), ("any", None)]
-                .map(|(name, sha256)| Listed { name: name.to_owned(), sha256 })
-                .into();
+        let listed: Vec<_> = [
+            ("good", Some(files::sha256(b"good"))),
+            ("bad", Some(files::sha256(b"best"))),
+            ("any", None),
+        ]
+        .map(|(name, sha256)| Listed {
+            name: name.to_owned(),
+            sha256,
+        })
+        .into();
         for name in ["good", "bad", "any", "other"] {
             fs::write(dir.path().join(name), name).unwrap();
         }

@@ -1,9 +1,11 @@
 //! Reading what a package says of itself.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
+use std::process::Command;
 
 use super::program;
-use crate::{error::Error, iso::portable};
+use crate::error::Error;
+use crate::iso::portable;
 
 /// The control fields of a package, as they stand in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +23,9 @@ impl Control {
 
     /// Understands a stanza.
     pub fn parse(text: &str) -> Self {
-        Self { text: text.trim_end().to_owned() }
+        Self {
+            text: text.trim_end().to_owned(),
+        }
     }
 
     /// The stanza, without a line end after the last field.
@@ -31,9 +35,14 @@ impl Control {
 
     /// The first line of a field; empty when it is not there.
     pub fn field(&self, name: &str) -> &str {
-        let fields = self.text.lines().filter(|line| !line.starts_with([' ', '\t']));
+        let fields = self
+            .text
+            .lines()
+            .filter(|line| !line.starts_with([' ', '\t']));
         let mut named = fields.filter_map(|line| line.split_once(':'));
-        named.find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
+        named
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value.trim())
     }
 
     /// The names that it needs: every alternative of `Depends` and `Pre-Depends`.
@@ -46,12 +55,16 @@ impl Control {
             .collect()
     }
 
-    /// The name of its file in a repository: without the epoch, whose colon not every medium and server can carry, and cut
-    /// where no medium could carry it.
+    /// The name of its file in a repository: without the epoch, whose colon not every medium and
+    /// server can carry, and cut where no medium could carry it.
     pub fn file_name(&self) -> String {
         let version = self.field("Version");
         let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-        portable::fit(&format!("{}_{version}_{}.deb", self.field("Package"), self.field("Architecture")))
+        portable::fit(&format!(
+            "{}_{version}_{}.deb",
+            self.field("Package"),
+            self.field("Architecture")
+        ))
     }
 }
 

@@ -6,19 +6,33 @@ use crate::error::Error;
 
 /// Runs a program to its end and returns what it printed; `what` names the work in errors.
 pub fn run(command: &mut Command, what: &str) -> Result<String, Error> {
-    let Output { status, stdout, stderr } = start(command, what)?;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = start(command, what)?;
     if !status.success() {
         // apt says what is wrong on one and why on the other.
-        let said = format!("{}{}", String::from_utf8_lossy(&stderr), String::from_utf8_lossy(&stdout));
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&stderr),
+            String::from_utf8_lossy(&stdout)
+        );
         let message = format!("{} ended with {status}: {}", name(command), said.trim());
-        return Err(Error::Program { what: what.to_owned(), message });
+        return Err(Error::Program {
+            what: what.to_owned(),
+            message,
+        });
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
 fn start(command: &mut Command, what: &str) -> Result<Output, Error> {
     // Messages and formats do not depend on whose terminal this is.
-    command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC").stdin(Stdio::null());
+    command
+        .env("LC_ALL", "C.UTF-8")
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
     command.output().map_err(|error| Error::Program {
         what: what.to_owned(),
         message: format!("cannot start {}: {error}", name(command)),

@@ -1,13 +1,17 @@
-//! The proof that a repository is complete: apt itself, given nothing but the repository and the status of a bare host,
-//! must find a way to install everything.
+//! The proof that a repository is complete: apt itself, given nothing but the repository and the
+//! status of a bare host, must find a way to install everything.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use super::program;
-use crate::{claim::Scratch, error::Error, files};
+use crate::claim::Scratch;
+use crate::error::Error;
+use crate::files;
 
-/// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the repository alone. That
-/// includes the check of its signature.
+/// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the
+/// repository alone. That includes the check of its signature.
 pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error> {
     let scratch = Scratch::new("halite-apt-")?;
     let dir = scratch.path();
@@ -15,11 +19,13 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
     // apt takes no quotes here: a link without blanks stands for whatever path this is.
     std::os::unix::fs::symlink(&root, dir.join("repository")).map_err(Error::file("write", dir))?;
     let repository = dir.join("repository");
-    let source =
-        format!("deb [signed-by={0}/halite.gpg arch=amd64] file:{0} stable main\n", repository.display());
+    let source = format!(
+        "deb [signed-by={0}/halite.gpg arch=amd64] file:{0} stable main\n",
+        repository.display()
+    );
     files::write(&dir.join("sources.list"), 0o644, source.as_bytes())?;
-    // Nothing that somebody has set up on this machine has a say in what a bare host could install; it is read before any
-    // option.
+    // Nothing that somebody has set up on this machine has a say in what a bare host could install;
+    // it is read before any option.
     let bare = "Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\nDir::Etc::preferences \"/dev/null\";\n";
     files::write(&dir.join("apt.conf"), 0o644, bare.as_bytes())?;
     for name in ["state/lists/partial", "cache/archives/partial", "parts"] {
@@ -49,13 +55,27 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
             "-o",
             "Acquire::Check-Date=false",
         ]);
-        apt.args(["-o", "APT::Architectures=amd64", "-o", "APT::Update::Error-Mode=any", "-q", "-y"]);
+        apt.args([
+            "-o",
+            "APT::Architectures=amd64",
+            "-o",
+            "APT::Update::Error-Mode=any",
+            "-q",
+            "-y",
+        ]);
         apt
     };
     program::run(apt().arg("update"), "reading the new repository with apt")?;
-    program::run(apt().args(["--no-install-recommends", "--simulate", "install"]).args(packages), "planning")
-        .map(|_| ())
-        .map_err(|error| {
-            Error::Incomplete(format!("apt cannot install its packages on a bare host: {error}"))
-        })
+    program::run(
+        apt()
+            .args(["--no-install-recommends", "--simulate", "install"])
+            .args(packages),
+        "planning",
+    )
+    .map(|_| ())
+    .map_err(|error| {
+        Error::Incomplete(format!(
+            "apt cannot install its packages on a bare host: {error}"
+        ))
+    })
 }

@@ -1,19 +1,28 @@
 //! The indexes of an apt repository (<https://wiki.debian.org/DebianRepository/Format>).
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
 
 use flate2::{Compression, GzBuilder};
 use jiff::Timestamp;
 
-use super::{Control, sign::Signer};
-use crate::{error::Error, files};
+use super::Control;
+use super::sign::Signer;
+use crate::error::Error;
+use crate::files;
 
 /// Where the indexes are, seen from the repository's root.
 const INDEX: &str = "dists/stable/main/binary-amd64/Packages";
 
-/// Writes the indexes of a repository whose archives lie in `pool/`, signs them, and puts the public key beside them.
-/// Returns package name to version.
-pub fn write(root: &Path, date: Timestamp, signer: &Signer) -> Result<BTreeMap<String, String>, Error> {
+/// Writes the indexes of a repository whose archives lie in `pool/`, signs them, and puts the
+/// public key beside them. Returns package name to version.
+pub fn write(
+    root: &Path,
+    date: Timestamp,
+    signer: &Signer,
+) -> Result<BTreeMap<String, String>, Error> {
     let mut stanzas = BTreeMap::new();
     let mut versions = BTreeMap::new();
     for name in files::walk(&root.join("pool"))? {
@@ -22,7 +31,10 @@ pub fn write(root: &Path, date: Timestamp, signer: &Signer) -> Result<BTreeMap<S
         let (sha256, size) = files::digest(&path)?;
         let package = control.field("Package").to_owned();
         let version = control.field("Version").to_owned();
-        let stanza = format!("{}\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n", control.text());
+        let stanza = format!(
+            "{}\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n",
+            control.text()
+        );
         if let Some(other) = versions.insert(package.clone(), version.clone()) {
             let message = format!("it holds {package} twice, {other} and {version}");
             return Err(Error::content(root.join("pool"), message));
@@ -31,7 +43,11 @@ pub fn write(root: &Path, date: Timestamp, signer: &Signer) -> Result<BTreeMap<S
     }
     let index = stanzas.into_values().collect::<Vec<_>>().join("\n");
     files::write(&root.join(INDEX), 0o644, index.as_bytes())?;
-    files::write(&root.join(format!("{INDEX}.gz")), 0o644, &gzip(index.as_bytes(), root)?)?;
+    files::write(
+        &root.join(format!("{INDEX}.gz")),
+        0o644,
+        &gzip(index.as_bytes(), root)?,
+    )?;
     let release = root.join("dists/stable/Release");
     files::write(&release, 0o644, release_text(root, date)?.as_bytes())?;
     signer.sign(&release, date)?;
@@ -42,7 +58,10 @@ pub fn write(root: &Path, date: Timestamp, signer: &Signer) -> Result<BTreeMap<S
 /// Compressed without a time or a name, so that the same index gives the same bytes.
 fn gzip(bytes: &[u8], root: &Path) -> Result<Vec<u8>, Error> {
     let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
-    encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(Error::file("write", root.join(INDEX)))
+    encoder
+        .write_all(bytes)
+        .and_then(|()| encoder.finish())
+        .map_err(Error::file("write", root.join(INDEX)))
 }
 
 fn release_text(root: &Path, date: Timestamp) -> Result<String, Error> {
@@ -78,7 +97,11 @@ pub struct Listed {
 pub fn stanzas(root: &Path) -> Result<Vec<Control>, Error> {
     let path = root.join(INDEX);
     let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    Ok(text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()).map(Control::parse).collect())
+    Ok(text
+        .split("\n\n")
+        .filter(|stanza| !stanza.trim().is_empty())
+        .map(Control::parse)
+        .collect())
 }
 
 /// What the index of a repository lists.

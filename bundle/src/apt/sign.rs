@@ -1,16 +1,16 @@
 //! Signing the package repositories with GnuPG, in a home of its own that is gone afterwards.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use jiff::Timestamp;
 
 use super::program;
-use crate::{claim::Scratch, error::Error, files};
+use crate::claim::Scratch;
+use crate::error::Error;
+use crate::files;
 
 /// Whom a key that the build makes names.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
@@ -49,29 +49,35 @@ impl Kind {
     }
 }
 
-/// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds its home gone.
+/// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds
+/// its home gone.
 pub struct Signer {
     home: Scratch,
 }
 
 impl Signer {
-    /// Opens the secret key in a file; a file that is not there is made with a new key of that kind, readable by its owner
-    /// alone.
+    /// Opens the secret key in a file; a file that is not there is made with a new key of that
+    /// kind, readable by its owner alone.
     ///
     /// # Errors
     /// When the file is no secret key, or gpg fails.
     pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
-        let signer = Self { home: Scratch::new("halite-gpg-")? };
+        let signer = Self {
+            home: Scratch::new("halite-gpg-")?,
+        };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
             program::run(signer.gpg().arg("--import").arg(key), &what)?;
         } else {
             let what = "making a signing key";
             program::run(
-                signer.gpg().args(["--quick-generate-key", OWNER, kind.name(), "sign", "never"]),
+                signer
+                    .gpg()
+                    .args(["--quick-generate-key", OWNER, kind.name(), "sign", "never"]),
                 what,
             )?;
-            let secret = program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
+            let secret =
+                program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
             files::replace(key, 0o600, secret.as_bytes())?;
         }
         Ok(signer)
@@ -99,9 +105,13 @@ impl Signer {
     /// Signs a file in a way of gpg's; the same file, key and moment give the same bytes.
     fn write(&self, how: &str, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
         let mut sign = self.gpg();
-        sign.args(["--faked-system-time", &self.moment(date)?]).arg("--armor").arg("--output").arg(out);
+        sign.args(["--faked-system-time", &self.moment(date)?])
+            .arg("--armor")
+            .arg("--output")
+            .arg(out);
         program::run(sign.arg(how).arg(file), "signing the repository")?;
-        fs::set_permissions(out, fs::Permissions::from_mode(0o644)).map_err(Error::file("write", out))
+        fs::set_permissions(out, fs::Permissions::from_mode(0o644))
+            .map_err(Error::file("write", out))
     }
 
     /// Signs packages of rpm in themselves, as if at a moment.
@@ -117,13 +127,16 @@ impl Signer {
             self.moment(date)?
         );
         let mut sign = crate::rpm::program("rpmsign", self.home.path());
-        sign.env("GNUPGHOME", self.home.path()).args(["--define", &extra, "--define", GPG]);
+        sign.env("GNUPGHOME", self.home.path())
+            .args(["--define", &extra, "--define", GPG]);
         sign.args(["--define", "_gpg_digest_algo sha512"]);
-        sign.arg("--define").arg(format!("_gpg_name {}", self.key()?.fingerprint));
+        sign.arg("--define")
+            .arg(format!("_gpg_name {}", self.key()?.fingerprint));
         program::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
     }
 
-    /// The moment of a signature for `--faked-system-time`: not before the key was made, which would be refused.
+    /// The moment of a signature for `--faked-system-time`: not before the key was made, which
+    /// would be refused.
     fn moment(&self, date: Timestamp) -> Result<String, Error> {
         Ok(format!("{}!", date.as_second().max(self.key()?.made)))
     }
@@ -139,14 +152,24 @@ impl Signer {
     /// What gpg says of the key (doc/DETAILS of GnuPG).
     fn key(&self) -> Result<Key, Error> {
         let what = "reading the signing key";
-        let said = program::run(self.gpg().args(["--with-colons", "--list-secret-keys"]), what)?;
+        let said = program::run(
+            self.gpg().args(["--with-colons", "--list-secret-keys"]),
+            what,
+        )?;
         let field = |kind: &str, index: usize| {
-            let line = said.lines().find(|line| line.split(':').next() == Some(kind))?;
+            let line = said
+                .lines()
+                .find(|line| line.split(':').next() == Some(kind))?;
             line.split(':').nth(index).map(str::to_owned)
         };
         let made = field("sec", 5).and_then(|seconds| seconds.parse().ok());
-        let found =
-            (|| Some(Key { fingerprint: field("fpr", 9)?, made: made?, algorithm: field("sec", 3)? }))();
+        let found = (|| {
+            Some(Key {
+                fingerprint: field("fpr", 9)?,
+                made: made?,
+                algorithm: field("sec", 3)?,
+            })
+        })();
         found.ok_or_else(|| Error::Program {
             what: what.to_owned(),
             message: "gpg names no secret key".to_owned(),
@@ -163,10 +186,13 @@ impl Signer {
         for other in others {
             let what = format!("reading the key {}", other.display());
             let mut read = self.gpg();
-            read.args(["--no-default-keyring", "--keyring"]).arg(self.home.path().join("other.kbx"));
+            read.args(["--no-default-keyring", "--keyring"])
+                .arg(self.home.path().join("other.kbx"));
             program::run(read.arg("--import").arg(other), &what)?;
             let mut write = self.gpg();
-            write.args(["--no-default-keyring", "--keyring"]).arg(self.home.path().join("other.kbx"));
+            write
+                .args(["--no-default-keyring", "--keyring"])
+                .arg(self.home.path().join("other.kbx"));
             text.push_str(&program::run(write.args(["--armor", "--export"]), &what)?);
             let ring = self.home.path().join("other.kbx");
             fs::remove_file(&ring).map_err(Error::file("remove", ring))?;
@@ -179,7 +205,10 @@ impl Signer {
     /// # Errors
     /// When gpg fails.
     pub fn export(&self, to: &Path) -> Result<(), Error> {
-        program::run(self.gpg().arg("--output").arg(to).arg("--export"), "exporting the signing key")?;
+        program::run(
+            self.gpg().arg("--output").arg(to).arg("--export"),
+            "exporting the signing key",
+        )?;
         fs::set_permissions(to, fs::Permissions::from_mode(0o644)).map_err(Error::file("write", to))
     }
 
@@ -205,7 +234,8 @@ impl Drop for Signer {
     /// gpg leaves an agent behind that holds the key.
     fn drop(&mut self) {
         let mut stop = Command::new("gpgconf");
-        stop.env("GNUPGHOME", self.home.path()).args(["--kill", "all"]);
+        stop.env("GNUPGHOME", self.home.path())
+            .args(["--kill", "all"]);
         if let Err(error) = program::run(&mut stop, "stopping the agent of gpg") {
             tracing::warn!("{error}");
         }

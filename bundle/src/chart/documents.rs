@@ -1,5 +1,5 @@
-//! The documents of a rendered chart. Their text stays as Helm wrote it, but for the namespace: what a number, an octal
-//! number or a `yes` means is for whoever applies it to say.
+//! The documents of a rendered chart. Their text stays as Helm wrote it, but for the namespace:
+//! what a number, an octal number or a `yes` means is for whoever applies it to say.
 
 use serde_json::Value;
 
@@ -26,10 +26,18 @@ pub struct Document {
 /// Takes a text of several documents apart; those without content are left out.
 pub fn split(text: &str) -> Vec<Document> {
     let mut found = Vec::new();
-    let mut current = Document { source: None, line: 1, text: String::new() };
+    let mut current = Document {
+        source: None,
+        line: 1,
+        text: String::new(),
+    };
     for (line, number) in text.lines().zip(1..) {
         if line == "---" || line.starts_with("--- ") {
-            let next = Document { source: None, line: number + 1, text: String::new() };
+            let next = Document {
+                source: None,
+                line: number + 1,
+                text: String::new(),
+            };
             found.push(std::mem::replace(&mut current, next));
             continue;
         }
@@ -45,10 +53,13 @@ pub fn split(text: &str) -> Vec<Document> {
     found
 }
 
-/// Each `Secret` with contents in what a chart came to, but for those that the recipe says are none: name, and keys.
+/// Each `Secret` with contents in what a chart came to, but for those that the recipe says are
+/// none: name, and keys.
 pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
-    let mut objects: Vec<Value> =
-        split(text).iter().filter_map(|document| serde_saphyr::from_str(&document.text).ok()).collect();
+    let mut objects: Vec<Value> = split(text)
+        .iter()
+        .filter_map(|document| serde_saphyr::from_str(&document.text).ok())
+        .collect();
     let mut found = Vec::new();
     while let Some(object) = objects.pop() {
         objects.extend(object["items"].as_array().into_iter().flatten().cloned());
@@ -56,8 +67,12 @@ pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
             continue;
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let contents = ["data", "stringData"].into_iter().filter_map(|field| object[field].as_object());
-        let filled = contents.flatten().filter(|(_, value)| !value.is_null() && *value != "");
+        let contents = ["data", "stringData"]
+            .into_iter()
+            .filter_map(|field| object[field].as_object());
+        let filled = contents
+            .flatten()
+            .filter(|(_, value)| !value.is_null() && *value != "");
         let keys: Vec<String> = filled.map(|(key, _)| key.clone()).collect();
         if !keys.is_empty() && !public.iter().any(|public| public == name) {
             found.push((name.to_owned(), keys));
@@ -74,7 +89,10 @@ pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
 pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
     let (mut objects, mut problems, mut scopes) = (Vec::new(), Vec::new(), Scopes::default());
     for document in split(text) {
-        let place = document.source.clone().unwrap_or_else(|| format!("line {}", document.line));
+        let place = document
+            .source
+            .clone()
+            .unwrap_or_else(|| format!("line {}", document.line));
         match serde_saphyr::from_str::<Value>(&document.text) {
             Ok(Value::Null) => {}
             Ok(object) if object["kind"].is_string() && object["apiVersion"].is_string() => {
@@ -83,7 +101,9 @@ pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
                     objects.push((place, document, object));
                 }
             }
-            Ok(_) => problems.push(format!("{place}: it renders something that is no object of Kubernetes")),
+            Ok(_) => problems.push(format!(
+                "{place}: it renders something that is no object of Kubernetes"
+            )),
             Err(error) => problems.push(format!("{place}: it renders no YAML: {error}")),
         }
     }
@@ -91,9 +111,14 @@ pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
     let defines = |(_, _, object): &(String, Document, Value)| {
         object["kind"] == "Namespace" && object["metadata"]["name"] == namespace.as_str()
     };
-    let mut out = format!("# The chart {}, rendered for the namespace {namespace}.\n", chart.name);
+    let mut out = format!(
+        "# The chart {}, rendered for the namespace {namespace}.\n",
+        chart.name
+    );
     if !THERE.contains(&namespace.as_str()) && !objects.iter().any(defines) {
-        out.push_str(&format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n"));
+        out.push_str(&format!(
+            "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n"
+        ));
     }
     for (place, document, object) in &objects {
         match placed(&document.text, object, namespace, &scopes) {
@@ -101,7 +126,11 @@ pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
             Err(why) => problems.push(format!("{place}: {why}")),
         }
     }
-    if problems.is_empty() { Ok(out) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(out)
+    } else {
+        Err(problems)
+    }
 }
 
 fn is_for_an_installation(object: &Value) -> bool {
@@ -111,10 +140,16 @@ fn is_for_an_installation(object: &Value) -> bool {
 
 /// The text of an object with the namespace in it that it lacks.
 fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Result<String, String> {
-    let lacks = |object: &Value| scopes.is_namespaced(object) && object["metadata"]["namespace"].is_null();
-    if let Some(items) = object["items"].as_array().filter(|_| object["kind"] == "List") {
+    let lacks =
+        |object: &Value| scopes.is_namespaced(object) && object["metadata"]["namespace"].is_null();
+    if let Some(items) = object["items"]
+        .as_array()
+        .filter(|_| object["kind"] == "List")
+    {
         if items.iter().any(lacks) {
-            return Err("the items of a List need a namespace of their own: set it in the chart".into());
+            return Err(
+                "the items of a List need a namespace of their own: set it in the chart".into(),
+            );
         }
         return Ok(text.to_owned());
     }
@@ -131,19 +166,28 @@ fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Resul
     if text.trim_start().starts_with('{') {
         return Ok(format!("{wanted}\n"));
     }
-    Err(format!("its namespace {namespace} cannot be put in: set metadata.namespace in the chart"))
+    Err(format!(
+        "its namespace {namespace} cannot be put in: set metadata.namespace in the chart"
+    ))
 }
 
 fn insert(text: &str, namespace: &str) -> Option<String> {
     let mut lines = text.lines();
-    let at = lines.by_ref().position(|line| line.starts_with("metadata:"))?;
+    let at = lines
+        .by_ref()
+        .position(|line| line.starts_with("metadata:"))?;
     let line = text.lines().nth(at)?;
     let mut out: Vec<String> = text.lines().map(str::to_owned).collect();
     if let Some((before, after)) = line.split_once('{') {
-        let comma = if after.trim_start().starts_with('}') { "" } else { ", " };
+        let comma = if after.trim_start().starts_with('}') {
+            ""
+        } else {
+            ", "
+        };
         out[at] = format!("{before}{{namespace: {namespace}{comma}{after}");
     } else {
-        let first = lines.find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))?;
+        let first =
+            lines.find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))?;
         let indent: String = first.chars().take_while(|c| *c == ' ').collect();
         out.insert(at + 1, format!("{indent}namespace: {namespace}"));
     }
@@ -184,14 +228,37 @@ mod tests {
             (&value(0)["kind"], &value(0)["metadata"]["name"]),
             (&"Namespace".into(), &"web-ns".into())
         );
-        let namespaces: Vec<_> = (1..8).map(|index| value(index)["metadata"]["namespace"].clone()).collect();
-        let namespaces: Vec<_> = namespaces.iter().map(|value| value.as_str().unwrap_or("-")).collect();
-        assert_eq!(namespaces, ["-", "web-ns", "other", "web-ns", "-", "web-ns", "-"]);
+        let namespaces: Vec<_> = (1..8)
+            .map(|index| value(index)["metadata"]["namespace"].clone())
+            .collect();
+        let namespaces: Vec<_> = namespaces
+            .iter()
+            .map(|value| value.as_str().unwrap_or("-"))
+            .collect();
+        assert_eq!(
+            namespaces,
+            ["-", "web-ns", "other", "web-ns", "-", "web-ns", "-"]
+        );
         // The text is Helm's.
-        assert!(documents[2].text.contains("data: {mode: 0644, on: \"yes\"}"), "{}", documents[2].text);
+        assert!(
+            documents[2]
+                .text
+                .contains("data: {mode: 0644, on: \"yes\"}"),
+            "{}",
+            documents[2].text
+        );
         assert_eq!(documents[1].source.as_deref(), Some("web/crds/x.yaml"));
-        assert!(out.lines().nth(documents[2].line as usize - 1).unwrap().starts_with("apiVersion: v1"));
-        assert!(!arrange(text, &chart("kube-system")).unwrap().contains("kind: Namespace"));
+        assert!(
+            out.lines()
+                .nth(documents[2].line as usize - 1)
+                .unwrap()
+                .starts_with("apiVersion: v1")
+        );
+        assert!(
+            !arrange(text, &chart("kube-system"))
+                .unwrap()
+                .contains("kind: Namespace")
+        );
     }
 
     #[test]
@@ -209,9 +276,19 @@ mod tests {
                {k: eA==}}\n---\napiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata: {name: g}\ndata: {k: \
                x}\n---\napiVersion: e.org/v1\nkind: Secret\nmetadata: {name: h}\ndata: {k: x}\n";
         let found = secrets(&text, &["open".to_owned()]);
-        let found: Vec<_> = found.iter().map(|(name, keys)| (name.as_str(), keys.join(" "))).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, keys)| (name.as_str(), keys.join(" ")))
+            .collect();
         let keys = |keys: &str| keys.to_owned();
-        assert_eq!(found, [("a", keys("password")), ("b", keys("token")), ("f", keys("k"))]);
+        assert_eq!(
+            found,
+            [
+                ("a", keys("password")),
+                ("b", keys("token")),
+                ("f", keys("k"))
+            ]
+        );
     }
 
     #[test]
@@ -222,9 +299,13 @@ mod tests {
                  {hooks}\n"
             )
         };
-        let text = hook("a", "pre-install,pre-upgrade") + &hook("b", "post-delete") + &hook("c", "test");
+        let text =
+            hook("a", "pre-install,pre-upgrade") + &hook("b", "post-delete") + &hook("c", "test");
         let out = arrange(&(text + &hook("d", "post-install")), &chart("default")).unwrap();
-        let names: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("  name: ")).collect();
+        let names: Vec<_> = out
+            .lines()
+            .filter_map(|line| line.strip_prefix("  name: "))
+            .collect();
         assert_eq!(names, ["a", "d"]);
     }
 

@@ -37,7 +37,8 @@ const OF_THE_CLUSTER: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// What the definitions in a chart say of their own kinds: group, kind, and whether it has a namespace.
+/// What the definitions in a chart say of their own kinds: group, kind, and whether it has a
+/// namespace.
 #[derive(Debug, Default)]
 pub struct Scopes {
     defined: Vec<(String, String, bool)>,
@@ -50,17 +51,24 @@ impl Scopes {
             let spec = &object["spec"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let namespaced = spec["scope"] == "Namespaced";
-            self.defined.push((text(&spec["group"]), text(&spec["names"]["kind"]), namespaced));
+            self.defined.push((
+                text(&spec["group"]),
+                text(&spec["names"]["kind"]),
+                namespaced,
+            ));
         }
     }
 
-    /// Whether an object has a namespace. Of a kind that is defined elsewhere, its name has to say it: `ClusterIssuer`
-    /// has none, an `Issuer` and a `Cluster` have one.
+    /// Whether an object has a namespace. Of a kind that is defined elsewhere, its name has to say
+    /// it: `ClusterIssuer` has none, an `Issuer` and a `Cluster` have one.
     pub fn is_namespaced(&self, object: &Value) -> bool {
         let kind = object["kind"].as_str().unwrap_or_default();
         let version = object["apiVersion"].as_str().unwrap_or_default();
         let group = version.split_once('/').map_or("", |(group, _)| group);
-        let defined = self.defined.iter().find(|(g, k, _)| g == group && k == kind);
+        let defined = self
+            .defined
+            .iter()
+            .find(|(g, k, _)| g == group && k == kind);
         if let Some((_, _, namespaced)) = defined {
             return *namespaced;
         }

@@ -1,17 +1,22 @@
-//! Dependencies between Debian packages (Debian Policy, chapters 5.6.12 and 7): enough to say which one is missing. That
-//! the whole can be installed is proven by apt itself when the repository is made.
+//! Dependencies between Debian packages (Debian Policy, chapters 5.6.12 and 7): enough to say which
+//! one is missing. That the whole can be installed is proven by apt itself when the repository is
+//! made.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{apt::Control, fetch::apt::compare};
+use crate::apt::Control;
+use crate::fetch::apt::compare;
 
 /// The packages that a status file of dpkg says are installed.
 pub fn installed(status: &str) -> Vec<Control> {
-    let stanzas = status.split("\n\n").filter(|stanza| !stanza.trim().is_empty()).map(Control::parse);
-    stanzas.filter(|control| control.field("Status").ends_with(" installed")).collect()
+    let stanzas = status
+        .split("\n\n")
+        .filter(|stanza| !stanza.trim().is_empty())
+        .map(Control::parse);
+    stanzas
+        .filter(|control| control.field("Status").ends_with(" installed"))
+        .collect()
 }
 
 /// What dependencies hang on, of a status file of dpkg.
@@ -25,7 +30,13 @@ pub fn essence(status: &str) -> String {
                 text.push_str(&format!("{name}: {value}\n"));
             }
         }
-        stanzas.insert((control.field("Package").to_owned(), control.field("Architecture").to_owned()), text);
+        stanzas.insert(
+            (
+                control.field("Package").to_owned(),
+                control.field("Architecture").to_owned(),
+            ),
+            text,
+        );
     }
     stanzas.into_values().collect::<Vec<_>>().join("\n")
 }
@@ -44,9 +55,16 @@ impl Packages {
         let mut packages = Self::default();
         for control in stanzas {
             let name = control.field("Package").to_owned();
-            for relation in control.field("Provides").split(',').filter_map(Relation::parse) {
+            for relation in control
+                .field("Provides")
+                .split(',')
+                .filter_map(Relation::parse)
+            {
                 let version = relation.version.map(|(_, version)| version.to_owned());
-                let providers = packages.provided.entry(relation.name.to_owned()).or_default();
+                let providers = packages
+                    .provided
+                    .entry(relation.name.to_owned())
+                    .or_default();
                 providers.push((name.clone(), version));
             }
             packages.by_name.insert(name, control);
@@ -67,7 +85,9 @@ impl Packages {
     /// Forgets a package.
     pub fn remove(&mut self, name: &str) {
         self.by_name.remove(name);
-        self.provided.values_mut().for_each(|providers| providers.retain(|(provider, _)| provider != name));
+        self.provided
+            .values_mut()
+            .for_each(|providers| providers.retain(|(provider, _)| provider != name));
     }
 
     /// The packages that satisfy a relation.
@@ -118,23 +138,46 @@ fn visit<'a>(
     closure: &mut Closure<'a>,
 ) {
     // What only the base has is installed, and so is all that it needs.
-    let Some(control) = repository.get(name).filter(|_| !closure.taken.contains_key(name)) else { return };
+    let Some(control) = repository
+        .get(name)
+        .filter(|_| !closure.taken.contains_key(name))
+    else {
+        return;
+    };
     closure.taken.insert(name, user);
     let fields = [control.field("Pre-Depends"), control.field("Depends")];
-    for text in fields.into_iter().flat_map(|field| field.split(',')).map(str::trim) {
+    for text in fields
+        .into_iter()
+        .flat_map(|field| field.split(','))
+        .map(str::trim)
+    {
         let alternatives: Vec<Relation> = text.split('|').filter_map(Relation::parse).collect();
-        let Some(first) = alternatives.first() else { continue };
-        if alternatives.iter().any(|relation| !base.satisfying(relation).is_empty()) {
+        let Some(first) = alternatives.first() else {
+            continue;
+        };
+        if alternatives
+            .iter()
+            .any(|relation| !base.satisfying(relation).is_empty())
+        {
             continue;
         }
         let mut best: Option<Closure<'a>> = None;
-        for choice in alternatives.iter().flat_map(|relation| repository.satisfying(relation)) {
+        for choice in alternatives
+            .iter()
+            .flat_map(|relation| repository.satisfying(relation))
+        {
             let mut with = closure.clone();
             visit(repository, base, choice, name, &mut with);
-            if best.as_ref().is_none_or(|best| with.lacks.len() < best.lacks.len()) {
+            if best
+                .as_ref()
+                .is_none_or(|best| with.lacks.len() < best.lacks.len())
+            {
                 best = Some(with);
             }
-            if best.as_ref().is_some_and(|best| best.lacks.len() == closure.lacks.len()) {
+            if best
+                .as_ref()
+                .is_some_and(|best| best.lacks.len() == closure.lacks.len())
+            {
                 break;
             }
         }
@@ -163,7 +206,9 @@ impl<'a> Relation<'a> {
         let text = text.trim();
         let end = text.find([' ', '(', '[', '<', ':']).unwrap_or(text.len());
         let name = text.get(..end).filter(|name| !name.is_empty())?;
-        let inside = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        let inside = text
+            .split_once('(')
+            .and_then(|(_, rest)| rest.split_once(')'));
         let version = inside.map(|(inside, _)| {
             let inside = inside.trim();
             let operator = inside.find(|c| !"<>=".contains(c)).unwrap_or(inside.len());
@@ -172,7 +217,8 @@ impl<'a> Relation<'a> {
         Some(Self { name, version })
     }
 
-    /// Whether a version satisfies it; a virtual package without one satisfies only what asks for none.
+    /// Whether a version satisfies it; a virtual package without one satisfies only what asks for
+    /// none.
     pub(super) fn accepts(&self, have: Option<&str>) -> bool {
         let (Some((operator, wanted)), Some(have)) = (self.version, have) else {
             return self.version.is_none();
@@ -201,10 +247,25 @@ mod tests {
         let all = |text| Relation::parse(text).unwrap();
         assert_eq!(
             all(" libc6:any (>= 2.3) [amd64] "),
-            Relation { name: "libc6", version: Some((">=", "2.3")) }
+            Relation {
+                name: "libc6",
+                version: Some((">=", "2.3"))
+            }
         );
-        assert_eq!(all("a(=1)"), Relation { name: "a", version: Some(("=", "1")) });
-        assert_eq!(all("a <!nocheck>"), Relation { name: "a", version: None });
+        assert_eq!(
+            all("a(=1)"),
+            Relation {
+                name: "a",
+                version: Some(("=", "1"))
+            }
+        );
+        assert_eq!(
+            all("a <!nocheck>"),
+            Relation {
+                name: "a",
+                version: None
+            }
+        );
         assert_eq!(Relation::parse(" "), None);
     }
 
@@ -215,12 +276,26 @@ mod tests {
             "Package: nft\nVersion: 1\nDepends: libnft (>= 1), libc6 (>= 2)\n\n\
              Package: libnft\nVersion: 1\nPre-Depends: libmnl\nDepends: nft",
         );
-        let lack = Lack { user: "libnft".into(), name: "libmnl".into(), relation: "libmnl".into() };
-        assert_eq!(closure(&repository, &base, "nft").lacks, BTreeSet::from([lack]));
+        let lack = Lack {
+            user: "libnft".into(),
+            name: "libmnl".into(),
+            relation: "libmnl".into(),
+        };
+        assert_eq!(
+            closure(&repository, &base, "nft").lacks,
+            BTreeSet::from([lack])
+        );
         let mut without = repository.clone();
         without.remove("libnft");
-        let lack = Lack { user: "nft".into(), name: "libnft".into(), relation: "libnft (>= 1)".into() };
-        assert_eq!(closure(&without, &base, "nft").lacks, BTreeSet::from([lack]));
+        let lack = Lack {
+            user: "nft".into(),
+            name: "libnft".into(),
+            relation: "libnft (>= 1)".into(),
+        };
+        assert_eq!(
+            closure(&without, &base, "nft").lacks,
+            BTreeSet::from([lack])
+        );
         let older = packages("Package: libc6\nVersion: 1.9");
         assert_eq!(closure(&repository, &older, "nft").lacks.len(), 2);
         let taken = closure(&repository, &base, "nft").taken;
@@ -237,7 +312,14 @@ mod tests {
         );
         let whole = closure(&repository, &base, "a");
         assert_eq!((whole.lacks.len(), whole.taken.len()), (0, 2));
-        let lack = Lack { user: "c".into(), name: "mta".into(), relation: "mta (>= 1)".into() };
-        assert_eq!(closure(&repository, &base, "c").lacks, BTreeSet::from([lack]));
+        let lack = Lack {
+            user: "c".into(),
+            name: "mta".into(),
+            relation: "mta (>= 1)".into(),
+        };
+        assert_eq!(
+            closure(&repository, &base, "c").lacks,
+            BTreeSet::from([lack])
+        );
     }
 }

@@ -1,14 +1,10 @@
 //! Adds up what renderings name, most of which have most states in common.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    rc::Rc,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
-use super::{
-    Artifact, Needs, Place, Rendering, State, Uses,
-    walk::{self, Found},
-};
+use super::walk::Found;
+use super::{Artifact, Needs, Place, Rendering, State, Uses, walk};
 
 /// Adds up what renderings name.
 #[derive(Debug, Default)]
@@ -16,8 +12,8 @@ pub struct Gathering {
     /// Who needs what, by places in `uses`.
     numbers: BTreeMap<(Artifact, Place), usize>,
     uses: Vec<Uses>,
-    /// By address, which is the state's own as long as it is kept here, and by whether the host is one of an RPM
-    /// distribution.
+    /// By address, which is the state's own as long as it is kept here, and by whether the host is
+    /// one of an RPM distribution.
     states: HashMap<(*const State, bool), Seen>,
     /// What was found in a state, by its JSON: most new states only stand in another line.
     found: HashMap<String, Vec<Found>>,
@@ -40,7 +36,10 @@ impl Gathering {
     pub fn add(&mut self, rendering: &Rendering) {
         self.renderings += 1;
         for problem in &rendering.problems {
-            self.problems.entry(problem.clone()).or_default().add(&rendering.options, 1);
+            self.problems
+                .entry(problem.clone())
+                .or_default()
+                .add(&rendering.options, 1);
         }
         for path in &rendering.files {
             let file = self.file(path);
@@ -60,7 +59,11 @@ impl Gathering {
     /// What all of them together need.
     #[must_use]
     pub fn needs(self) -> Needs {
-        let mut needs = Needs { problems: self.problems, renderings: self.renderings, ..Needs::default() };
+        let mut needs = Needs {
+            problems: self.problems,
+            renderings: self.renderings,
+            ..Needs::default()
+        };
         for ((artifact, place), number) in self.numbers {
             let Uses { first, renderings } = &self.uses[number];
             needs.need(artifact, place, first, *renderings);
@@ -74,7 +77,11 @@ impl Gathering {
         }
         let found = self.found(state);
         let needs = found.into_iter().map(|found| {
-            let place = Place { file: state.file.clone(), line: state.line, what: found.what };
+            let place = Place {
+                file: state.file.clone(),
+                line: state.line,
+                what: found.what,
+            };
             let artifact = match found.artifact {
                 Artifact::Package { name, version } if rpm => Artifact::Rpm { name, version },
                 artifact => artifact,
@@ -83,20 +90,37 @@ impl Gathering {
         });
         let needs = needs.collect();
         let files = state.files.iter().map(|path| self.file(path)).collect();
-        let seen = Seen { state: state.clone(), needs, files };
-        self.states.insert((Rc::as_ptr(&seen.state), rpm), seen.clone());
+        let seen = Seen {
+            state: state.clone(),
+            needs,
+            files,
+        };
+        self.states
+            .insert((Rc::as_ptr(&seen.state), rpm), seen.clone());
         seen
     }
 
     fn found(&mut self, state: &State) -> Vec<Found> {
         let args = serde_json::to_string(&state.args).unwrap_or_default();
         let key = format!("{}\n{}\n{args}", state.function, state.name);
-        self.found.entry(key).or_insert_with(|| walk::state(state)).clone()
+        self.found
+            .entry(key)
+            .or_insert_with(|| walk::state(state))
+            .clone()
     }
 
     fn file(&mut self, path: &str) -> usize {
-        let place = Place { file: path.to_owned(), line: 0, what: "the state tree reads it".to_owned() };
-        self.number(Artifact::File { path: path.to_owned() }, place)
+        let place = Place {
+            file: path.to_owned(),
+            line: 0,
+            what: "the state tree reads it".to_owned(),
+        };
+        self.number(
+            Artifact::File {
+                path: path.to_owned(),
+            },
+            place,
+        )
     }
 
     fn read(&mut self, file: usize, options: &str) {

@@ -1,12 +1,15 @@
-//! What has to be taken from package repositories so that some packages can be installed on a bare host.
+//! What has to be taken from package repositories so that some packages can be installed on a bare
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::debian::{self, Packages, Relation};
-use crate::{apt::Control, fetch::apt::compare};
+use super::debian;
+use super::debian::{Packages, Relation};
+use crate::apt::Control;
+use crate::fetch::apt::compare;
 
-/// Finds what `wanted` takes from the repository, each with the package that needs it: whatever the base lacks, and newer
-/// versions of what it has where those that it has would no longer fit.
+/// Finds what `wanted` takes from the repository, each with the package that needs it: whatever the
+/// base lacks, and newer versions of what it has where those that it has would no longer fit.
 ///
 /// # Errors
 /// Everything that cannot be had.
@@ -43,7 +46,11 @@ pub fn plan(
             break;
         }
     }
-    if problems.is_empty() { Ok(taken) } else { Err(problems.into_iter().collect()) }
+    if problems.is_empty() {
+        Ok(taken)
+    } else {
+        Err(problems.into_iter().collect())
+    }
 }
 
 fn newer(new: &Control, old: &Control) -> bool {
@@ -59,7 +66,9 @@ fn take(
 ) {
     let closure = debian::closure(repository, base, root);
     for (name, user) in closure.taken {
-        taken.entry(name.to_owned()).or_insert_with(|| user.to_owned());
+        taken
+            .entry(name.to_owned())
+            .or_insert_with(|| user.to_owned());
     }
     problems.extend(closure.lacks.into_iter().map(|lack| {
         let (user, relation) = (lack.user, lack.relation);
@@ -67,36 +76,59 @@ fn take(
     }));
 }
 
-/// Packages of the base that do not bear what was taken: a dependency of theirs that held before holds no longer, or
-/// something that was taken breaks them. Each with the reason.
+/// Packages of the base that do not bear what was taken: a dependency of theirs that held before
+/// holds no longer, or something that was taken breaks them. Each with the reason.
 fn misfits(
     repository: &Packages,
     base: &Packages,
     taken: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    let stays = base.names().filter(|name| !taken.contains_key(*name)).filter_map(|name| base.get(name));
+    let stays = base
+        .names()
+        .filter(|name| !taken.contains_key(*name))
+        .filter_map(|name| base.get(name));
     let stays: Vec<&Control> = stays.collect();
-    let new: Vec<&Control> = taken.keys().filter_map(|name| repository.get(name)).collect();
-    let after = Packages::new(stays.iter().chain(&new).map(|control| (*control).clone()).collect());
+    let new: Vec<&Control> = taken
+        .keys()
+        .filter_map(|name| repository.get(name))
+        .collect();
+    let after = Packages::new(
+        stays
+            .iter()
+            .chain(&new)
+            .map(|control| (*control).clone())
+            .collect(),
+    );
     let mut found = BTreeMap::new();
     for control in stays {
         let name = control.field("Package");
         for field in ["Pre-Depends", "Depends"] {
             for text in control.field(field).split(',').map(str::trim) {
-                let relations: Vec<Relation> = text.split('|').filter_map(Relation::parse).collect();
-                let held = |packages: &Packages| relations.iter().any(|r| !packages.satisfying(r).is_empty());
+                let relations: Vec<Relation> =
+                    text.split('|').filter_map(Relation::parse).collect();
+                let held = |packages: &Packages| {
+                    relations.iter().any(|r| !packages.satisfying(r).is_empty())
+                };
                 if !relations.is_empty() && held(base) && !held(&after) {
-                    let why = format!("{name} of a bare host depends on {text}, which would be replaced");
+                    let why =
+                        format!("{name} of a bare host depends on {text}, which would be replaced");
                     found.insert(name.to_owned(), why);
                 }
             }
         }
         for other in &new {
-            let broken = ["Breaks", "Conflicts"].iter().flat_map(|field| other.field(field).split(','));
+            let broken = ["Breaks", "Conflicts"]
+                .iter()
+                .flat_map(|field| other.field(field).split(','));
             let broken = broken.filter_map(Relation::parse);
-            if broken.into_iter().any(|r| r.name == name && r.accepts(Some(control.field("Version")))) {
-                let why =
-                    format!("{} does not go together with {name} of a bare host", other.field("Package"));
+            if broken
+                .into_iter()
+                .any(|r| r.name == name && r.accepts(Some(control.field("Version"))))
+            {
+                let why = format!(
+                    "{} does not go together with {name} of a bare host",
+                    other.field("Package")
+                );
                 found.insert(name.to_owned(), why);
             }
         }
@@ -115,7 +147,10 @@ mod tests {
     fn planned(repository: &str, base: &str, wanted: &[&str]) -> Result<Vec<String>, Vec<String>> {
         let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
         let plan = plan(&packages(repository), &packages(base), &wanted)?;
-        Ok(plan.into_iter().map(|(name, user)| format!("{name} for {user}")).collect())
+        Ok(plan
+            .into_iter()
+            .map(|(name, user)| format!("{name} for {user}"))
+            .collect())
     }
 
     const BASE: &str = "Package: libc6\nVersion: 2.36\n\n\
@@ -125,7 +160,10 @@ mod tests {
     fn what_the_base_has_is_not_taken() {
         let repository = "Package: a\nVersion: 1\nDepends: b, libc6 (>= 2)\n\nPackage: b\nVersion: 1\n\n\
                           Package: libc6\nVersion: 2.36\n\nPackage: libtool\nVersion: 1";
-        assert_eq!(planned(repository, BASE, &["a", "libc6"]).unwrap(), ["a for a", "b for a"]);
+        assert_eq!(
+            planned(repository, BASE, &["a", "libc6"]).unwrap(),
+            ["a for a", "b for a"]
+        );
     }
 
     #[test]
@@ -133,7 +171,12 @@ mod tests {
         let repository = "Package: a\nVersion: 1\nDepends: libtool (>= 2)\n\n\
                           Package: libtool\nVersion: 2\nBreaks: libc6 (<< 2.37)\n\n\
                           Package: tool\nVersion: 2\nDepends: libtool (= 2)\n\nPackage: libc6\nVersion: 2.37";
-        let all = ["a for a", "libc6 for libc6", "libtool for a", "tool for tool"];
+        let all = [
+            "a for a",
+            "libc6 for libc6",
+            "libtool for a",
+            "tool for tool",
+        ];
         assert_eq!(planned(repository, BASE, &["a"]).unwrap(), all);
         let without = repository.replace("Package: tool", "Package: other");
         let problem = "tool of a bare host depends on libtool (= 1), which would be replaced, and no repository \
@@ -143,7 +186,11 @@ mod tests {
 
     #[test]
     fn everything_that_cannot_be_had_is_told() {
-        let problems = planned("Package: a\nVersion: 1\nDepends: gone (>= 1), lost", BASE, &["a", "z"]);
+        let problems = planned(
+            "Package: a\nVersion: 1\nDepends: gone (>= 1), lost",
+            BASE,
+            &["a", "z"],
+        );
         assert_eq!(
             problems.unwrap_err(),
             [

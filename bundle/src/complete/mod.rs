@@ -1,10 +1,11 @@
 //! Whether a bundle holds everything that a cluster made from it can ask for.
 //!
-//! Whoever has the compiler of the state tree renders it for every option that an operator may choose and tells a
-//! [`Gathering`] what came out ([`Rendering`]). The [`Needs`] are what those states name: images (wherever they are named: in
-//! containers of every kind, arguments, variables, ConfigMaps, containerd's configuration), packages and files of the
-//! bundle. The [`Stock`] is what a bundle has, by digest. What is in the one and not in the other is [`Missing`], each
-//! with the place that needs it.
+//! Whoever has the compiler of the state tree renders it for every option that an operator may
+//! choose and tells a [`Gathering`] what came out ([`Rendering`]). The [`Needs`] are what those
+//! states name: images (wherever they are named: in containers of every kind, arguments, variables,
+//! ConfigMaps, containerd's configuration), packages and files of the bundle. The [`Stock`] is what
+//! a bundle has, by digest. What is in the one and not in the other is [`Missing`], each with the
+//! place that needs it.
 
 mod debian;
 mod gathering;
@@ -15,19 +16,21 @@ mod scan;
 mod stock;
 mod walk;
 
-use std::{collections::BTreeMap, fmt, rc::Rc};
-
-pub(crate) use debian::{Packages, essence, installed};
-pub(crate) use install::plan;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub(crate) use debian::{Packages, essence, installed};
 pub use gathering::Gathering;
+pub(crate) use install::plan;
 pub use needs::{Needs, Uses};
 pub use stock::Stock;
 
-/// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before anything is installed.
+/// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before
+/// anything is installed.
 pub const BASE: &str = "base/dpkg-status";
 
 /// The packages of a minimal RPM host, likewise; in a bundle that is for such hosts.
@@ -43,10 +46,22 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (crate::nginx::LINKS_MAP, "nginx serves the images by it"),
     (crate::nginx::SERVER, "nginx serves the images by it"),
     ("apt/dists/stable/InRelease", "apt reads it first"),
-    ("apt/dists/stable/main/binary-amd64/Packages", "apt reads it"),
-    ("apt/dists/stable/main/binary-amd64/Packages.gz", "apt reads it"),
-    ("apt/dists/stable/Release", "apt reads it where InRelease is not known"),
-    ("apt/dists/stable/Release.gpg", "apt reads it where InRelease is not known"),
+    (
+        "apt/dists/stable/main/binary-amd64/Packages",
+        "apt reads it",
+    ),
+    (
+        "apt/dists/stable/main/binary-amd64/Packages.gz",
+        "apt reads it",
+    ),
+    (
+        "apt/dists/stable/Release",
+        "apt reads it where InRelease is not known",
+    ),
+    (
+        "apt/dists/stable/Release.gpg",
+        "apt reads it where InRelease is not known",
+    ),
     ("images/index.json", "it names the images"),
     ("images/oci-layout", "it says that this is a layout"),
 ];
@@ -72,11 +87,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC 6761).
+/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC
+/// 6761).
 const STAND_IN: &str = "component.invalid/";
 
-/// What stands for the image of a component that the bundle does not have, so that the state tree compiles and everything
-/// else that is missing is found too.
+/// What stands for the image of a component that the bundle does not have, so that the state tree
+/// compiles and everything else that is missing is found too.
 #[must_use]
 pub fn stand_in(component: &str) -> String {
     format!("{STAND_IN}{component}:missing")
@@ -123,10 +139,22 @@ impl fmt::Display for Artifact {
                 Some(component) => write!(f, "the image of the component {component}"),
                 None => write!(f, "the image {reference}"),
             },
-            Self::Package { name, version: None } => write!(f, "the package {name}"),
-            Self::Package { name, version: Some(version) } => write!(f, "the package {name} {version}"),
-            Self::Rpm { name, version: None } => write!(f, "the RPM package {name}"),
-            Self::Rpm { name, version: Some(version) } => write!(f, "the RPM package {name} {version}"),
+            Self::Package {
+                name,
+                version: None,
+            } => write!(f, "the package {name}"),
+            Self::Package {
+                name,
+                version: Some(version),
+            } => write!(f, "the package {name} {version}"),
+            Self::Rpm {
+                name,
+                version: None,
+            } => write!(f, "the RPM package {name}"),
+            Self::Rpm {
+                name,
+                version: Some(version),
+            } => write!(f, "the RPM package {name} {version}"),
             Self::File { path } => write!(f, "the file {path}"),
         }
     }
@@ -156,7 +184,8 @@ pub struct Rendering {
     pub options: String,
     /// Whether the host is one of an RPM distribution.
     pub rpm: bool,
-    /// Its states. One that other renderings have too is best the same object: then it is looked at once.
+    /// Its states. One that other renderings have too is best the same object: then it is looked at
+    /// once.
     pub states: Vec<Rc<State>>,
     /// Further files of the state tree that were read, by their path in the bundle.
     pub files: Vec<String>,
@@ -188,7 +217,11 @@ impl fmt::Display for Missing {
             write!(f, "\n    needed by {place} ({uses})")?;
         }
         let more = self.needed_by.len().saturating_sub(SHOWN);
-        if more > 0 { write!(f, "\n    and by {more} more") } else { Ok(()) }
+        if more > 0 {
+            write!(f, "\n    and by {more} more")
+        } else {
+            Ok(())
+        }
     }
 }
 

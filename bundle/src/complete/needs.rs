@@ -1,17 +1,13 @@
 //! What all renderings together name.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Serialize;
 
-use super::{
-    Artifact, Missing, Place, Stock,
-    debian::{self, Lack},
-    rpm::Rpms,
-};
+use super::debian::Lack;
+use super::rpm::Rpms;
+use super::{Artifact, Missing, Place, Stock, debian};
 
 /// Under which options a place needs something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -56,7 +52,10 @@ impl Needs {
     pub fn merge(&mut self, other: Self) {
         self.renderings += other.renderings;
         for (problem, uses) in other.problems {
-            self.problems.entry(problem).or_default().add(&uses.first, uses.renderings);
+            self.problems
+                .entry(problem)
+                .or_default()
+                .add(&uses.first, uses.renderings);
         }
         for (artifact, places) in other.artifacts {
             for (place, uses) in places {
@@ -88,43 +87,89 @@ impl Needs {
         &self.artifacts
     }
 
-    pub(super) fn need(&mut self, artifact: Artifact, place: Place, options: &str, renderings: usize) {
-        self.artifacts.entry(artifact).or_default().entry(place).or_default().add(options, renderings);
+    pub(super) fn need(
+        &mut self,
+        artifact: Artifact,
+        place: Place,
+        options: &str,
+        renderings: usize,
+    ) {
+        self.artifacts
+            .entry(artifact)
+            .or_default()
+            .entry(place)
+            .or_default()
+            .add(options, renderings);
     }
 
     /// Everything that is needed and that the stock does not have.
     #[must_use]
     pub fn missing(&self, stock: &Stock) -> Vec<Missing> {
         let everybody = |what: &str| {
-            let place = Place { file: "the bundle itself".to_owned(), line: 0, what: what.to_owned() };
-            Places::from([(place, Uses { first: "all options".to_owned(), renderings: self.renderings })])
+            let place = Place {
+                file: "the bundle itself".to_owned(),
+                line: 0,
+                what: what.to_owned(),
+            };
+            Places::from([(
+                place,
+                Uses {
+                    first: "all options".to_owned(),
+                    renderings: self.renderings,
+                },
+            )])
         };
         let mut found: Vec<Missing> = Vec::new();
         for (problem, uses) in &self.problems {
-            let place =
-                Place { file: "the state tree".to_owned(), line: 0, what: "it does not compile".to_owned() };
+            let place = Place {
+                file: "the state tree".to_owned(),
+                line: 0,
+                what: "it does not compile".to_owned(),
+            };
             let needed_by = Places::from([(place, uses.clone())]);
-            found.push(Missing { artifact: None, why: problem.clone(), needed_by });
+            found.push(Missing {
+                artifact: None,
+                why: problem.clone(),
+                needed_by,
+            });
         }
         for (path, what) in super::OWN_FILES {
-            let artifact = Artifact::File { path: (*path).to_owned() };
+            let artifact = Artifact::File {
+                path: (*path).to_owned(),
+            };
             if let Some(why) = stock.lacks(&artifact) {
                 let mut needed_by = everybody(what);
                 needed_by.extend(self.artifacts.get(&artifact).cloned().unwrap_or_default());
-                found.push(Missing { artifact: Some(artifact), why, needed_by });
+                found.push(Missing {
+                    artifact: Some(artifact),
+                    why,
+                    needed_by,
+                });
             }
         }
         for text in stock.not_images() {
-            if !self.artifacts.contains_key(&Artifact::Image { reference: text.to_owned() }) {
-                let why = format!("`not-images` has {text}, and nothing names it: take it out of the recipe");
+            if !self.artifacts.contains_key(&Artifact::Image {
+                reference: text.to_owned(),
+            }) {
+                let why = format!(
+                    "`not-images` has {text}, and nothing names it: take it out of the recipe"
+                );
                 let needed_by = everybody("an exception that is not needed hides what is, one day");
-                found.push(Missing { artifact: None, why, needed_by });
+                found.push(Missing {
+                    artifact: None,
+                    why,
+                    needed_by,
+                });
             }
         }
         for (path, what) in stock.rpms().into_iter().flat_map(Rpms::own_files) {
             let artifact = Artifact::File { path };
             if let Some(why) = stock.lacks(&artifact) {
-                found.push(Missing { artifact: Some(artifact), why, needed_by: everybody(what) });
+                found.push(Missing {
+                    artifact: Some(artifact),
+                    why,
+                    needed_by: everybody(what),
+                });
             }
         }
         let mut packages = BTreeSet::new();
@@ -135,20 +180,32 @@ impl Needs {
                 continue;
             }
             if let Some(why) = stock.lacks(artifact) {
-                found.push(Missing { artifact: Some(artifact.clone()), why, needed_by: places.clone() });
+                found.push(Missing {
+                    artifact: Some(artifact.clone()),
+                    why,
+                    needed_by: places.clone(),
+                });
             } else if let Artifact::Package { name, .. } = artifact {
                 packages.insert(name.as_str());
             } else if let Artifact::Rpm { name, .. } = artifact {
-                rpms.insert(name.clone(), places.values().next().cloned().unwrap_or_default());
+                rpms.insert(
+                    name.clone(),
+                    places.values().next().cloned().unwrap_or_default(),
+                );
             }
         }
         found.extend(self.dependencies(stock, &packages));
-        found.extend(stock.rpms().into_iter().flat_map(|stocked| stocked.dependencies(stock, &rpms)));
+        found.extend(
+            stock
+                .rpms()
+                .into_iter()
+                .flat_map(|stocked| stocked.dependencies(stock, &rpms)),
+        );
         found
     }
 
-    /// What would be missing besides if each artifact of the stock in turn were taken out of it. Of what nothing asks for
-    /// that is nothing.
+    /// What would be missing besides if each artifact of the stock in turn were taken out of it. Of
+    /// what nothing asks for that is nothing.
     #[must_use]
     pub fn without_each(&self, stock: &Stock) -> Vec<(Artifact, Vec<Missing>)> {
         let before = self.missing(stock);
@@ -165,30 +222,56 @@ impl Needs {
         let mut lacks: BTreeMap<(String, String), Places> = BTreeMap::new();
         for root in packages {
             let found = debian::closure(stock.packages(), stock.base(), root);
-            let users = self
-                .artifacts
-                .iter()
-                .filter(|(artifact, _)| matches!(artifact, Artifact::Package { name, .. } if name == root));
-            let uses = users.flat_map(|(_, places)| places.values()).next().cloned().unwrap_or_default();
+            let users = self.artifacts.iter().filter(
+                |(artifact, _)| matches!(artifact, Artifact::Package { name, .. } if name == root),
+            );
+            let uses = users
+                .flat_map(|(_, places)| places.values())
+                .next()
+                .cloned()
+                .unwrap_or_default();
             let mut add = |name: &str, why: String, user: &str, what: String| {
-                let what = if user == *root { what } else { format!("{what}, and {root} needs it") };
-                let place = Place { file: format!("the package {user}"), line: 0, what };
-                lacks.entry((name.to_owned(), why)).or_default().insert(place, uses.clone());
+                let what = if user == *root {
+                    what
+                } else {
+                    format!("{what}, and {root} needs it")
+                };
+                let place = Place {
+                    file: format!("the package {user}"),
+                    line: 0,
+                    what,
+                };
+                lacks
+                    .entry((name.to_owned(), why))
+                    .or_default()
+                    .insert(place, uses.clone());
             };
-            for Lack { user, name, relation } in &found.lacks {
-                let why = format!("neither a bare host nor the repository of the bundle has {relation}");
+            for Lack {
+                user,
+                name,
+                relation,
+            } in &found.lacks
+            {
+                let why =
+                    format!("neither a bare host nor the repository of the bundle has {relation}");
                 add(name, why, user, format!("depends on {relation}"));
             }
             // The root itself was looked at before.
             for (name, user) in found.taken.iter().filter(|(name, _)| *name != root) {
-                let artifact = Artifact::Package { name: (*name).to_owned(), version: None };
+                let artifact = Artifact::Package {
+                    name: (*name).to_owned(),
+                    version: None,
+                };
                 if let Some(why) = stock.lacks(&artifact) {
                     add(name, why, user, format!("depends on {name}"));
                 }
             }
         }
         let missing = |((name, why), needed_by)| Missing {
-            artifact: Some(Artifact::Package { name, version: None }),
+            artifact: Some(Artifact::Package {
+                name,
+                version: None,
+            }),
             why,
             needed_by,
         };

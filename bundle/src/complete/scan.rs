@@ -22,14 +22,15 @@ const REGISTRIES: &[&str] = &[
 /// What stands behind the colon of a taint, which otherwise looks like an image.
 const TAINTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// All full names of images in a text: those with a registry and a tag or digest, and those of a registry that
-/// everybody knows.
+/// All full names of images in a text: those with a registry and a tag or digest, and those of a
+/// registry that everybody knows.
 pub fn images(text: &str) -> Vec<&str> {
     let part = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
     text.split(|c| !part(c)).filter_map(image).collect()
 }
 
-/// Whether a value that stands where an image belongs could be one: words such as `Always` are none.
+/// Whether a value that stands where an image belongs could be one: words such as `Always` are
+/// none.
 pub fn could_be_image(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -88,7 +89,8 @@ fn image(token: &str) -> Option<&str> {
     ((known || full_name) && !TAINTS.contains(&tag)).then_some(token)
 }
 
-/// A host that could be a registry: `localhost`, a domain name, an address, each with a port or without.
+/// A host that could be a registry: `localhost`, a domain name, an address, each with a port or
+/// without.
 fn is_registry(host: &str) -> bool {
     let (name, port) = match host.split_once(':') {
         Some((name, port)) => (name, Some(port)),
@@ -99,14 +101,19 @@ fn is_registry(host: &str) -> bool {
     }
     let label = |label: &str| {
         let inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+        !label.is_empty()
+            && label.chars().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     let labels: Vec<&str> = name.split('.').collect();
     if !labels.iter().all(|one| label(one)) {
         return false;
     }
     let domain = labels.len() > 1
-        && labels.last().is_some_and(|last| last.len() > 1 && last.bytes().all(|b| b.is_ascii_alphabetic()));
+        && labels
+            .last()
+            .is_some_and(|last| last.len() > 1 && last.bytes().all(|b| b.is_ascii_alphabetic()));
     name == "localhost" || domain || port.is_some() || name.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
@@ -118,9 +125,18 @@ mod tests {
     fn images_are_found_wherever_they_stand() {
         for (text, expected) in [
             ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.10"),
-            ("--solver-image=quay.io/jetstack/acme:v1.2", "quay.io/jetstack/acme:v1.2"),
-            ("\"sandbox\" = \"registry.k8s.io/pause:3.10.2\"\n", "registry.k8s.io/pause:3.10.2"),
-            ("pull docker.io/library/busybox.", "docker.io/library/busybox"),
+            (
+                "--solver-image=quay.io/jetstack/acme:v1.2",
+                "quay.io/jetstack/acme:v1.2",
+            ),
+            (
+                "\"sandbox\" = \"registry.k8s.io/pause:3.10.2\"\n",
+                "registry.k8s.io/pause:3.10.2",
+            ),
+            (
+                "pull docker.io/library/busybox.",
+                "docker.io/library/busybox",
+            ),
             ("docker://ghcr.io/a/b:1", "ghcr.io/a/b:1"),
             ("x=10.0.0.1:5000/a/b:1,y", "10.0.0.1:5000/a/b:1"),
             ("localhost:5000/a:1", "localhost:5000/a:1"),
@@ -157,7 +173,15 @@ mod tests {
         for text in ["busybox:1.36", "rancher/mirrored", "quay.io/a:1"] {
             assert!(could_be_image(text), "{text}");
         }
-        for text in ["Always", "IfNotPresent", "true", "/var/lib/image", "https://a/b", "a b:c", ""] {
+        for text in [
+            "Always",
+            "IfNotPresent",
+            "true",
+            "/var/lib/image",
+            "https://a/b",
+            "a b:c",
+            "",
+        ] {
             assert!(!could_be_image(text), "{text}");
         }
     }
@@ -165,11 +189,29 @@ mod tests {
     #[test]
     fn a_full_name_has_registry_and_tag_or_digest() {
         let digest = format!("sha256:{}", "0".repeat(64));
-        assert_eq!(full("a.b/c:1").unwrap(), Name { tagged: "a.b/c:1", digest: None });
+        assert_eq!(
+            full("a.b/c:1").unwrap(),
+            Name {
+                tagged: "a.b/c:1",
+                digest: None
+            }
+        );
         let text = format!("a.b/c@{digest}");
-        assert_eq!(full(&text).unwrap(), Name { tagged: "a.b/c", digest: Some(&digest) });
+        assert_eq!(
+            full(&text).unwrap(),
+            Name {
+                tagged: "a.b/c",
+                digest: Some(&digest)
+            }
+        );
         assert!(full(&format!("a.b/c:1@{digest}")).is_ok());
-        for text in ["busybox", "busybox:1", "library/busybox:1", "a.b/c", "a.b/c@sha256:00"] {
+        for text in [
+            "busybox",
+            "busybox:1",
+            "library/busybox:1",
+            "a.b/c",
+            "a.b/c@sha256:00",
+        ] {
             assert!(full(text).is_err(), "{text}");
         }
     }

@@ -1,22 +1,18 @@
 //! What a bundle has.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
-use super::{
-    Artifact, BASE,
-    debian::{self, Packages},
-    rpm::Rpms,
-    scan,
-};
-use crate::{
-    apt,
-    error::Error,
-    manifest::{Entry, Manifest},
-    oci,
-};
+use super::debian::Packages;
+use super::rpm::Rpms;
+use super::{Artifact, BASE, debian, scan};
+use crate::error::Error;
+use crate::manifest::{Entry, Manifest};
+use crate::{apt, oci};
 
-/// What a bundle has, as its manifest and its indexes say. No content is read: that its files are what the manifest
-/// says is for [`crate::verify()`] to find out.
+/// What a bundle has, as its manifest and its indexes say. No content is read: that its files are
+/// what the manifest says is for [`crate::verify()`] to find out.
 #[derive(Debug, Clone)]
 pub struct Stock {
     images: BTreeMap<String, oci::Image>,
@@ -53,24 +49,38 @@ impl Stock {
             base: Packages::new(debian::installed(&base)),
             files: manifest.files.clone(),
             not_images: manifest.not_images.clone(),
-            rpms: if manifest.rpms.is_empty() { None } else { Some(Rpms::read(dir)?) },
+            rpms: if manifest.rpms.is_empty() {
+                None
+            } else {
+                Some(Rpms::read(dir)?)
+            },
         })
     }
 
     /// Everything that can be taken away one by one: each image's name, each package, each file.
     #[must_use]
     pub fn artifacts(&self) -> Vec<Artifact> {
-        let images = self.images.keys().map(|name| Artifact::Image { reference: name.clone() });
-        let packages =
-            self.packages.names().map(|name| Artifact::Package { name: name.to_owned(), version: None });
-        let files = self.files.keys().map(|path| Artifact::File { path: path.clone() });
+        let images = self.images.keys().map(|name| Artifact::Image {
+            reference: name.clone(),
+        });
+        let packages = self.packages.names().map(|name| Artifact::Package {
+            name: name.to_owned(),
+            version: None,
+        });
+        let files = self
+            .files
+            .keys()
+            .map(|path| Artifact::File { path: path.clone() });
         let rpms = self.rpms.iter().flat_map(Rpms::names);
-        let rpms = rpms.map(|name| Artifact::Rpm { name: name.to_owned(), version: None });
+        let rpms = rpms.map(|name| Artifact::Rpm {
+            name: name.to_owned(),
+            version: None,
+        });
         images.chain(packages).chain(rpms).chain(files).collect()
     }
 
-    /// The same without one artifact: an image that the layout does not name, a package that the repository does not
-    /// list, a file that the manifest does not list.
+    /// The same without one artifact: an image that the layout does not name, a package that the
+    /// repository does not list, a file that the manifest does not list.
     #[must_use]
     pub fn without(&self, artifact: &Artifact) -> Self {
         let mut rest = self.clone();
@@ -128,7 +138,9 @@ impl Stock {
 
     fn image(&self, reference: &str) -> Option<String> {
         if let Some(component) = super::component_of(reference) {
-            return Some(format!("the recipe has no image of a component {component:?}"));
+            return Some(format!(
+                "the recipe has no image of a component {component:?}"
+            ));
         }
         let name = match scan::full(reference) {
             Ok(name) => name,
@@ -139,11 +151,16 @@ impl Stock {
         }
         let image = match name.digest {
             None => self.images.get(name.tagged),
-            Some(digest) => self.images.values().find(|image| image.manifest.digest == digest),
+            Some(digest) => self
+                .images
+                .values()
+                .find(|image| image.manifest.digest == digest),
         };
         let Some(image) = image else {
             return Some(match (name.digest, self.images.get(name.tagged)) {
-                (Some(_), Some(other)) => format!("the bundle has {} under this name", other.manifest.digest),
+                (Some(_), Some(other)) => {
+                    format!("the bundle has {} under this name", other.manifest.digest)
+                }
                 _ => "images/index.json does not name it".to_owned(),
             });
         };
@@ -152,7 +169,11 @@ impl Stock {
             let entry = self.files.get(&format!("images/blobs/sha256/{hex}"));
             entry.is_none_or(|entry| entry.sha256 != hex || entry.size != blob.size)
         };
-        let gone: Vec<&str> = image.blobs().filter(lacking).map(|blob| blob.digest.as_str()).collect();
+        let gone: Vec<&str> = image
+            .blobs()
+            .filter(lacking)
+            .map(|blob| blob.digest.as_str())
+            .collect();
         (!gone.is_empty()).then(|| format!("of its blobs {} is not there", gone.join(", ")))
     }
 
@@ -161,11 +182,17 @@ impl Stock {
             && version.is_none_or(|version| version == listed.field("Version"))
         {
             let path = format!("apt/{}", listed.field("Filename"));
-            let there = self.files.get(&path).is_some_and(|entry| entry.sha256 == listed.field("SHA256"));
-            return (!there).then(|| format!("{path} is not there, or not what the repository's index says"));
+            let there = self
+                .files
+                .get(&path)
+                .is_some_and(|entry| entry.sha256 == listed.field("SHA256"));
+            return (!there)
+                .then(|| format!("{path} is not there, or not what the repository's index says"));
         }
-        let of_base =
-            self.base.get(name).is_some_and(|there| version.is_none_or(|v| v == there.field("Version")));
+        let of_base = self
+            .base
+            .get(name)
+            .is_some_and(|there| version.is_none_or(|v| v == there.field("Version")));
         if of_base {
             return None;
         }

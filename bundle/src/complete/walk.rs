@@ -19,12 +19,17 @@ const FILE: &str = "bundle://";
 /// Everything that a state names.
 pub fn state(state: &State) -> Vec<Found> {
     let what = format!("{} {}", state.function, state.name);
-    let mut walk = Walk { at: what, found: Vec::new() };
+    let mut walk = Walk {
+        at: what,
+        found: Vec::new(),
+    };
     match state.function.as_str() {
         "pkg.installed" => walk.packages(state),
         "image.present" => walk.image(&state.name, ""),
         "kubernetes.manifest" | "kubernetes.object" => {
-            let documents = ["documents", "manifest"].into_iter().filter_map(|name| state.args.get(name));
+            let documents = ["documents", "manifest"]
+                .into_iter()
+                .filter_map(|name| state.args.get(name));
             for document in documents {
                 walk.documents(document);
             }
@@ -48,15 +53,25 @@ struct Walk {
 
 impl Walk {
     fn add(&mut self, artifact: Artifact, path: &str) {
-        let what = if path.is_empty() { self.at.clone() } else { format!("{}, {path}", self.at) };
+        let what = if path.is_empty() {
+            self.at.clone()
+        } else {
+            format!("{}, {path}", self.at)
+        };
         self.found.push(Found { artifact, what });
     }
 
     fn image(&mut self, reference: &str, path: &str) {
-        self.add(Artifact::Image { reference: reference.to_owned() }, path);
+        self.add(
+            Artifact::Image {
+                reference: reference.to_owned(),
+            },
+            path,
+        );
     }
 
-    /// `pkgs` is a list of names and of `{name: version}`; without it the name of the state is the package.
+    /// `pkgs` is a list of names and of `{name: version}`; without it the name of the state is the
+    /// package.
     fn packages(&mut self, state: &State) {
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
@@ -64,7 +79,13 @@ impl Walk {
             _ => None,
         };
         let mut add = |name: &str, version: Option<String>| {
-            self.add(Artifact::Package { name: name.to_owned(), version }, "");
+            self.add(
+                Artifact::Package {
+                    name: name.to_owned(),
+                    version,
+                },
+                "",
+            );
         };
         let Some(Value::Array(items)) = state.args.get("pkgs") else {
             return add(&state.name, state.args.get("version").and_then(text));
@@ -72,7 +93,9 @@ impl Walk {
         for item in items {
             match item {
                 Value::String(name) => add(name, None),
-                Value::Object(pairs) => pairs.iter().for_each(|(name, version)| add(name, text(version))),
+                Value::Object(pairs) => pairs
+                    .iter()
+                    .for_each(|(name, version)| add(name, text(version))),
                 _ => {}
             }
         }
@@ -81,7 +104,9 @@ impl Walk {
     /// Objects of Kubernetes: each is named in what is found in it.
     fn documents(&mut self, value: &Value) {
         match value {
-            Value::Array(documents) => documents.iter().for_each(|document| self.documents(document)),
+            Value::Array(documents) => documents
+                .iter()
+                .for_each(|document| self.documents(document)),
             Value::Object(object) => {
                 if let Some(Value::Array(items)) = object.get("items").filter(|_| is_list(object)) {
                     return items.iter().for_each(|item| self.documents(item));
@@ -95,7 +120,8 @@ impl Walk {
         }
     }
 
-    /// A value at a path; `key` is the nearest key above it, `flag` the argument before it in a list.
+    /// A value at a path; `key` is the nearest key above it, `flag` the argument before it in a
+    /// list.
     fn value(&mut self, key: &str, value: &Value, path: &str, flag: Option<&str>) {
         match value {
             Value::String(text) => {
@@ -113,7 +139,9 @@ impl Walk {
                 for (index, item) in items.iter().enumerate() {
                     self.value(key, item, &format!("{path}[{index}]"), before);
                     // `--helper-image`, `busybox:1`: the name is the next argument.
-                    before = item.as_str().filter(|text| text.starts_with('-') && !text.contains('='));
+                    before = item
+                        .as_str()
+                        .filter(|text| text.starts_with('-') && !text.contains('='));
                 }
             }
             Value::Object(map) => self.map(map, path),
@@ -123,16 +151,26 @@ impl Walk {
 
     fn map(&mut self, map: &Map<String, Value>, path: &str) {
         // A variable's name says what its value is.
-        let variable = map.get("name").and_then(Value::as_str).filter(|_| map.contains_key("value"));
+        let variable = map
+            .get("name")
+            .and_then(Value::as_str)
+            .filter(|_| map.contains_key("value"));
         self.composed(map, path);
         for (key, item) in map {
-            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let place = if path.is_empty() {
+                key.clone()
+            } else {
+                format!("{path}.{key}")
+            };
             match (key.as_str(), item) {
                 // Volumes of the kind `image`, and what a schema gives to a field of that name.
                 ("image", Value::Object(source)) => {
                     for (key, item) in source {
-                        let name =
-                            if matches!(key.as_str(), "reference" | "default") { "image" } else { key };
+                        let name = if matches!(key.as_str(), "reference" | "default") {
+                            "image"
+                        } else {
+                            key
+                        };
                         self.value(name, item, &format!("{place}.{key}"), None);
                     }
                     self.composed(source, &place);
@@ -151,12 +189,15 @@ impl Walk {
         }
     }
 
-    /// A text: a document within the document, or anything else that may have names of images in it.
+    /// A text: a document within the document, or anything else that may have names of images in
+    /// it.
     fn text(&mut self, text: &str, path: &str) {
         if let Some(documents) = embedded(text) {
             for document in &documents {
                 match document {
-                    Value::Object(object) if object.contains_key("apiVersion") => self.documents(document),
+                    Value::Object(object) if object.contains_key("apiVersion") => {
+                        self.documents(document)
+                    }
                     _ => self.value("", document, path, None),
                 }
             }
@@ -171,7 +212,12 @@ impl Walk {
                 .find(|c: char| !(c.is_ascii_alphanumeric() || "._-/+~".contains(c)))
                 .unwrap_or(rest.len());
             let file = rest[..end].trim_end_matches(['/', '.']);
-            self.add(Artifact::File { path: file.to_owned() }, path);
+            self.add(
+                Artifact::File {
+                    path: file.to_owned(),
+                },
+                path,
+            );
         }
         for line in text.lines() {
             // Without its registry, only what the line says of it shows that it is an image.
@@ -179,7 +225,10 @@ impl Walk {
                 let quotes = |c: char| c.is_whitespace() || "\"',".contains(c);
                 let value = value.split_whitespace().next().unwrap_or_default();
                 let (name, value) = (name.trim_matches(quotes), value.trim_matches(quotes));
-                if names_an_image(name) && scan::could_be_image(value) && scan::images(value).is_empty() {
+                if names_an_image(name)
+                    && scan::could_be_image(value)
+                    && scan::images(value).is_empty()
+                {
                     self.image(value, path);
                 }
             }
@@ -187,11 +236,15 @@ impl Walk {
     }
 }
 
-/// Whether a name says that an image follows: `--helper-image`, `RELATED_IMAGE`, `sandbox_image`, and the sandbox of
-/// containerd's `pinned_images`.
+/// Whether a name says that an image follows: `--helper-image`, `RELATED_IMAGE`, `sandbox_image`,
+/// and the sandbox of containerd's `pinned_images`.
 fn names_an_image(name: &str) -> bool {
-    let last =
-        name.rsplit(['.', ' ']).next().unwrap_or_default().trim_matches(['"', '\'']).to_ascii_lowercase();
+    let last = name
+        .rsplit(['.', ' '])
+        .next()
+        .unwrap_or_default()
+        .trim_matches(['"', '\''])
+        .to_ascii_lowercase();
     last.ends_with("image") || last.contains("_image_") || last == "sandbox"
 }
 
@@ -203,7 +256,9 @@ fn is_image_field(key: &str) -> bool {
 /// A registry alone is no image.
 fn names_a_registry(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["repository", "registry", "mirror"].iter().any(|end| name.ends_with(end))
+    ["repository", "registry", "mirror"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 /// What is written for people only.
@@ -223,7 +278,8 @@ fn composed(map: &Map<String, Value>) -> Option<String> {
     if tag.is_none() && digest.is_none() {
         return None;
     }
-    let mut name = part("registry").map_or_else(String::new, |registry| format!("{registry}/")) + &repository;
+    let mut name =
+        part("registry").map_or_else(String::new, |registry| format!("{registry}/")) + &repository;
     if let Some(tag) = tag {
         name = format!("{name}:{tag}");
     }
@@ -234,7 +290,10 @@ fn composed(map: &Map<String, Value>) -> Option<String> {
 }
 
 fn is_list(object: &Map<String, Value>) -> bool {
-    object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"))
 }
 
 /// `DaemonSet kube-system/kube-proxy`.
@@ -246,7 +305,11 @@ fn title(object: &Map<String, Value>) -> String {
         text(metadata.and_then(|metadata| metadata.get("name"))),
     );
     let kind = text(object.get("kind"));
-    if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
+    if namespace.is_empty() {
+        format!("{kind} {name}")
+    } else {
+        format!("{kind} {namespace}/{name}")
+    }
 }
 
 /// The documents in a text of several lines that is YAML or JSON, if they hold more than text.
@@ -255,5 +318,8 @@ fn embedded(text: &str) -> Option<Vec<Value>> {
         return None;
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).ok()?;
-    documents.iter().any(|document| document.is_object() || document.is_array()).then_some(documents)
+    documents
+        .iter()
+        .any(|document| document.is_object() || document.is_array())
+        .then_some(documents)
 }

@@ -1,25 +1,20 @@
 //! Making the whole new bundle of a delta and the old one, on a site.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::{Read, Write as _},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use super::{Delta, FILES, NEW, contents};
-use crate::{
-    error::Error,
-    files,
-    iso::read::Image,
-    manifest::{self, Entry, Manifest},
-    site::{Held, Need, Room},
-    sound::Sound,
-    stage::{Stage, make_above},
-    tenths::Tenths,
-    verify,
-};
+use crate::error::Error;
+use crate::iso::read::Image;
+use crate::manifest::{Entry, Manifest};
+use crate::site::{Held, Need, Room};
+use crate::sound::Sound;
+use crate::stage::{Stage, make_above};
+use crate::tenths::Tenths;
+use crate::{files, manifest, verify};
 
 /// Where the content of a file of the new bundle comes from.
 enum From {
@@ -37,12 +32,13 @@ struct Piece<'a> {
     from: From,
 }
 
-/// Fills a new directory with the bundle that comes of a delta and the old bundle: there whole or not at all. Files that
-/// both have are linked where they lie in one file system, and copied otherwise; every one is compared with its digest.
+/// Fills a new directory with the bundle that comes of a delta and the old bundle: there whole or
+/// not at all. Files that both have are linked where they lie in one file system, and copied
+/// otherwise; every one is compared with its digest.
 ///
 /// # Errors
-/// When the old bundle is another one than the delta's or damaged, the delta lacks something, there is no room, or the
-/// system refuses.
+/// When the old bundle is another one than the delta's or damaged, the delta lacks something, there
+/// is no room, or the system refuses.
 pub(crate) fn combine(
     sound: &Sound,
     delta: &Delta,
@@ -50,11 +46,16 @@ pub(crate) fn combine(
     place: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let Sound { image, iso, bytes, .. } = sound;
+    let Sound {
+        image, iso, bytes, ..
+    } = sound;
     let manifest = sound.manifest();
     let root = place.parent().unwrap_or(Path::new("/"));
     let trouble = |why: String| Error::content(iso, why);
-    let old = held.manifest.as_ref().map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
+    let old = held
+        .manifest
+        .as_ref()
+        .map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
     let checksum = held.path.join(manifest::FILE);
     let there = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
     if files::sha256(&there) != delta.old.manifest_sha256 {
@@ -69,7 +70,11 @@ pub(crate) fn combine(
     unharmed(held, old, &pieces)?;
     let mut need = Need::default();
     for piece in &pieces {
-        need.add(if matches!(piece.from, From::Old { link: true, .. }) { 0 } else { piece.entry.size });
+        need.add(if matches!(piece.from, From::Old { link: true, .. }) {
+            0
+        } else {
+            piece.entry.size
+        });
     }
     Room::at(root)?.holds(need, root)?;
     Stage::begin(place)?.fill(|new| {
@@ -80,13 +85,19 @@ pub(crate) fn combine(
             tenths.add(piece.entry.size);
         }
         for entry in image.entries() {
-            let Some(name) = entry.path.strip_prefix(NEW) else { continue };
+            let Some(name) = entry.path.strip_prefix(NEW) else {
+                continue;
+            };
             if manifest::is_signature(name) {
                 write(&new.join(name), 0o644, &mut image.reader(&entry.path)?)?;
             }
         }
         write(&new.join(manifest::FILE), 0o644, &mut bytes.as_slice())?;
-        write(&new.join(manifest::CHECKSUM), 0o644, &mut Manifest::checksum(bytes).as_bytes())?;
+        write(
+            &new.join(manifest::CHECKSUM),
+            0o644,
+            &mut Manifest::checksum(bytes).as_bytes(),
+        )?;
         Ok(())
     })
 }
@@ -107,15 +118,26 @@ fn pieces<'a>(
     let mut lacking = Vec::new();
     let mut found = Vec::new();
     for (name, entry) in &manifest.files {
-        let mode = if programs.contains(name.as_str()) { 0o755 } else { 0o644 };
+        let mode = if programs.contains(name.as_str()) {
+            0o755
+        } else {
+            0o644
+        };
         // The same name first: its mode is the same too.
-        let same = old.files.get(name).filter(|there| there.sha256 == entry.sha256).map(|_| name.as_str());
+        let same = old
+            .files
+            .get(name)
+            .filter(|there| there.sha256 == entry.sha256)
+            .map(|_| name.as_str());
         let from = match same.or_else(|| there.get(entry.sha256.as_str()).copied()) {
             Some(path) => {
                 let path = held.path.join(path);
-                let same =
-                    fs::metadata(&path).is_ok_and(|status| status.permissions().mode() & 0o777 == mode);
-                From::Old { path, link: own && same }
+                let same = fs::metadata(&path)
+                    .is_ok_and(|status| status.permissions().mode() & 0o777 == mode);
+                From::Old {
+                    path,
+                    link: own && same,
+                }
             }
             None => {
                 let path = brought.get(entry.sha256.as_str()).copied().unwrap_or(name);
@@ -127,12 +149,21 @@ fn pieces<'a>(
         {
             lacking.push(name.as_str());
         }
-        found.push(Piece { name, entry, mode, from });
+        found.push(Piece {
+            name,
+            entry,
+            mode,
+            from,
+        });
     }
     if lacking.is_empty() {
         return Ok(found);
     }
-    Err(format!("neither this delta nor the bundle {} has {}", delta.old.version, lacking.join(", ")))
+    Err(format!(
+        "neither this delta nor the bundle {} has {}",
+        delta.old.version,
+        lacking.join(", ")
+    ))
 }
 
 /// What is taken from the old bundle must be as it was made. All that is not is in the error.
@@ -163,7 +194,10 @@ fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
     let path = new.join(piece.name);
     make_above(new, &path)?;
     let sha256 = match &piece.from {
-        From::Old { path: old, link: true } if fs::hard_link(old, &path).is_ok() => return Ok(()),
+        From::Old {
+            path: old,
+            link: true,
+        } if fs::hard_link(old, &path).is_ok() => return Ok(()),
         From::Old { path: old, .. } => {
             let mut from = fs::File::open(old).map_err(Error::file("read", old))?;
             write(&path, piece.mode, &mut from)?
@@ -173,7 +207,10 @@ fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
     if sha256 == piece.entry.sha256 {
         return Ok(());
     }
-    let why = format!("it came out as sha256 {sha256} instead of {}", piece.entry.sha256);
+    let why = format!(
+        "it came out as sha256 {sha256} instead of {}",
+        piece.entry.sha256
+    );
     Err(Error::content(path, why))
 }
 
@@ -181,6 +218,8 @@ fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
 fn write(path: &Path, mode: u32, from: &mut impl Read) -> Result<String, Error> {
     let mut to = files::create(path, mode)?;
     let (sha256, _) = files::stream(from, &mut to).map_err(Error::file("write", path))?;
-    to.flush().and_then(|()| to.sync_all()).map_err(Error::file("write", path))?;
+    to.flush()
+        .and_then(|()| to.sync_all())
+        .map_err(Error::file("write", path))?;
     Ok(sha256)
 }

@@ -1,24 +1,18 @@
 //! Making a delta, where both bundles are.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use super::{Delta, FILE, FILES, FORMAT, NEW, Side, contents};
-use crate::{
-    error::Error,
-    files,
-    iso::{
-        read::Image,
-        write::{Content, Source},
-    },
-    manifest::{self, Manifest},
-    pack::{claim, sign, write_sealed},
-    seal::keys::SecretKey,
-};
+use crate::error::Error;
+use crate::iso::read::Image;
+use crate::iso::write::{Content, Source};
+use crate::manifest::Manifest;
+use crate::pack::{claim, sign, write_sealed};
+use crate::seal::keys::SecretKey;
+use crate::{files, manifest};
 
 /// A bundle to read: an ISO or a directory.
 enum Medium {
@@ -33,15 +27,23 @@ impl Medium {
         }
         let image = Image::open(path)?;
         if Delta::of(&image, path)?.is_some() {
-            return Err(Error::content(path, "this is a delta itself: name a whole bundle"));
+            return Err(Error::content(
+                path,
+                "this is a delta itself: name a whole bundle",
+            ));
         }
-        Ok(Self::Image { path: path.to_owned(), image })
+        Ok(Self::Image {
+            path: path.to_owned(),
+            image,
+        })
     }
 
     fn small(&self, name: &str) -> Result<Vec<u8>, Error> {
         match self {
             Self::Image { image, .. } => image.small(name),
-            Self::Directory(dir) => fs::read(dir.join(name)).map_err(Error::file("read", dir.join(name))),
+            Self::Directory(dir) => {
+                fs::read(dir.join(name)).map_err(Error::file("read", dir.join(name)))
+            }
         }
     }
 
@@ -58,7 +60,10 @@ impl Medium {
             Self::Image { image, .. } => image.entry(name).map_or(0, |entry| entry.mode),
             Self::Directory(dir) => {
                 let path = dir.join(name);
-                fs::metadata(&path).map_err(Error::file("read", &path))?.permissions().mode()
+                fs::metadata(&path)
+                    .map_err(Error::file("read", &path))?
+                    .permissions()
+                    .mode()
             }
         };
         Ok(mode & 0o100 != 0)
@@ -67,10 +72,17 @@ impl Medium {
     /// The signatures of the manifest that others made.
     fn signatures(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         // Those in a directory are not told from leftovers of an earlier build.
-        let Self::Image { image, .. } = self else { return Ok(Vec::new()) };
-        let names =
-            image.entries().iter().map(|entry| &entry.path).filter(|path| manifest::is_signature(path));
-        names.map(|name| Ok((name.clone(), image.small(name)?))).collect()
+        let Self::Image { image, .. } = self else {
+            return Ok(Vec::new());
+        };
+        let names = image
+            .entries()
+            .iter()
+            .map(|entry| &entry.path)
+            .filter(|path| manifest::is_signature(path));
+        names
+            .map(|name| Ok((name.clone(), image.small(name)?)))
+            .collect()
     }
 
     /// Where a file can be read; one of an image is taken out first.
@@ -80,20 +92,23 @@ impl Medium {
             Self::Image { image, .. } => {
                 let path = work.join(name);
                 let mut to = files::create(&path, 0o644)?;
-                std::io::copy(&mut image.reader(name)?, &mut to).map_err(Error::file("write", &path))?;
+                std::io::copy(&mut image.reader(name)?, &mut to)
+                    .map_err(Error::file("write", &path))?;
                 Ok(path)
             }
         }
     }
 }
 
-/// Writes what a site that has the old bundle lacks of the new one as a sealed image, signed with each of the keys. Each is
-/// an ISO or a directory. Of the old one only the manifest is read, and of the new one, whose manifest with that SHA-256
-/// somebody vouched for, what goes into the delta, which must be what its manifest says. The same bundles and keys give the same bytes.
+/// Writes what a site that has the old bundle lacks of the new one as a sealed image, signed with
+/// each of the keys. Each is an ISO or a directory. Of the old one only the manifest is read, and
+/// of the new one, whose manifest with that SHA-256 somebody vouched for, what goes into the delta,
+/// which must be what its manifest says. The same bundles and keys give the same bytes.
 ///
 /// # Errors
-/// When one of them cannot be read or is none, both have the same version, a file of the new one is not what its manifest
-/// says (all of these), or the image cannot be written. Then what was at `out` is still there.
+/// When one of them cannot be read or is none, both have the same version, a file of the new one is
+/// not what its manifest says (all of these), or the image cannot be written. Then what was at
+/// `out` is still there.
 pub fn export(
     old: &Path,
     (new, vouched): (&Path, &str),
@@ -138,7 +153,8 @@ pub fn export(
     written.map(|()| delta)
 }
 
-/// What goes into the delta. What has to be taken out of an image for that is in the working directory.
+/// What goes into the delta. What has to be taken out of an image for that is in the working
+/// directory.
 fn sources(
     medium: &Medium,
     manifest: &Manifest,
@@ -147,32 +163,61 @@ fn sources(
     work: &Path,
     keys: &[SecretKey],
 ) -> Result<BTreeMap<String, Source>, Error> {
-    let had: BTreeSet<&str> = old.files.values().map(|entry| entry.sha256.as_str()).collect();
+    let had: BTreeSet<&str> = old
+        .files
+        .values()
+        .map(|entry| entry.sha256.as_str())
+        .collect();
     let mut sources = BTreeMap::new();
     let mut wrong = Vec::new();
-    for (sha256, name) in contents(manifest).into_iter().filter(|(sha256, _)| !had.contains(sha256)) {
+    for (sha256, name) in contents(manifest)
+        .into_iter()
+        .filter(|(sha256, _)| !had.contains(sha256))
+    {
         let path = medium.file(name, work)?;
         let (found, _) = files::digest(&path)?;
         if found != sha256 {
             wrong.push(format!("{name}: sha256 {found} instead of {sha256}"));
         }
-        sources.insert(format!("{FILES}{name}"), Source { from: Content::File(path), mode: 0o644 });
+        sources.insert(
+            format!("{FILES}{name}"),
+            Source {
+                from: Content::File(path),
+                mode: 0o644,
+            },
+        );
     }
     if !wrong.is_empty() {
-        let why = format!("the new bundle is damaged, nothing was written:\n  {}", wrong.join("\n  "));
+        let why = format!(
+            "the new bundle is damaged, nothing was written:\n  {}",
+            wrong.join("\n  ")
+        );
         return Err(Error::content(manifest::FILE, why));
     }
     let mut put = |name: String, bytes: Vec<u8>| {
-        sources.insert(name, Source { from: Content::Bytes(bytes), mode: 0o644 });
+        sources.insert(
+            name,
+            Source {
+                from: Content::Bytes(bytes),
+                mode: 0o644,
+            },
+        );
     };
     let bytes = medium.small(manifest::FILE)?;
-    for (name, signature) in medium.signatures()?.into_iter().chain(sign(manifest, &bytes, keys)?) {
+    for (name, signature) in medium
+        .signatures()?
+        .into_iter()
+        .chain(sign(manifest, &bytes, keys)?)
+    {
         put(format!("{NEW}{name}"), signature);
     }
     put(format!("{NEW}{}", manifest::FILE), bytes);
-    put(format!("{NEW}{}", manifest::CHECKSUM), medium.small(manifest::CHECKSUM)?);
-    let mut description =
-        serde_json::to_vec_pretty(delta).map_err(|error| Error::content(FILE, error.to_string()))?;
+    put(
+        format!("{NEW}{}", manifest::CHECKSUM),
+        medium.small(manifest::CHECKSUM)?,
+    );
+    let mut description = serde_json::to_vec_pretty(delta)
+        .map_err(|error| Error::content(FILE, error.to_string()))?;
     description.push(b'\n');
     put(FILE.to_owned(), description);
     Ok(sources)

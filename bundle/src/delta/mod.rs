@@ -1,25 +1,26 @@
 //! A delta: what a site that has one bundle lacks of another, as one sealed file.
 //!
-//! It holds [`FILE`], which says between which bundles it is, the new bundle's manifest with its checksum and signatures
-//! below `new/`, and below `files/` each content that the old bundle has nowhere, once, at the first of its paths. It has no
-//! `manifest.json` of its own, so that nobody takes it for a bundle. A site makes the whole new bundle of it and of the
-//! old one: [`crate::site::Bundles::add_image`].
+//! It holds [`FILE`], which says between which bundles it is, the new bundle's manifest with its
+//! checksum and signatures below `new/`, and below `files/` each content that the old bundle has
+//! nowhere, once, at the first of its paths. It has no `manifest.json` of its own, so that nobody
+//! takes it for a bundle. A site makes the whole new bundle of it and of the old one:
+//! [`crate::site::Bundles::add_image`].
 
 mod apply;
 mod export;
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
+use crate::iso::read::Image;
+use crate::manifest;
+use crate::manifest::Manifest;
+
 pub(crate) use apply::combine;
 pub use export::export;
-
-use crate::{
-    error::Error,
-    iso::read::Image,
-    manifest::{self, Manifest},
-};
 
 /// Name of the description in a delta.
 pub const FILE: &str = "delta.json";
@@ -81,12 +82,16 @@ impl Side {
 impl Delta {
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let unreadable = |error: serde_json::Error| {
-            Error::content(path, format!("its {FILE} is none that this version reads: {error}"))
+            Error::content(
+                path,
+                format!("its {FILE} is none that this version reads: {error}"),
+            )
         };
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if format != FORMAT {
-            let why =
-                format!("this delta has format {format}, and only {FORMAT} is known here: use a newer ctl");
+            let why = format!(
+                "this delta has format {format}, and only {FORMAT} is known here: use a newer ctl"
+            );
             return Err(Error::content(path, why));
         }
         serde_json::from_slice(bytes).map_err(unreadable)
@@ -100,7 +105,8 @@ impl Delta {
     }
 }
 
-/// What delta an image is; nothing for a whole bundle. The image is not checked: that is [`crate::seal::check()`].
+/// What delta an image is; nothing for a whole bundle. The image is not checked: that is
+/// [`crate::seal::check()`].
 ///
 /// # Errors
 /// When it cannot be read, or is a delta of another format.
@@ -111,7 +117,11 @@ pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
 /// The manifest of the bundle that comes of a delta.
 pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| image.small(&format!("{NEW}{name}"));
-    manifest::parse(path.to_owned(), &read(manifest::FILE)?, &read(manifest::CHECKSUM)?)
+    manifest::parse(
+        path.to_owned(),
+        &read(manifest::FILE)?,
+        &read(manifest::CHECKSUM)?,
+    )
 }
 
 /// For each content of a bundle, the first of its paths.

@@ -1,20 +1,21 @@
-//! The documentation in a bundle: a folder of Markdown as plain HTML that any browser reads from the medium, without a
-//! server and without anything from elsewhere.
+//! The documentation in a bundle: a folder of Markdown as plain HTML that any browser reads from
+//! the medium, without a server and without anything from elsewhere.
 //!
-//! A link that leads nowhere is refused: there is no other place to look it up on a site without internet.
+//! A link that leads nowhere is refused: there is no other place to look it up on a site without
+//! internet.
 
 mod page;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use page::Page;
-pub use page::escape;
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
+
+pub use page::escape;
 
 /// The page with all others.
 const INDEX: &str = "index.html";
@@ -25,8 +26,8 @@ pre,code{font-family:monospace;background:#f3f3f3}pre{padding:.7em;overflow-x:au
 pre code{padding:0}table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em;text-align:left;\
 vertical-align:top}a{color:#05c}nav{font-size:.9em}";
 
-/// Everything that a folder of documentation comes to, by path: each `NAME.md` as `NAME.html`, other files as they are,
-/// and an index.
+/// Everything that a folder of documentation comes to, by path: each `NAME.md` as `NAME.html`,
+/// other files as they are, and an index.
 ///
 /// # Errors
 /// When a file cannot be read, or links lead nowhere: all of them.
@@ -44,15 +45,22 @@ pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     }
     let problems = problems(&pages, &out);
     if !problems.is_empty() {
-        return Err(Error::content(folder, format!("links that lead nowhere:\n  {}", problems.join("\n  "))));
+        return Err(Error::content(
+            folder,
+            format!("links that lead nowhere:\n  {}", problems.join("\n  ")),
+        ));
     }
     for (path, page) in &pages {
         let up = "../".repeat(path.matches('/').count());
         let nav = format!("<nav><a href=\"{up}{INDEX}\">All pages</a></nav>\n");
-        out.insert(path.clone(), document(&page.title, &format!("{nav}{}", page.body)).into_bytes());
+        out.insert(
+            path.clone(),
+            document(&page.title, &format!("{nav}{}", page.body)).into_bytes(),
+        );
     }
     // A page of that name at the top is the index then; it has to lead to the others itself.
-    out.entry(INDEX.to_owned()).or_insert_with(|| index(&pages).into_bytes());
+    out.entry(INDEX.to_owned())
+        .or_insert_with(|| index(&pages).into_bytes());
     Ok(out)
 }
 
@@ -82,7 +90,11 @@ fn index(pages: &BTreeMap<String, Page>) -> String {
         pages.sort_by_key(|(path, _)| !path.ends_with(INDEX));
         body.push_str("<ul>\n");
         for (path, page) in pages {
-            body.push_str(&format!("<li><a href=\"{}\">{}</a></li>\n", escape(path), escape(&page.title)));
+            body.push_str(&format!(
+                "<li><a href=\"{}\">{}</a></li>\n",
+                escape(path),
+                escape(&page.title)
+            ));
         }
         body.push_str("</ul>\n");
     }
@@ -95,7 +107,11 @@ fn problems(pages: &BTreeMap<String, Page>, others: &BTreeMap<String, Vec<u8>>) 
     for (path, page) in pages {
         for link in &page.links {
             let (target, heading) = link.target.split_once('#').unwrap_or((&link.target, ""));
-            let wanted = if target.is_empty() { Some(path.clone()) } else { resolve(path, target) };
+            let wanted = if target.is_empty() {
+                Some(path.clone())
+            } else {
+                resolve(path, target)
+            };
             let there = wanted.as_ref().and_then(|wanted| match pages.get(wanted) {
                 Some(page) => (heading.is_empty() || page.headings.contains(heading)).then_some(()),
                 None => (heading.is_empty() && others.contains_key(wanted)).then_some(()),
@@ -104,7 +120,11 @@ fn problems(pages: &BTreeMap<String, Page>, others: &BTreeMap<String, Vec<u8>>) 
                 found.insert(format!("{}: {}", page.name, link.written));
             }
         }
-        found.extend(page.problems.iter().map(|why| format!("{}: {why}", page.name)));
+        found.extend(
+            page.problems
+                .iter()
+                .map(|why| format!("{}: {why}", page.name)),
+        );
     }
     found.into_iter().collect()
 }
@@ -139,8 +159,11 @@ mod tests {
     fn references(html: &str) -> Vec<String> {
         let mut found = Vec::new();
         for attribute in ["href=\"", "src=\""] {
-            found
-                .extend(html.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+            found.extend(
+                html.split(attribute)
+                    .skip(1)
+                    .map(|rest| rest.split('"').next().unwrap().to_owned()),
+            );
         }
         found
     }
@@ -150,18 +173,32 @@ mod tests {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         let rendered = render(&docs).unwrap();
         assert!(
-            rendered.contains_key("guide/bundle.html") && rendered.contains_key("decisions/0008-seal.html")
+            rendered.contains_key("guide/bundle.html")
+                && rendered.contains_key("decisions/0008-seal.html")
         );
-        // Independent of how links are made: what stands in the HTML, looked up among the files and their ids.
+        // Independent of how links are made: what stands in the HTML, looked up among the files and
+        // their ids.
         let mut inside = 0;
         for (path, bytes) in rendered.iter().filter(|(path, _)| path.ends_with(".html")) {
             let html = String::from_utf8(bytes.clone()).unwrap();
-            for reference in references(&html).iter().filter(|reference| !reference.starts_with("http")) {
+            for reference in references(&html)
+                .iter()
+                .filter(|reference| !reference.starts_with("http"))
+            {
                 let (file, id) = reference.split_once('#').unwrap_or((reference, ""));
-                let target = if file.is_empty() { path.clone() } else { resolve(path, file).unwrap() };
-                let there = rendered.get(&target).unwrap_or_else(|| panic!("{path}: {reference}"));
+                let target = if file.is_empty() {
+                    path.clone()
+                } else {
+                    resolve(path, file).unwrap()
+                };
+                let there = rendered
+                    .get(&target)
+                    .unwrap_or_else(|| panic!("{path}: {reference}"));
                 let there = String::from_utf8_lossy(there);
-                assert!(id.is_empty() || there.contains(&format!(" id=\"{id}\"")), "{path}: {reference}");
+                assert!(
+                    id.is_empty() || there.contains(&format!(" id=\"{id}\"")),
+                    "{path}: {reference}"
+                );
                 inside += 1;
             }
             // Nothing is loaded from elsewhere, and nothing runs.
@@ -171,15 +208,24 @@ mod tests {
         }
         assert!(inside > 50, "{inside}");
         let index = String::from_utf8(rendered["index.html"].clone()).unwrap();
-        for path in rendered.keys().filter(|path| path.ends_with(".html") && *path != "index.html") {
-            assert!(index.contains(&format!("href=\"{path}\"")), "{path} is not in the index");
+        for path in rendered
+            .keys()
+            .filter(|path| path.ends_with(".html") && *path != "index.html")
+        {
+            assert!(
+                index.contains(&format!("href=\"{path}\"")),
+                "{path} is not in the index"
+            );
         }
     }
 
     #[test]
     fn links_that_lead_nowhere_are_all_named() {
         let dir = folder(&[
-            ("a.md", "# A\n[x](b.md) [y](sub/c.md#there) [z](sub/c.md#not-there) [o](../out.md) ![i](i.png)"),
+            (
+                "a.md",
+                "# A\n[x](b.md) [y](sub/c.md#there) [z](sub/c.md#not-there) [o](../out.md) ![i](i.png)",
+            ),
             (
                 "sub/c.md",
                 "# There\n[back](../a.md#a) [self](#there) [no](#no) ![far](https://x.example/i.png)",
@@ -212,7 +258,10 @@ mod tests {
             html.contains("&lt;script&gt;") && !html.contains("<script>") && !html.contains("<b>"),
             "{html}"
         );
-        assert!(html.contains("id=\"two-b_c\"") && html.contains("id=\"two-b_c-1\""), "{html}");
+        assert!(
+            html.contains("id=\"two-b_c\"") && html.contains("id=\"two-b_c-1\""),
+            "{html}"
+        );
         assert!(html.contains("<title>One</title>"), "{html}");
         assert_eq!(rendered, render(dir.path()).unwrap());
     }

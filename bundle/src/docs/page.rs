@@ -44,7 +44,10 @@ impl Page {
             problems: Vec::new(),
         };
         let events: Vec<Event<'_>> = Parser::new_ext(source, options).collect();
-        let events = events.iter().enumerate().map(|(at, event)| page.event(event, &events[at + 1..]));
+        let events = events
+            .iter()
+            .enumerate()
+            .map(|(at, event)| page.event(event, &events[at + 1..]));
         let events: Vec<Event<'_>> = events.collect();
         html::push_html(&mut page.body, events.into_iter());
         if page.title.is_empty() {
@@ -56,23 +59,44 @@ impl Page {
     /// What an event becomes; `rest` follows it.
     fn event<'a>(&mut self, event: &Event<'a>, rest: &[Event<'a>]) -> Event<'a> {
         match event {
-            Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
+            Event::Start(Tag::Heading {
+                level,
+                classes,
+                attrs,
+                ..
+            }) => {
                 let text = text(rest);
                 if self.title.is_empty() {
                     text.clone_into(&mut self.title);
                 }
                 let (level, classes, attrs) = (*level, classes.clone(), attrs.clone());
                 let id = Some(CowStr::from(self.heading(&text)));
-                Event::Start(Tag::Heading { level, id, classes, attrs })
+                Event::Start(Tag::Heading {
+                    level,
+                    id,
+                    classes,
+                    attrs,
+                })
             }
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            Event::Start(Tag::Link {
+                link_type,
+                dest_url,
+                title,
+                id,
+            }) => {
                 let dest_url = CowStr::from(self.link(dest_url));
                 let (link_type, title, id) = (*link_type, title.clone(), id.clone());
-                Event::Start(Tag::Link { link_type, dest_url, title, id })
+                Event::Start(Tag::Link {
+                    link_type,
+                    dest_url,
+                    title,
+                    id,
+                })
             }
             Event::Start(Tag::Image { dest_url, .. }) => {
                 if foreign(dest_url) {
-                    self.problems.push(format!("the picture {dest_url} is not in the folder"));
+                    self.problems
+                        .push(format!("the picture {dest_url} is not in the folder"));
                 } else {
                     self.link(dest_url);
                 }
@@ -105,10 +129,17 @@ impl Page {
         if foreign(written) {
             return written.to_owned();
         }
-        let (path, heading) = written.split_once('#').map_or((written, None), |(path, id)| (path, Some(id)));
-        let path = path.strip_suffix(".md").map_or_else(|| path.to_owned(), |stem| format!("{stem}.html"));
+        let (path, heading) = written
+            .split_once('#')
+            .map_or((written, None), |(path, id)| (path, Some(id)));
+        let path = path
+            .strip_suffix(".md")
+            .map_or_else(|| path.to_owned(), |stem| format!("{stem}.html"));
         let target = heading.map_or_else(|| path.clone(), |heading| format!("{path}#{heading}"));
-        self.links.push(Link { written: written.to_owned(), target: target.clone() });
+        self.links.push(Link {
+            written: written.to_owned(),
+            target: target.clone(),
+        });
         target
     }
 }
@@ -120,7 +151,9 @@ fn foreign(target: &str) -> bool {
 
 /// The text of a heading, whose events follow.
 fn text(events: &[Event<'_>]) -> String {
-    let inside = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+    let inside = events
+        .iter()
+        .take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     inside
         .filter_map(|event| match event {
             Event::Text(text) | Event::Code(text) => Some(text.as_ref()),
@@ -132,5 +165,8 @@ fn text(events: &[Event<'_>]) -> String {
 
 /// Text as HTML shows it.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

@@ -1,21 +1,21 @@
 //! The cache: contents by digest in a directory.
 //!
-//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a hand, is not used and is
-//! replaced when it is fetched anew. `partial/HEX.part` is the beginning of the content with that digest, `HEX.part.json` says
-//! from where. Whoever writes a partial file holds a lock on it, which the kernel takes
-//! back when its process dies; a second process or thread that wants the same waits, and finds it done.
+//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a
+//! hand, is not used and is replaced when it is fetched anew. `partial/HEX.part` is the beginning
+//! of the content with that digest, `HEX.part.json` says from where. Whoever writes a partial file
+//! holds a lock on it, which the kernel takes back when its process dies; a second process or
+//! thread that wants the same waits, and finds it done.
 
 mod partial;
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
-
-pub(crate) use partial::{Origin, Partial};
+use std::fs;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use super::{Digest, Error};
 use crate::files;
+
+pub(crate) use partial::{Origin, Partial};
 
 /// A cache in a directory. Cloning is cheap; several processes can use one directory at once.
 #[derive(Debug, Clone)]
@@ -52,17 +52,24 @@ impl Cache {
             let dir = root.join(part);
             fs::create_dir_all(&dir).map_err(Error::file("make", dir))?;
         }
-        Ok(Self { root: root.to_owned() })
+        Ok(Self {
+            root: root.to_owned(),
+        })
     }
 
-    /// A content, if it is there with that size. What it is was checked when it came, and disks forget: only for one who
-    /// compares the digest on the way. Everybody else asks for a [`sound`](Self::sound) one.
+    /// A content, if it is there with that size. What it is was checked when it came, and disks
+    /// forget: only for one who compares the digest on the way. Everybody else asks for a
+    /// [`sound`](Self::sound) one.
     #[must_use]
     pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
         let path = self.path(digest);
         let status = fs::symlink_metadata(&path).ok()?;
         let found = status.is_file() && size.is_none_or(|size| size == status.len());
-        found.then(|| Entry { digest: digest.clone(), size: status.len(), path })
+        found.then(|| Entry {
+            digest: digest.clone(),
+            size: status.len(),
+            path,
+        })
     }
 
     /// A content as bytes, if it is there and is what its name says; for small things.
@@ -94,13 +101,16 @@ impl Cache {
         }
     }
 
-    /// A content, if it is there with that size and is what its name says: all of it is read. What is damaged counts as
-    /// not there, and stays until whoever fetches it anew, and holds the lock for that, puts the whole one in its place.
+    /// A content, if it is there with that size and is what its name says: all of it is read. What
+    /// is damaged counts as not there, and stays until whoever fetches it anew, and holds the lock
+    /// for that, puts the whole one in its place.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
-        let Some(entry) = self.find(digest, size) else { return Ok(None) };
+        let Some(entry) = self.find(digest, size) else {
+            return Ok(None);
+        };
         let mut file = File::open(&entry.path).map_err(Error::file("read", &entry.path))?;
         let read = files::stream(&mut file, &mut std::io::sink());
         if read.map_err(Error::file("read", &entry.path))?.0 == digest.hex() {
@@ -126,13 +136,15 @@ impl Cache {
         })
     }
 
-    /// Starts or goes on with a content whose digest is not known yet; its address names it meanwhile.
+    /// Starts or goes on with a content whose digest is not known yet; its address names it
+    /// meanwhile.
     pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
         let name = format!("url-{}.part", files::sha256(url.as_bytes()));
         Partial::open(self.root.join("partial").join(name))
     }
 
-    /// The directory of whole contents, each under its digest: the blobs of everything that was pulled.
+    /// The directory of whole contents, each under its digest: the blobs of everything that was
+    /// pulled.
     pub(crate) fn contents(&self) -> PathBuf {
         self.root.join("sha256")
     }

@@ -1,6 +1,7 @@
 //! SHA-256 digests, the names of everything that is fetched.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -42,11 +43,15 @@ impl FromStr for Digest {
     /// Takes the digits, with or without `sha256:` before them.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
-        let digits = hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let digits = hex
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if hex.len() == 64 && digits {
             return Ok(Self(hex.to_owned()));
         }
-        Err(format!("{text:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken"))
+        Err(format!(
+            "{text:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken"
+        ))
     }
 }
 
@@ -77,12 +82,28 @@ mod tests {
     #[test]
     fn only_sha256_is_a_digest() {
         let digest = Digest::of(b"");
-        assert_eq!(digest.hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            digest.hex(),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
         assert_eq!(digest.oci().parse::<Digest>().unwrap(), digest);
         assert_eq!(digest.hex().parse::<Digest>().unwrap(), digest);
         let upper = digest.hex().to_uppercase();
-        for wrong in ["", "sha256:", "../../etc/passwd", "sha512:00", &digest.hex()[1..], &upper] {
-            assert!(wrong.parse::<Digest>().unwrap_err().contains("no SHA-256 digest"), "{wrong}");
+        for wrong in [
+            "",
+            "sha256:",
+            "../../etc/passwd",
+            "sha512:00",
+            &digest.hex()[1..],
+            &upper,
+        ] {
+            assert!(
+                wrong
+                    .parse::<Digest>()
+                    .unwrap_err()
+                    .contains("no SHA-256 digest"),
+                "{wrong}"
+            );
         }
     }
 }

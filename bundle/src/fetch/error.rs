@@ -1,6 +1,7 @@
 //! What can go wrong while fetching.
 
-use std::{io, path::PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use super::Digest;
 
@@ -97,17 +98,30 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: what was being done to which file.
-    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |cause| Self::File { action, path, cause }
+        move |cause| Self::File {
+            action,
+            path,
+            cause,
+        }
     }
 
     pub(crate) fn content(what: impl Into<String>, message: impl ToString) -> Self {
-        Self::Content { what: what.into(), message: message.to_string() }
+        Self::Content {
+            what: what.into(),
+            message: message.to_string(),
+        }
     }
 
     pub(crate) fn server(url: impl Into<String>, message: impl ToString) -> Self {
-        Self::Server { url: url.into(), message: message.to_string() }
+        Self::Server {
+            url: url.into(),
+            message: message.to_string(),
+        }
     }
 
     /// A package that a repository does not have; `there` is what it has of that name.
@@ -118,14 +132,24 @@ impl Error {
         architecture: &str,
         there: impl Iterator<Item = String>,
     ) -> Self {
-        let there: Vec<_> = there.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-        let there = if there.is_empty() { "no version of it".to_owned() } else { there.join(", ") };
+        let there: Vec<_> = there
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        let there = if there.is_empty() {
+            "no version of it".to_owned()
+        } else {
+            there.join(", ")
+        };
         let asked = version.map_or_else(String::new, |version| format!(" {version}"));
-        Self::content(repository, format!("there is no {name}{asked} for {architecture}; there is {there}"))
+        Self::content(
+            repository,
+            format!("there is no {name}{asked} for {architecture}; there is {there}"),
+        )
     }
 
-    /// One report of many: nested reports become flat, what is missing offline becomes one list, and what is said twice
-    /// is said once.
+    /// One report of many: nested reports become flat, what is missing offline becomes one list,
+    /// and what is said twice is said once.
     ///
     /// # Errors
     /// That report, unless there is nothing to report.
@@ -150,7 +174,9 @@ impl Error {
 
     fn flatten(self, flat: &mut Vec<Self>, missing: &mut Vec<String>) {
         match self {
-            Self::Several(inner) => inner.into_iter().for_each(|error| error.flatten(flat, missing)),
+            Self::Several(inner) => inner
+                .into_iter()
+                .for_each(|error| error.flatten(flat, missing)),
             Self::Missing(names) => missing.extend(names),
             error => flat.push(error),
         }
@@ -168,7 +194,10 @@ mod tests {
         assert_eq!(one.to_string(), "a");
         let report = Error::all([
             Error::Missing(vec!["z".into()]),
-            Error::Several(vec![Error::server("https://x/", "b"), Error::Missing(vec!["y".into()])]),
+            Error::Several(vec![
+                Error::server("https://x/", "b"),
+                Error::Missing(vec!["y".into()]),
+            ]),
             Error::server("https://x/", "b"),
         ]);
         assert_eq!(

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{
-    Cache, Client, Digest, Error,
-    cache::Entry,
-    http::{Target, address},
-    parallel,
-    progress::Meter,
-};
+use super::cache::Entry;
+use super::http::{Target, address};
+use super::progress::Meter;
+use super::{Cache, Client, Digest, Error, parallel};
 
 /// A file somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +34,21 @@ impl Fetcher {
     /// One with network.
     #[must_use]
     pub fn new(cache: Cache, client: Client) -> Self {
-        Self { cache, client: Some(client), meter: None }
+        Self {
+            cache,
+            client: Some(client),
+            meter: None,
+        }
     }
 
     /// One without: what is not in the cache is missing.
     #[must_use]
     pub fn offline(cache: Cache) -> Self {
-        Self { cache, client: None, meter: None }
+        Self {
+            cache,
+            client: None,
+            meter: None,
+        }
     }
 
     /// Tells how far it is.
@@ -62,18 +67,29 @@ impl Fetcher {
     /// Fetches files, several at once; the results are in their order.
     ///
     /// # Errors
-    /// Everything that is wrong with any of them. What could be fetched is in the cache nevertheless.
+    /// Everything that is wrong with any of them. What could be fetched is in the cache
+    /// nevertheless.
     pub fn files(&self, artifacts: &[Artifact]) -> Result<Vec<Entry>, Error> {
-        self.expect(artifacts.iter().map(|artifact| (artifact.name.as_str(), artifact.size)));
+        self.expect(
+            artifacts
+                .iter()
+                .map(|artifact| (artifact.name.as_str(), artifact.size)),
+        );
         parallel::each(artifacts, self.threads(), |artifact| self.file(artifact))
     }
 
     fn file(&self, artifact: &Artifact) -> Result<Entry, Error> {
         let Some(client) = &self.client else {
             let missing = |about: &str| Error::Missing(vec![format!("{} ({about}", artifact.name)]);
-            let Some(digest) = &artifact.digest else { return Err(missing("digest unknown)")) };
+            let Some(digest) = &artifact.digest else {
+                return Err(missing("digest unknown)"));
+            };
             let found = self.cache.find(digest, artifact.size).is_some();
-            let damaged = if found { ", which was there and damaged" } else { "" };
+            let damaged = if found {
+                ", which was there and damaged"
+            } else {
+                ""
+            };
             let sound = self.cache.sound(digest, artifact.size)?;
             return sound.ok_or_else(|| missing(&format!("{}){damaged}", digest.oci())));
         };
@@ -100,7 +116,9 @@ impl Fetcher {
 
     /// The client, for what cannot be found by its digest.
     pub(crate) fn online(&self, what: &str) -> Result<&Client, Error> {
-        self.client.as_ref().ok_or_else(|| Error::Missing(vec![what.to_owned()]))
+        self.client
+            .as_ref()
+            .ok_or_else(|| Error::Missing(vec![what.to_owned()]))
     }
 
     pub(crate) fn meter(&self) -> Option<&Meter> {
@@ -108,7 +126,9 @@ impl Fetcher {
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.client.as_ref().map_or(1, |client| client.settings().threads)
+        self.client
+            .as_ref()
+            .map_or(1, |client| client.settings().threads)
     }
 
     /// Announces what will come, so that the time that is left counts all of it.

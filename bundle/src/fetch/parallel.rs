@@ -1,13 +1,12 @@
 //! Doing the same to many things at once.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::Error;
 
-/// Does `work` to each item on at most `threads` threads; the results in the order of the items, or every error.
+/// Does `work` to each item on at most `threads` threads; the results in the order of the items, or
+/// every error.
 pub fn each<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -38,9 +37,13 @@ pub fn run<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R
         done
     };
     let mut done: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.clamp(1, items.len().max(1))).map(|_| scope.spawn(run)).collect();
+        let workers: Vec<_> = (0..threads.clamp(1, items.len().max(1)))
+            .map(|_| scope.spawn(run))
+            .collect();
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
-        joined.flat_map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        joined
+            .flat_map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     done.sort_unstable_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
@@ -55,7 +58,10 @@ mod tests {
     #[test]
     fn results_keep_their_order_and_errors_are_all_there() {
         let items: Vec<usize> = (0..100).collect();
-        assert_eq!(each(&items, 7, |item| Ok(item * 2)).unwrap(), (0..200).step_by(2).collect::<Vec<_>>());
+        assert_eq!(
+            each(&items, 7, |item| Ok(item * 2)).unwrap(),
+            (0..200).step_by(2).collect::<Vec<_>>()
+        );
         assert!(each(&[] as &[usize], 7, |_| Ok(())).unwrap().is_empty());
         let error = each(&items, 3, |item| match item % 50 {
             7 => Err(Error::Setting(item.to_string())),

@@ -1,10 +1,8 @@
 //! How far it is: bytes of each artifact, the rate of all, and when it will be done.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The rate is that of this long.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -66,7 +64,11 @@ impl Meter {
     /// One that tells this watcher.
     #[must_use]
     pub fn new(watcher: Box<Watcher>) -> Self {
-        Self { watcher, started: Instant::now(), state: Mutex::default() }
+        Self {
+            watcher,
+            started: Instant::now(),
+            state: Mutex::default(),
+        }
     }
 
     /// An artifact is to come, so that its size counts from the beginning.
@@ -117,17 +119,37 @@ impl State {
         };
         let seconds = (at - since).as_secs_f64();
         let came = self.received - before;
-        let rate = if seconds > 0.0 { came as f64 / seconds } else { 0.0 };
+        let rate = if seconds > 0.0 {
+            came as f64 / seconds
+        } else {
+            0.0
+        };
         let all_done = self.tasks.values().map(|task| task.done).sum();
-        let all_total = self.tasks.values().filter_map(|task| task.total).sum::<u64>();
-        let known_done: u64 =
-            self.tasks.values().filter(|task| task.total.is_some()).map(|task| task.done).sum();
+        let all_total = self
+            .tasks
+            .values()
+            .filter_map(|task| task.total)
+            .sum::<u64>();
+        let known_done: u64 = self
+            .tasks
+            .values()
+            .filter(|task| task.total.is_some())
+            .map(|task| task.done)
+            .sum();
         let rest = all_total.saturating_sub(known_done) as f64;
         let left = match rest {
             0.0 => Some(Duration::ZERO),
             rest => Duration::try_from_secs_f64(rest / rate).ok(),
         };
-        Some(Status { name: name.to_owned(), done, total, all_done, all_total, rate, left })
+        Some(Status {
+            name: name.to_owned(),
+            done,
+            total,
+            all_done,
+            all_total,
+            rate,
+            left,
+        })
     }
 }
 
@@ -141,7 +163,9 @@ mod tests {
         std::thread::scope(|scope| {
             for name in ["a", "b", "c", "d"] {
                 let meter = &meter;
-                scope.spawn(move || (0..20_000).for_each(|done| meter.at(name, done, Some(done), 1)));
+                scope.spawn(move || {
+                    (0..20_000).for_each(|done| meter.at(name, done, Some(done), 1))
+                });
             }
         });
         assert_eq!(meter.state.lock().unwrap().received, 80_000);
@@ -150,18 +174,35 @@ mod tests {
     #[test]
     fn rate_and_rest_follow_what_comes() {
         let mut state = State::default();
-        state.tasks.insert("b".into(), Task { total: Some(4_000), ..Task::default() });
+        state.tasks.insert(
+            "b".into(),
+            Task {
+                total: Some(4_000),
+                ..Task::default()
+            },
+        );
         let second = Duration::from_secs;
         // 1000 bytes were there before, 500 came in the first second.
-        let status = state.advance(second(1), "a", 1_500, Some(6_000), 500).unwrap();
-        assert_eq!((status.rate, status.all_done, status.all_total), (500.0, 1_500, 10_000));
+        let status = state
+            .advance(second(1), "a", 1_500, Some(6_000), 500)
+            .unwrap();
+        assert_eq!(
+            (status.rate, status.all_done, status.all_total),
+            (500.0, 1_500, 10_000)
+        );
         assert_eq!(status.left, Some(second(17)));
         let status = state.advance(second(3), "a", 3_500, None, 2_000).unwrap();
         assert_eq!((status.rate, status.total), (1_000.0, Some(6_000)));
         assert_eq!(status.left, Some(Duration::from_secs_f64(6.5)));
         // Not so soon again, unless it is done.
         assert_eq!(state.advance(second(3), "a", 3_600, None, 100), None);
-        assert_eq!(state.advance(second(3), "b", 4_000, None, 4_000).unwrap().done, 4_000);
+        assert_eq!(
+            state
+                .advance(second(3), "b", 4_000, None, 4_000)
+                .unwrap()
+                .done,
+            4_000
+        );
         // Old times are forgotten.
         for at in 4..40 {
             state.advance(second(at), "a", 3_600, None, 0);

@@ -1,14 +1,14 @@
 //! Indexes come compressed; they are read as they are unpacked, within bounds.
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Cursor, Read},
-    path::Path,
-};
+use std::fs::File;
+use std::io;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::Path;
 
 use super::Error;
 
-/// No window of zstd is larger than this; that is what `zstd` itself allows without being asked for more.
+/// No window of zstd is larger than this; that is what `zstd` itself allows without being asked for
+/// more.
 const WINDOW: u64 = 128 << 20;
 
 /// How something is compressed.
@@ -43,7 +43,9 @@ impl Compression {
     pub fn sniff(path: &Path) -> Result<Self, Error> {
         let mut begin = Vec::new();
         let file = File::open(path).map_err(Error::file("read", path))?;
-        file.take(6).read_to_end(&mut begin).map_err(Error::file("read", path))?;
+        file.take(6)
+            .read_to_end(&mut begin)
+            .map_err(Error::file("read", path))?;
         Ok(Self::begins(&begin))
     }
 
@@ -68,8 +70,14 @@ fn is_skipped(first: u8) -> bool {
 
 /// Reads a compressed file, `limit` bytes of its content at most.
 pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read + use<>, Error> {
-    let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::file("read", path))?);
-    Ok(Bounded { inner: decoded(file, compression), left: limit })
+    let file = BufReader::with_capacity(
+        1 << 16,
+        File::open(path).map_err(Error::file("read", path))?,
+    );
+    Ok(Bounded {
+        inner: decoded(file, compression),
+        left: limit,
+    })
 }
 
 /// The content of a compressed stream, however much it is.
@@ -78,11 +86,15 @@ pub fn decoded<'a>(stream: impl BufRead + 'a, compression: Compression) -> Box<d
         Compression::None => Box::new(stream),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
         Compression::Xz => Box::new(lzma_rust2::XzReader::new(stream, true)),
-        Compression::Zstd => Box::new(Zstd { source: Some(stream), frame: None }),
+        Compression::Zstd => Box::new(Zstd {
+            source: Some(stream),
+            frame: None,
+        }),
     }
 }
 
-/// An error, not an end, where there is more than there should be: half an index would look like a whole one.
+/// An error, not an end, where there is more than there should be: half an index would look like a
+/// whole one.
 struct Bounded {
     inner: Box<dyn Read>,
     left: u64,
@@ -91,23 +103,28 @@ struct Bounded {
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.left = self
-            .left
-            .checked_sub(count as u64)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it unpacks to more than it should"))?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it unpacks to more than it should",
+            )
+        })?;
         Ok(count)
     }
 }
 
-/// Zstandard, of which a file may hold several frames, and among them such that say something about it.
+/// Zstandard, of which a file may hold several frames, and among them such that say something about
+/// it.
 struct Zstd<R: Read> {
     source: Option<R>,
     frame: Option<Frame<R>>,
 }
 
 /// A frame whose first bytes were looked at.
-type Frame<R> =
-    ruzstd::decoding::StreamingDecoder<io::Chain<Cursor<[u8; 4]>, R>, ruzstd::decoding::FrameDecoder>;
+type Frame<R> = ruzstd::decoding::StreamingDecoder<
+    io::Chain<Cursor<[u8; 4]>, R>,
+    ruzstd::decoding::FrameDecoder,
+>;
 
 impl<R: BufRead> Zstd<R> {
     /// Begins the next frame; nothing when there is none.
@@ -117,7 +134,8 @@ impl<R: BufRead> Zstd<R> {
             source.read_exact(&mut magic)?;
             if !(is_skipped(magic[0]) && magic[1..] == SKIPPED) {
                 let whole = Cursor::new(magic).chain(source);
-                let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(whole, WINDOW);
+                let frame =
+                    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(whole, WINDOW);
                 let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{error}"));
                 return frame.map(Some).map_err(wrong);
             }
@@ -143,7 +161,9 @@ impl<R: BufRead> Read for Zstd<R> {
                 }
                 self.source = Some(frame.into_inner().into_inner().1);
             }
-            let Some(source) = self.source.take() else { return Ok(0) };
+            let Some(source) = self.source.take() else {
+                return Ok(0);
+            };
             match Self::begin(source)? {
                 Some(frame) => self.frame = Some(frame),
                 None => return Ok(0),
@@ -154,10 +174,8 @@ impl<R: BufRead> Read for Zstd<R> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::{
-        io::Write as _,
-        process::{Command, Stdio},
-    };
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -184,7 +202,9 @@ pub(crate) mod tests {
     #[test]
     fn what_real_programs_pack_is_unpacked_within_bounds() {
         let dir = tempfile::tempdir().unwrap();
-        let first: Vec<u8> = (0..300_000_u32).flat_map(|n| (n % 977).to_le_bytes()).collect();
+        let first: Vec<u8> = (0..300_000_u32)
+            .flat_map(|n| (n % 977).to_le_bytes())
+            .collect();
         let parts = [first.as_slice(), b"the second stream"];
         let whole = parts.concat();
         // What every reader of Zstandard passes over (RFC 8878, 3.1.2).
@@ -203,7 +223,10 @@ pub(crate) mod tests {
                 .concat();
             }
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(Some(Compression::sniff(&path).unwrap()), Compression::of(name));
+            assert_eq!(
+                Some(Compression::sniff(&path).unwrap()),
+                Compression::of(name)
+            );
             let read = |limit: usize| {
                 let mut bytes = Vec::new();
                 let mut reader = open(&path, Compression::of(name).unwrap(), limit as u64).unwrap();
@@ -217,8 +240,14 @@ pub(crate) mod tests {
 
     #[test]
     fn names_tell_how() {
-        assert_eq!(Compression::of("main/binary-amd64/Packages"), Some(Compression::None));
-        assert_eq!(Compression::of("repodata/x-primary.xml"), Some(Compression::None));
+        assert_eq!(
+            Compression::of("main/binary-amd64/Packages"),
+            Some(Compression::None)
+        );
+        assert_eq!(
+            Compression::of("repodata/x-primary.xml"),
+            Some(Compression::None)
+        );
         assert_eq!(Compression::of("a.b/Packages"), Some(Compression::None));
         assert_eq!(Compression::of("Packages.bz2"), None);
     }

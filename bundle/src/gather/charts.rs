@@ -1,18 +1,17 @@
 //! Charts, rendered.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 
 use super::{Gather, Mode, Settled};
-use crate::{
-    chart::{self, Helm},
-    error::Error,
-    fetch::{
-        Artifact, Digest,
-        oci::{Platform, Puller, Wanted},
-    },
-    lock::{ChartItem, Lock},
-    recipe::{Chart, ChartSource, Reference},
-};
+use crate::chart;
+use crate::chart::Helm;
+use crate::error::Error;
+use crate::fetch::oci::{Platform, Puller, Wanted};
+use crate::fetch::{Artifact, Digest};
+use crate::lock::{ChartItem, Lock};
+use crate::recipe::{Chart, ChartSource, Reference};
 
 /// The layer of an image that is a chart (<https://helm.sh/docs/topics/registries>).
 const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
@@ -51,7 +50,10 @@ impl Gather<'_> {
         for chart in &self.recipe.charts {
             match self.settle_chart(chart, recorded, mode) {
                 Ok(Some(item)) => drop(items.insert(chart.name.clone(), item)),
-                Ok(None) => unrecorded.push(format!("the chart {}, as the recipe asks for it", chart.name)),
+                Ok(None) => unrecorded.push(format!(
+                    "the chart {}, as the recipe asks for it",
+                    chart.name
+                )),
                 Err(error) => errors.push(error),
             }
         }
@@ -88,8 +90,15 @@ impl Gather<'_> {
         let there = self.obtain(chart, None)?;
         let helm = Helm::new(self.recipe.helm.as_deref());
         let about = helm.about(&there.path, &chart.name)?;
-        if let Some(wanted) = chart.version.as_ref().filter(|wanted| **wanted != about.version) {
-            let message = format!("the chart is version {}, and the recipe wants {wanted}", about.version);
+        if let Some(wanted) = chart
+            .version
+            .as_ref()
+            .filter(|wanted| **wanted != about.version)
+        {
+            let message = format!(
+                "the chart is version {}, and the recipe wants {wanted}",
+                about.version
+            );
             return Err(Error::content(self.source(chart), message));
         }
         let text = helm.render(&there.path, chart, &self.recipe.kubernetes)?;
@@ -107,7 +116,8 @@ impl Gather<'_> {
         }))
     }
 
-    /// The objects of all charts: as they were rendered before, or rendered anew from just what the lock names.
+    /// The objects of all charts: as they were rendered before, or rendered anew from just what the
+    /// lock names.
     pub(super) fn fetch_charts(&self, settled: &Settled) -> Result<Vec<Rendered>, Error> {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         for chart in &self.recipe.charts {
@@ -133,15 +143,27 @@ impl Gather<'_> {
         // What an earlier version recorded was not looked at.
         chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
-        Ok(Rendered { name, version, path: cache.path(&digest) })
+        Ok(Rendered {
+            name,
+            version,
+            path: cache.path(&digest),
+        })
     }
 
     /// Renders a chart once more, to just what the lock says.
-    fn render_again(&self, chart: &Chart, item: &ChartItem, digest: &Digest) -> Result<String, Error> {
+    fn render_again(
+        &self,
+        chart: &Chart,
+        item: &ChartItem,
+        digest: &Digest,
+    ) -> Result<String, Error> {
         let source = self.recorded(chart, &item.sha256)?;
         let there = self.obtain(chart, Some((&source, item.size)))?;
-        let text =
-            Helm::new(self.recipe.helm.as_deref()).render(&there.path, chart, &self.recipe.kubernetes)?;
+        let text = Helm::new(self.recipe.helm.as_deref()).render(
+            &there.path,
+            chart,
+            &self.recipe.kubernetes,
+        )?;
         if self.fetcher.cache().put(text.as_bytes())?.digest == *digest {
             return Ok(text);
         }
@@ -156,7 +178,8 @@ impl Gather<'_> {
 
     /// A digest that the lock has for a chart.
     fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
-        let wrong = |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
+        let wrong =
+            |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
         sha256.parse().map_err(wrong)
     }
 
@@ -165,29 +188,57 @@ impl Gather<'_> {
         match &chart.source {
             ChartSource::Local(path) => {
                 let (sha256, size) = chart::digest(path)?;
-                Ok(There { path: path.clone(), sha256, size })
+                Ok(There {
+                    path: path.clone(),
+                    sha256,
+                    size,
+                })
             }
             ChartSource::Archive(url, declared) => {
-                let digest = known.map(|(digest, _)| digest).or(declared.as_ref()).cloned();
+                let digest = known
+                    .map(|(digest, _)| digest)
+                    .or(declared.as_ref())
+                    .cloned();
                 let (name, size) = (format!("chart {}", chart.name), known.map(|(_, size)| size));
-                let artifact = Artifact { name, url: url.clone(), digest, size, limit: Some(ARCHIVE) };
+                let artifact = Artifact {
+                    name,
+                    url: url.clone(),
+                    digest,
+                    size,
+                    limit: Some(ARCHIVE),
+                };
                 let entry = self.fetcher.files(&[artifact])?.remove(0);
-                Ok(There { path: entry.path, sha256: entry.digest.hex().to_owned(), size: entry.size })
+                Ok(There {
+                    path: entry.path,
+                    sha256: entry.digest.hex().to_owned(),
+                    size: entry.size,
+                })
             }
-            ChartSource::Registry(reference) => self.pull(reference, known.map(|(digest, _)| digest)),
+            ChartSource::Registry(reference) => {
+                self.pull(reference, known.map(|(digest, _)| digest))
+            }
         }
     }
 
     fn pull(&self, reference: &Reference, digest: Option<&Digest>) -> Result<There, Error> {
         let puller = Puller::new(&self.fetcher, &self.registries);
         let (reference, platform) = (reference.clone(), Platform::default());
-        let wanted = [Wanted { reference, platform, digest: digest.cloned() }];
+        let wanted = [Wanted {
+            reference,
+            platform,
+            digest: digest.cloned(),
+        }];
         let pulled = puller.pull(&wanted)?.remove(0);
         let size = pulled.manifest.size + pulled.parts.iter().map(|part| part.size).sum::<u64>();
         let layer = pulled.parts.iter().find(|part| part.media_type == CONTENT);
-        let layer: Digest = layer.and_then(|layer| layer.hex()?.parse().ok()).ok_or_else(|| {
-            Error::content(pulled.reference.to_string(), "it is no chart: an image, perhaps")
-        })?;
+        let layer: Digest = layer
+            .and_then(|layer| layer.hex()?.parse().ok())
+            .ok_or_else(|| {
+                Error::content(
+                    pulled.reference.to_string(),
+                    "it is no chart: an image, perhaps",
+                )
+            })?;
         let cache = self.fetcher.cache();
         if cache.sound(&layer, None)?.is_none() {
             // Pulling goes by name and size: what is damaged has to go first.
@@ -196,7 +247,11 @@ impl Gather<'_> {
             puller.pull(&wanted)?;
         }
         let sha256 = pulled.manifest.hex().unwrap_or_default().to_owned();
-        Ok(There { path: cache.path(&layer), sha256, size })
+        Ok(There {
+            path: cache.path(&layer),
+            sha256,
+            size,
+        })
     }
 
     fn source(&self, chart: &Chart) -> String {

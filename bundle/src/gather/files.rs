@@ -1,24 +1,18 @@
 //! Programs from addresses, alone or in archives.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::{fs, io};
 
 use super::{Gather, Mode, Settled};
-use crate::{
-    error::Error,
-    fetch::{
-        Artifact, Digest,
-        unpack::{self, Compression},
-    },
-    files,
-    lock::{Item, Lock},
-    part::Parts,
-    recipe::Download,
-};
+use crate::error::Error;
+use crate::fetch::unpack::Compression;
+use crate::fetch::{Artifact, Digest, unpack};
+use crate::files;
+use crate::lock::{Item, Lock};
+use crate::part::Parts;
+use crate::recipe::Download;
 
 /// How the lock names the address itself as a source.
 const DOWNLOAD: &str = "download";
@@ -43,9 +37,12 @@ impl Gather<'_> {
     ) -> BTreeMap<String, Item> {
         let (mut items, mut unknown) = (BTreeMap::new(), Vec::new());
         for (url, downloads) in self.by_address() {
-            let declared = downloads.iter().find_map(|download| download.sha256.as_ref());
+            let declared = downloads
+                .iter()
+                .find_map(|download| download.sha256.as_ref());
             let known = recorded.and_then(|lock| lock.files.get(url));
-            let known = known.filter(|item| declared.is_none_or(|digest| digest.hex() == item.sha256));
+            let known =
+                known.filter(|item| declared.is_none_or(|digest| digest.hex() == item.sha256));
             match known {
                 Some(known) => {
                     let item = described(&downloads, known.sha256.clone(), known.size);
@@ -55,12 +52,22 @@ impl Gather<'_> {
                 None => unknown.push((artifact(url, declared.cloned(), None), downloads)),
             }
         }
-        let artifacts: Vec<Artifact> = unknown.iter().map(|(artifact, _)| artifact.clone()).collect();
+        let artifacts: Vec<Artifact> = unknown
+            .iter()
+            .map(|(artifact, _)| artifact.clone())
+            .collect();
         match self.fetcher.files(&artifacts) {
             Ok(entries) => {
-                let found = unknown.into_iter().zip(entries).map(|((artifact, downloads), entry)| {
-                    (artifact.url, described(&downloads, entry.digest.hex().to_owned(), entry.size))
-                });
+                let found =
+                    unknown
+                        .into_iter()
+                        .zip(entries)
+                        .map(|((artifact, downloads), entry)| {
+                            (
+                                artifact.url,
+                                described(&downloads, entry.digest.hex().to_owned(), entry.size),
+                            )
+                        });
                 items.extend(found);
             }
             Err(error) => errors.push(error.into()),
@@ -75,19 +82,28 @@ impl Gather<'_> {
         for (url, _) in &addresses {
             let item = settled.lock.files.get(*url);
             let item = item.ok_or_else(|| Error::content(*url, "it is not settled"))?;
-            artifacts.push(artifact(url, Some(self.digest(url, item)?), Some(item.size)));
+            artifacts.push(artifact(
+                url,
+                Some(self.digest(url, item)?),
+                Some(item.size),
+            ));
         }
         let entries = self.fetcher.files(&artifacts)?;
         for ((url, downloads), entry) in addresses.iter().zip(entries) {
-            let wanted: BTreeSet<&str> =
-                downloads.iter().filter_map(|download| download.member.as_deref()).collect();
-            let inputs: Vec<&str> =
-                std::iter::once(entry.digest.hex()).chain(wanted.iter().copied()).collect();
+            let wanted: BTreeSet<&str> = downloads
+                .iter()
+                .filter_map(|download| download.member.as_deref())
+                .collect();
+            let inputs: Vec<&str> = std::iter::once(entry.digest.hex())
+                .chain(wanted.iter().copied())
+                .collect();
             let unpacked = match wanted.is_empty() {
                 true => None,
-                false => Some(Parts::new(&self.cache)?.get("unpacked", &inputs.join("\n"), |dir| {
-                    members(&entry.path, url, &wanted, dir).map(|()| BTreeMap::new())
-                })?),
+                false => Some(Parts::new(&self.cache)?.get(
+                    "unpacked",
+                    &inputs.join("\n"),
+                    |dir| members(&entry.path, url, &wanted, dir).map(|()| BTreeMap::new()),
+                )?),
             };
             for download in downloads {
                 match (&unpacked, &download.member) {
@@ -112,11 +128,14 @@ impl Gather<'_> {
 
     /// The digest that the lock records of something.
     pub(super) fn digest(&self, name: &str, item: &Item) -> Result<Digest, Error> {
-        item.sha256.parse().map_err(|why| Error::content(self.lock_file(), format!("{name}: {why}")))
+        item.sha256
+            .parse()
+            .map_err(|why| Error::content(self.lock_file(), format!("{name}: {why}")))
     }
 }
 
-/// Puts a program where the recipe looks for it. It is a file of its own: who changes one there changes nothing else.
+/// Puts a program where the recipe looks for it. It is a file of its own: who changes one there
+/// changes nothing else.
 fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
     let own = |status: fs::Metadata| status.is_file() && status.nlink() == 1;
     // To read it is less work than to write it at each build.
@@ -134,13 +153,30 @@ fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
 
 fn artifact(url: &str, digest: Option<Digest>, size: Option<u64>) -> Artifact {
     let name = url.split(['?', '#']).next().unwrap_or(url);
-    Artifact { name: name.to_owned(), url: url.to_owned(), digest, size, limit: Some(FILE) }
+    Artifact {
+        name: name.to_owned(),
+        url: url.to_owned(),
+        digest,
+        size,
+        limit: Some(FILE),
+    }
 }
 
 fn described(downloads: &[&Download], sha256: String, size: u64) -> Item {
-    let whys: Vec<&str> = downloads.iter().map(|download| download.why.as_str()).collect();
-    let licence = downloads.iter().find_map(|download| download.licence.clone());
-    Item { sha256, size, source: DOWNLOAD.to_owned(), licence, why: whys.join(", ") }
+    let whys: Vec<&str> = downloads
+        .iter()
+        .map(|download| download.why.as_str())
+        .collect();
+    let licence = downloads
+        .iter()
+        .find_map(|download| download.licence.clone());
+    Item {
+        sha256,
+        size,
+        source: DOWNLOAD.to_owned(),
+        licence,
+        why: whys.join(", "),
+    }
 }
 
 /// A name in an archive without the `./` that many begin with.
@@ -150,7 +186,9 @@ fn plain(name: &str) -> &str {
 
 /// Takes files out of an archive into a directory, under their names in it.
 fn members(archive: &Path, url: &str, wanted: &BTreeSet<&str>, dir: &Path) -> Result<(), Error> {
-    let wrong = |error: io::Error| Error::content(url, format!("it is no archive that can be read: {error}"));
+    let wrong = |error: io::Error| {
+        Error::content(url, format!("it is no archive that can be read: {error}"))
+    };
     let reader = unpack::open(archive, Compression::sniff(archive)?, UNPACKED)?;
     let mut left: BTreeSet<&str> = wanted.iter().map(|name| plain(name)).collect();
     let mut there = Vec::new();
@@ -174,6 +212,10 @@ fn members(archive: &Path, url: &str, wanted: &BTreeSet<&str>, dir: &Path) -> Re
     let more = if there.len() > SHOWN { " …" } else { "" };
     there.truncate(SHOWN);
     let left: Vec<&str> = left.into_iter().collect();
-    let message = format!("it does not hold {}; it holds {}{more}", left.join(", "), there.join(", "));
+    let message = format!(
+        "it does not hold {}; it holds {}{more}",
+        left.join(", "),
+        there.join(", ")
+    );
     Err(Error::content(url, message))
 }

@@ -1,19 +1,17 @@
 //! Images, from local layouts and from registries.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use super::{Contents, Gather, Mode, Settled};
-use crate::{
-    error::Error,
-    fetch::{
-        Digest,
-        oci::{Platform, Puller, Wanted, licence_of},
-        parallel,
-    },
-    lock::{Item, Lock},
-    oci::{self, Found},
-    recipe::Image,
-};
+use crate::error::Error;
+use crate::fetch::oci::{Platform, Puller, Wanted, licence_of};
+use crate::fetch::{Digest, parallel};
+use crate::lock::{Item, Lock};
+use crate::oci;
+use crate::oci::Found;
+use crate::recipe::Image;
 
 /// How the lock names the registry of an image's own name as its source.
 const REGISTRY: &str = "registry";
@@ -42,8 +40,12 @@ impl Gather<'_> {
                 },
                 (None, Some(known)) => {
                     let licence = image.licence.clone().or_else(|| known.licence.clone());
-                    let item =
-                        Item { source: REGISTRY.to_owned(), licence, why: why(image), ..known.clone() };
+                    let item = Item {
+                        source: REGISTRY.to_owned(),
+                        licence,
+                        why: why(image),
+                        ..known.clone()
+                    };
                     items.insert(name, item);
                 }
                 (None, None) if mode == Mode::Exact => unrecorded.push(format!("the image {name}")),
@@ -72,16 +74,27 @@ impl Gather<'_> {
 
     fn local(&self, image: &Image, layout: &Path) -> Result<(Item, Found), Error> {
         let found = oci::find(layout, &image.reference.to_string())?;
-        let said = |part: &oci::Descriptor| licence_of(&fs::read(oci::blob(layout, part).ok()?).ok()?);
+        let said =
+            |part: &oci::Descriptor| licence_of(&fs::read(oci::blob(layout, part).ok()?).ok()?);
         let item = Item {
             sha256: found.manifest.hex().unwrap_or_default().to_owned(),
             size: found.size(),
             source: self.shown(layout),
-            licence: image.licence.clone().or_else(|| found.blobs().take(2).find_map(said)),
+            licence: image
+                .licence
+                .clone()
+                .or_else(|| found.blobs().take(2).find_map(said)),
             why: why(image),
         };
         let blobs = layout.join("blobs/sha256");
-        Ok((item, Found { reference: image.reference.to_string(), blobs, image: found }))
+        Ok((
+            item,
+            Found {
+                reference: image.reference.to_string(),
+                blobs,
+                image: found,
+            },
+        ))
     }
 
     /// Pulls what is not at hand.
@@ -100,9 +113,16 @@ impl Gather<'_> {
         let mut pulled = pulled.into_iter().map(|pulled| Found {
             reference: pulled.reference.to_string(),
             blobs: blobs.clone(),
-            image: oci::Image { manifest: pulled.manifest, parts: pulled.parts },
+            image: oci::Image {
+                manifest: pulled.manifest,
+                parts: pulled.parts,
+            },
         });
-        Ok(settled.images.iter().filter_map(|place| place.clone().or_else(|| pulled.next())).collect())
+        Ok(settled
+            .images
+            .iter()
+            .filter_map(|place| place.clone().or_else(|| pulled.next()))
+            .collect())
     }
 
     /// A path as it stands in the recipe.
@@ -116,12 +136,18 @@ impl Contents {
     /// The images with their references, as they are served.
     pub fn served(&self, images: &[Image]) -> Vec<(crate::recipe::Reference, oci::Image)> {
         let pairs = images.iter().zip(&self.images);
-        pairs.map(|(image, found)| (image.reference.clone(), found.image.clone())).collect()
+        pairs
+            .map(|(image, found)| (image.reference.clone(), found.image.clone()))
+            .collect()
     }
 }
 
 fn wanted(image: &Image, digest: Option<Digest>) -> Wanted {
-    Wanted { reference: image.reference.clone(), platform: Platform::default(), digest }
+    Wanted {
+        reference: image.reference.clone(),
+        platform: Platform::default(),
+        digest,
+    }
 }
 
 fn why(image: &Image) -> String {

@@ -1,5 +1,5 @@
-//! Gathering what a recipe names: first what each name comes to, which the lock records, then the contents, which are
-//! what the lock says.
+//! Gathering what a recipe names: first what each name comes to, which the lock records, then the
+//! contents, which are what the lock says.
 
 mod charts;
 mod files;
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use charts::Rendered;
 use jiff::Timestamp;
 
-use crate::{
-    error::Error,
-    fetch::{Cache, Fetcher, oci::Registries},
-    files::copy,
-    lock::{self, Lock},
-    oci::Found,
-    recipe::{Recipe, Watcher},
-};
+use crate::error::Error;
+use crate::fetch::oci::Registries;
+use crate::fetch::{Cache, Fetcher};
+use crate::files::copy;
+use crate::lock;
+use crate::lock::Lock;
+use crate::oci::Found;
+use crate::recipe::{Recipe, Watcher};
 
 /// Where what was fetched lies in the cache of a recipe.
 const FETCHED: &str = "fetched";
@@ -72,7 +72,11 @@ impl Archive {
     /// Copies it, and compares on the way: what it is was looked at before.
     pub fn copy(&self, to: &Path) -> Result<(), Error> {
         let found = copy(&self.path, to, 0o644)?;
-        if found.0 == self.sha256 { Ok(()) } else { Err(Error::damaged(&self.path, &found)) }
+        if found.0 == self.sha256 {
+            Ok(())
+        } else {
+            Err(Error::damaged(&self.path, &found))
+        }
     }
 }
 
@@ -105,59 +109,105 @@ impl<'a> Gather<'a> {
             false => recipe.network.fetcher(fetched, watcher)?,
         };
         let registries = recipe.network.registries(alone)?;
-        Ok(Self { file, recipe, fetcher, registries, offline, cache: cache.to_owned() })
+        Ok(Self {
+            file,
+            recipe,
+            fetcher,
+            registries,
+            offline,
+            cache: cache.to_owned(),
+        })
     }
 
     /// What everything comes to, in accordance with what is recorded.
     ///
     /// # Errors
-    /// Everything that cannot be resolved, is not recorded although it has to be, or is not what is recorded.
+    /// Everything that cannot be resolved, is not recorded although it has to be, or is not what is
+    /// recorded.
     pub fn settle(&self, recorded: Option<&Lock>, mode: Mode) -> Result<Settled, Error> {
         let before = recorded.filter(|_| mode != Mode::Renew);
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
         let (images, found) = self.settle_images(before, mode, &mut unrecorded, &mut errors);
         let files = self.settle_files(before, mode, &mut unrecorded, &mut errors);
         let charts = self.settle_charts(before, mode, &mut unrecorded, &mut errors);
-        let packages =
-            self.settle_packages(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
-        let rpms = self.settle_rpms(before, mode, &mut unrecorded).map_err(|error| errors.push(error));
+        let packages = self
+            .settle_packages(before, mode, &mut unrecorded)
+            .map_err(|error| errors.push(error));
+        let rpms = self
+            .settle_rpms(before, mode, &mut unrecorded)
+            .map_err(|error| errors.push(error));
         if !unrecorded.is_empty() {
-            errors.push(Error::Unrecorded { lock: self.lock_file(), names: unrecorded });
+            errors.push(Error::Unrecorded {
+                lock: self.lock_file(),
+                names: unrecorded,
+            });
         }
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
         let rpms = rpms.unwrap_or_default();
-        let mut lock =
-            Lock { format: 1, resolved: String::new(), request, images, packages, files, charts, rpms };
+        let mut lock = Lock {
+            format: 1,
+            resolved: String::new(),
+            request,
+            images,
+            packages,
+            files,
+            charts,
+            rpms,
+        };
         if let Some(before) = before {
             let differences = before.differences(&lock);
             if !differences.is_empty() {
-                return Err(Error::Lock { lock: self.lock_file(), differences });
+                return Err(Error::Lock {
+                    lock: self.lock_file(),
+                    differences,
+                });
             }
         }
         lock.resolved = match recorded {
-            Some(recorded) if Lock { resolved: recorded.resolved.clone(), ..lock.clone() } == *recorded => {
+            Some(recorded)
+                if Lock {
+                    resolved: recorded.resolved.clone(),
+                    ..lock.clone()
+                } == *recorded =>
+            {
                 recorded.resolved.clone()
             }
             _ => now()?.to_string(),
         };
-        Ok(Settled { lock, images: found, archives })
+        Ok(Settled {
+            lock,
+            images: found,
+            archives,
+        })
     }
 
     /// Brings everything to this machine, just as the lock says.
     ///
     /// # Errors
     /// Everything that cannot be had.
-    pub fn fetch(&self, settled: Settled, progress: &mut dyn FnMut(&str)) -> Result<Contents, Error> {
+    pub fn fetch(
+        &self,
+        settled: Settled,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Contents, Error> {
         if !self.fetcher.is_offline() {
             progress("fetching what is not in the cache yet");
         }
         let mut errors = Vec::new();
-        let images = self.fetch_images(&settled).map_err(|error| errors.push(error));
+        let images = self
+            .fetch_images(&settled)
+            .map_err(|error| errors.push(error));
         errors.extend(self.fetch_files(&settled).err());
-        let charts = self.fetch_charts(&settled).map_err(|error| errors.push(error));
-        let rpms = self.fetch_rpms(&settled).map_err(|error| errors.push(error));
-        let archives = self.fetch_packages(settled).map_err(|error| errors.push(error));
+        let charts = self
+            .fetch_charts(&settled)
+            .map_err(|error| errors.push(error));
+        let rpms = self
+            .fetch_rpms(&settled)
+            .map_err(|error| errors.push(error));
+        let archives = self
+            .fetch_packages(settled)
+            .map_err(|error| errors.push(error));
         Error::all(errors)?;
         Ok(Contents {
             images: images.unwrap_or_default(),
@@ -172,11 +222,14 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` where it is set, so that a build from nothing can be repeated too; else the time, in seconds.
+/// `SOURCE_DATE_EPOCH` where it is set, so that a build from nothing can be repeated too; else the
+/// time, in seconds.
 fn now() -> Result<Timestamp, Error> {
     let wrong = |error: String| Error::content("SOURCE_DATE_EPOCH", error);
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(text) => text.parse().map_err(|_| wrong(format!("{text:?} is no number of seconds")))?,
+        Ok(text) => text
+            .parse()
+            .map_err(|_| wrong(format!("{text:?} is no number of seconds")))?,
         Err(_) => Timestamp::now().as_second(),
     };
     Timestamp::from_second(seconds).map_err(|error| wrong(error.to_string()))

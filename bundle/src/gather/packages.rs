@@ -1,23 +1,21 @@
-//! Packages of the operating system: from the repositories that the recipe names, or from this machine's own sources.
+//! Packages of the operating system: from the repositories that the recipe names, or from this
+//! machine's own sources.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use jiff::Timestamp;
 
 use super::{Archive, Gather, Mode, Settled};
-use crate::{
-    apt,
-    complete::{self, Packages as Stanzas},
-    error::Error,
-    fetch::{self, Artifact, Keyring, apt::Source, cache::Entry},
-    files,
-    lock::{Item, Lock},
-    recipe::Repository,
-};
+use crate::complete::Packages as Stanzas;
+use crate::error::Error;
+use crate::fetch::apt::Source;
+use crate::fetch::cache::Entry;
+use crate::fetch::{Artifact, Keyring};
+use crate::lock::{Item, Lock};
+use crate::recipe::Repository;
+use crate::{apt, complete, fetch, files};
 
 /// What was asked, what it came to, and the archives where they are at hand.
 pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<Archive>>);
@@ -72,11 +70,22 @@ impl Gather<'_> {
         for (path, control) in archives.into_iter().zip(&controls) {
             let (sha256, size) = files::digest(&path)?;
             let why = self.why_package(control, controls.iter());
-            let item = Item { sha256, size, source: "apt".to_owned(), licence: None, why };
-            found.push(Archive { name: control.file_name(), path, sha256: item.sha256.clone() });
+            let item = Item {
+                sha256,
+                size,
+                source: "apt".to_owned(),
+                licence: None,
+                why,
+            };
+            found.push(Archive {
+                name: control.file_name(),
+                path,
+                sha256: item.sha256.clone(),
+            });
             items.insert(control.file_name(), item);
         }
-        // They come in apt's order the first time, and in that of the cache afterwards: one key for the kept repository.
+        // They come in apt's order the first time, and in that of the cache afterwards: one key for
+        // the kept repository.
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok((request, items, Some(found)))
     }
@@ -85,8 +94,9 @@ impl Gather<'_> {
     fn resolve_packages(&self) -> Result<BTreeMap<String, Item>, Error> {
         let (mut newest, mut errors) = (BTreeMap::<String, fetch::apt::Package>::new(), Vec::new());
         for repository in &self.recipe.repositories {
-            let opened = source(repository)
-                .and_then(|source| fetch::apt::Repository::open(&self.fetcher, &source, Timestamp::now()));
+            let opened = source(repository).and_then(|source| {
+                fetch::apt::Repository::open(&self.fetcher, &source, Timestamp::now())
+            });
             match opened {
                 Err(error) => errors.push(Error::Fetch(error)),
                 Ok(repository) => {
@@ -103,14 +113,26 @@ impl Gather<'_> {
         }
         Error::all(errors)?;
         let base = self.base()?;
-        let stanzas = Stanzas::new(newest.values().map(|package| package.control().clone()).collect());
+        let stanzas = Stanzas::new(
+            newest
+                .values()
+                .map(|package| package.control().clone())
+                .collect(),
+        );
         let taken = complete::plan(&stanzas, &base, &self.recipe.apt)
             .map_err(|problems| Error::Incomplete(problems.join("\n")))?;
         let taken: Vec<_> = taken.keys().filter_map(|name| newest.get(name)).collect();
         let item = |package: &&fetch::apt::Package| {
-            let why = self.why_package(package.control(), taken.iter().map(|taken| taken.control()));
+            let why =
+                self.why_package(package.control(), taken.iter().map(|taken| taken.control()));
             let (sha256, source) = (package.digest.hex().to_owned(), package.url.clone());
-            let item = Item { sha256, size: package.size, source, licence: None, why };
+            let item = Item {
+                sha256,
+                size: package.size,
+                source,
+                licence: None,
+                why,
+            };
             (package.control().file_name(), item)
         };
         Ok(taken.iter().map(item).collect())
@@ -125,12 +147,21 @@ impl Gather<'_> {
     }
 
     /// Brings archives to this machine that the lock names.
-    pub(super) fn fetch_archives(&self, items: &BTreeMap<String, Item>) -> Result<Vec<Archive>, Error> {
+    pub(super) fn fetch_archives(
+        &self,
+        items: &BTreeMap<String, Item>,
+    ) -> Result<Vec<Archive>, Error> {
         let mut artifacts = Vec::new();
         for (name, item) in items {
             let digest = Some(self.digest(name, item)?);
             let (name, url) = (name.clone(), item.source.clone());
-            artifacts.push(Artifact { name, url, digest, size: Some(item.size), limit: None });
+            artifacts.push(Artifact {
+                name,
+                url,
+                digest,
+                size: Some(item.size),
+                limit: None,
+            });
         }
         let entries = self.fetcher.files(&artifacts)?.into_iter().zip(items);
         let archive = |(entry, (name, item)): (Entry, (&String, &Item))| Archive {
@@ -145,7 +176,12 @@ impl Gather<'_> {
     fn request(&self) -> Result<String, Error> {
         let mut request = apt::request(&self.recipe.apt, &self.recipe.base)?;
         for repository in &self.recipe.repositories {
-            let Repository { url, suite, components, key } = repository;
+            let Repository {
+                url,
+                suite,
+                components,
+                key,
+            } = repository;
             let (key, _) = files::digest(key)?;
             let text = format!("{request}\n{url} {suite} {} {key}\n", components.join(" "));
             request = files::sha256(text.as_bytes());
@@ -159,7 +195,11 @@ impl Gather<'_> {
         Ok(Stanzas::new(complete::installed(&status)))
     }
 
-    fn why_package<'c>(&self, control: &apt::Control, all: impl Iterator<Item = &'c apt::Control>) -> String {
+    fn why_package<'c>(
+        &self,
+        control: &apt::Control,
+        all: impl Iterator<Item = &'c apt::Control>,
+    ) -> String {
         let name = control.field("Package");
         if self.recipe.apt.iter().any(|wanted| wanted == name) {
             return "asked for".to_owned();
@@ -168,10 +208,12 @@ impl Gather<'_> {
     }
 }
 
-/// Who of some packages needs one of that name, by their names: they come in apt's order the first time, and in the lock's
-/// afterwards.
+/// Who of some packages needs one of that name, by their names: they come in apt's order the first
+/// time, and in the lock's afterwards.
 fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c apt::Control>) -> String {
-    let users = all.filter(|user| user.needs().contains(&name)).map(|user| user.field("Package"));
+    let users = all
+        .filter(|user| user.needs().contains(&name))
+        .map(|user| user.field("Package"));
     let users: Vec<&str> = users.collect::<BTreeSet<_>>().into_iter().collect();
     match users[..] {
         [] => "a newer one than the base has is needed".to_owned(),
@@ -180,7 +222,12 @@ fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c apt::Control>) -> Str
 }
 
 fn source(repository: &Repository) -> Result<Source, fetch::Error> {
-    let Repository { url, suite, components, key } = repository;
+    let Repository {
+        url,
+        suite,
+        components,
+        key,
+    } = repository;
     Ok(Source {
         url: url.clone(),
         suite: suite.clone(),
@@ -196,9 +243,16 @@ mod tests {
 
     #[test]
     fn who_needs_a_package_is_said_in_one_order() {
-        let control = |name: &str| apt::Control::parse(&format!("Package: {name}\nDepends: libc6\n"));
+        let control =
+            |name: &str| apt::Control::parse(&format!("Package: {name}\nDepends: libc6\n"));
         let all = [control("nginx"), control("apt"), control("libc6")];
-        assert_eq!(needed_by("libc6", all.iter()), needed_by("libc6", all.iter().rev()));
-        assert_eq!(needed_by("apt", all.iter()), "a newer one than the base has is needed");
+        assert_eq!(
+            needed_by("libc6", all.iter()),
+            needed_by("libc6", all.iter().rev())
+        );
+        assert_eq!(
+            needed_by("apt", all.iter()),
+            "a newer one than the base has is needed"
+        );
     }
 }

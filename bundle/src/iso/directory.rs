@@ -2,13 +2,12 @@
 
 use jiff::Timestamp;
 
+use super::layout::{Hierarchy, Listed, Place};
+use super::names::View;
+use super::records::Record;
+use super::tree::{Child, Tree};
 use super::{
-    BLOCK, FLAG_CONTINUES, FLAG_DIRECTORY, SECTION, TYPE_DIRECTORY, TYPE_FILE,
-    layout::{Hierarchy, Listed, Place},
-    names::View,
-    records::{self, Record},
-    sectors,
-    tree::{Child, Tree},
+    BLOCK, FLAG_CONTINUES, FLAG_DIRECTORY, SECTION, TYPE_DIRECTORY, TYPE_FILE, records, sectors,
 };
 
 /// What a directory comes to.
@@ -23,22 +22,32 @@ pub struct Listing {
 /// Mode of every directory.
 const DIRECTORY_MODE: u32 = TYPE_DIRECTORY | 0o755;
 
-/// The bytes of a directory. Their lengths do not depend on any place, which is how the places are found: as long as
-/// the contents have none (an empty slice), every place is written as it happens to be.
+/// The bytes of a directory. Their lengths do not depend on any place, which is how the places are
+/// found: as long as the contents have none (an empty slice), every place is written as it happens
+/// to be.
 pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32]) -> Listing {
     let place = hierarchy.places[index];
     let mut writer = Writer {
         rock_ridge: hierarchy.view == View::Primary,
-        beside_at: place.sector.wrapping_add(u32::try_from(sectors(u64::from(place.size))).unwrap_or(0)),
+        beside_at: place
+            .sector
+            .wrapping_add(u32::try_from(sectors(u64::from(place.size))).unwrap_or(0)),
         date: tree.date,
         listing: Listing::default(),
     };
     let parent = tree.directories[index].parent;
     for (which, identifier) in [(index, &[0]), (parent, &[1])] {
-        let name = Name::Dots { first: index == 0 && identifier == &[0] };
+        let name = Name::Dots {
+            first: index == 0 && identifier == &[0],
+        };
         writer.directory(tree, hierarchy, which, identifier, name);
     }
-    for Listed { identifier, name, child } in &hierarchy.listed[index] {
+    for Listed {
+        identifier,
+        name,
+        child,
+    } in &hierarchy.listed[index]
+    {
         match *child {
             Child::Directory(index) => {
                 writer.directory(tree, hierarchy, index, identifier, Name::Of(name));
@@ -71,17 +80,38 @@ struct Writer {
 }
 
 impl Writer {
-    fn directory(&mut self, tree: &Tree, view: &Hierarchy, index: usize, identifier: &[u8], name: Name<'_>) {
+    fn directory(
+        &mut self,
+        tree: &Tree,
+        view: &Hierarchy,
+        index: usize,
+        identifier: &[u8],
+        name: Name<'_>,
+    ) {
         let Place { sector, size } = view.places[index];
-        let record = Record { identifier, sector, size, flags: FLAG_DIRECTORY, date: self.date };
+        let record = Record {
+            identifier,
+            sector,
+            size,
+            flags: FLAG_DIRECTORY,
+            date: self.date,
+        };
         let links = u32::try_from(tree.directories[index].links()).unwrap_or(u32::MAX);
-        self.record(&record, name, &records::posix(DIRECTORY_MODE, links, serial(index)));
+        self.record(
+            &record,
+            name,
+            &records::posix(DIRECTORY_MODE, links, serial(index)),
+        );
     }
 
     /// A file, with one record for each of its sections.
     fn file(&mut self, tree: &Tree, index: usize, sector: u32, identifier: &[u8], name: &str) {
         let file = &tree.files[index];
-        let posix = records::posix(TYPE_FILE | file.mode, 1, serial(tree.directories.len() + index));
+        let posix = records::posix(
+            TYPE_FILE | file.mode,
+            1,
+            serial(tree.directories.len() + index),
+        );
         let mut done = 0;
         loop {
             let size = (file.size - done).min(SECTION);
@@ -104,7 +134,11 @@ impl Writer {
     }
 
     fn record(&mut self, record: &Record<'_>, name: Name<'_>, posix: &[u8]) {
-        let system_use = if self.rock_ridge { self.system_use(record, name, posix) } else { Vec::new() };
+        let system_use = if self.rock_ridge {
+            self.system_use(record, name, posix)
+        } else {
+            Vec::new()
+        };
         let bytes = record.bytes(&system_use);
         debug_assert!(bytes.len() <= records::LONGEST, "{}", bytes.len());
         // No record crosses the end of a sector (ECMA-119 6.8.1.1).
@@ -124,7 +158,8 @@ impl Writer {
             }
             Name::Of(name) => {
                 let name = name.as_bytes();
-                let room = records::LONGEST - record.plain_length() - common.len() - records::NAME_HEADER;
+                let room =
+                    records::LONGEST - record.plain_length() - common.len() - records::NAME_HEADER;
                 if name.len() <= room {
                     return [common, records::name(name, false)].concat();
                 }
@@ -135,8 +170,8 @@ impl Writer {
         }
     }
 
-    /// Puts an entry beside, and returns the entry that leads to it. No part of it crosses the end of a sector: Linux
-    /// reads one.
+    /// Puts an entry beside, and returns the entry that leads to it. No part of it crosses the end
+    /// of a sector: Linux reads one.
     fn beside(&mut self, entry: &[u8]) -> Vec<u8> {
         let beside = &mut self.listing.beside;
         if beside.len() % BLOCK + entry.len() > BLOCK {
@@ -145,7 +180,11 @@ impl Writer {
         let (whole, offset) = (beside.len() / BLOCK, beside.len() % BLOCK);
         beside.extend(entry);
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        records::continuation(self.beside_at.wrapping_add(number(whole)), number(offset), number(entry.len()))
+        records::continuation(
+            self.beside_at.wrapping_add(number(whole)),
+            number(offset),
+            number(entry.len()),
+        )
     }
 
     fn fill(&mut self) {

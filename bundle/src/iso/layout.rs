@@ -1,15 +1,12 @@
-//! Where everything in an image lies. Nothing here depends on anything but the names, modes and sizes of the files.
+//! Where everything in an image lies. Nothing here depends on anything but the names, modes and
+//! sizes of the files.
 
 use std::path::Path;
 
-use super::{
-    FIRST_DESCRIPTOR, SECTOR,
-    directory::{self, Listing},
-    names::{self, Name, View},
-    sectors,
-    tree::{Child, Tree},
-    volume,
-};
+use super::directory::Listing;
+use super::names::{Name, View};
+use super::tree::{Child, Tree};
+use super::{FIRST_DESCRIPTOR, SECTOR, directory, names, sectors, volume};
 use crate::error::Error;
 
 /// The number of a directory has two bytes in a path table (ECMA-119 9.4.4).
@@ -31,11 +28,13 @@ pub struct Place {
 pub struct Hierarchy {
     /// Which.
     pub view: View,
-    /// What each directory holds, in the order of its records; by the directory's index in the tree.
+    /// What each directory holds, in the order of its records; by the directory's index in the
+    /// tree.
     pub listed: Vec<Vec<Listed>>,
     /// Each directory's own identifier, by index.
     pub identifiers: Vec<Vec<u8>>,
-    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their places.
+    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
+    /// places.
     pub order: Vec<usize>,
     /// Each directory's records, by index. What they refer to beside lies in the sectors behind.
     pub places: Vec<Place>,
@@ -72,9 +71,15 @@ impl Layout {
     pub fn new(out: &Path, tree: &Tree) -> Result<Self, Error> {
         if tree.directories.len() > MOST_DIRECTORIES {
             let count = tree.directories.len();
-            return Err(Error::content(out, format!("{count} directories are more than ISO 9660 can hold")));
+            return Err(Error::content(
+                out,
+                format!("{count} directories are more than ISO 9660 can hold"),
+            ));
         }
-        let mut next = Allocation { out, next: FIRST_DESCRIPTOR + DESCRIPTORS };
+        let mut next = Allocation {
+            out,
+            next: FIRST_DESCRIPTOR + DESCRIPTORS,
+        };
         let mut primary = Hierarchy::new(View::Primary, tree);
         let mut joliet = Hierarchy::new(View::Joliet, tree);
         for hierarchy in [&mut primary, &mut joliet] {
@@ -92,10 +97,19 @@ impl Layout {
         }
         let mut contents = Vec::with_capacity(tree.files.len());
         for file in &tree.files {
-            contents.push(if file.size == 0 { 0 } else { next.take(0, file.size)?.sector });
+            contents.push(if file.size == 0 {
+                0
+            } else {
+                next.take(0, file.size)?.sector
+            });
         }
         let sectors = next.take(0, 0)?.sector;
-        Ok(Self { primary, joliet, contents, sectors })
+        Ok(Self {
+            primary,
+            joliet,
+            contents,
+            sectors,
+        })
     }
 }
 
@@ -109,13 +123,30 @@ impl Hierarchy {
             let mut inside: Vec<(Vec<u8>, Listed)> = names
                 .into_iter()
                 .zip(&directory.children)
-                .map(|(Name { identifier, key, .. }, (name, child))| {
-                    (key, Listed { identifier, name: name.clone(), child: *child })
-                })
+                .map(
+                    |(
+                        Name {
+                            identifier, key, ..
+                        },
+                        (name, child),
+                    )| {
+                        (
+                            key,
+                            Listed {
+                                identifier,
+                                name: name.clone(),
+                                child: *child,
+                            },
+                        )
+                    },
+                )
                 .collect();
             inside.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
             let inside: Vec<Listed> = inside.into_iter().map(|(_, listed)| listed).collect();
-            for Listed { identifier, child, .. } in &inside {
+            for Listed {
+                identifier, child, ..
+            } in &inside
+            {
                 if let Child::Directory(index) = child {
                     identifiers[*index].clone_from(identifier);
                 }
@@ -124,7 +155,15 @@ impl Hierarchy {
         }
         let order = order(&listed);
         let none = Place::default();
-        Self { view, listed, identifiers, order, places: vec![none; count], little: none, big: none }
+        Self {
+            view,
+            listed,
+            identifiers,
+            order,
+            places: vec![none; count],
+            little: none,
+            big: none,
+        }
     }
 }
 
@@ -133,10 +172,14 @@ fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut at = 0;
     while let Some(index) = order.get(at).copied() {
-        order.extend(listed[index].iter().filter_map(|listed| match listed.child {
-            Child::Directory(index) => Some(index),
-            Child::File(_) => None,
-        }));
+        order.extend(
+            listed[index]
+                .iter()
+                .filter_map(|listed| match listed.child {
+                    Child::Directory(index) => Some(index),
+                    Child::File(_) => None,
+                }),
+        );
         at += 1;
     }
     order
@@ -153,7 +196,10 @@ impl Allocation<'_> {
     fn take(&mut self, size: u64, whole: u64) -> Result<Place, Error> {
         let place = u32::try_from(self.next).ok().zip(u32::try_from(size).ok());
         let (sector, size) = place.ok_or_else(|| {
-            Error::content(self.out, "all of it is more than ISO 9660 can hold (8 TiB, 4 GiB in a directory)")
+            Error::content(
+                self.out,
+                "all of it is more than ISO 9660 can hold (8 TiB, 4 GiB in a directory)",
+            )
         })?;
         self.next += sectors(whole);
         Ok(Place { sector, size })

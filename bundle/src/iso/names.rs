@@ -1,20 +1,24 @@
 //! The names that files and directories have in the primary view (ECMA-119) and in the Joliet view.
 //!
-//! Both know fewer names than a file system does. A name that they can hold is kept as it is; any other is changed, and
-//! numbered where the changed one is taken already, so that all names in a directory stay different.
+//! Both know fewer names than a file system does. A name that they can hold is kept as it is; any
+//! other is changed, and numbered where the changed one is taken already, so that all names in a
+//! directory stay different.
 
 use std::collections::{HashMap, HashSet};
 
 use super::tree::{Child, Directory};
 
-/// The longest name and extension of a file together, and the longest name of a directory (ECMA-119 7.5.1, 7.6.3).
+/// The longest name and extension of a file together, and the longest name of a directory (ECMA-119
+/// 7.5.1, 7.6.3).
 const LONGEST_FILE: usize = 30;
 const LONGEST_DIRECTORY: usize = 31;
 
-/// The longest Joliet name, in UCS-2 units (Joliet, "Relaxation of ISO 9660 restrictions": 128 bytes).
+/// The longest Joliet name, in UCS-2 units (Joliet, "Relaxation of ISO 9660 restrictions": 128
+/// bytes).
 pub const LONGEST_JOLIET: usize = 64;
 
-/// An extension up to this length stays when a name is cut; a longer one is rather a part of the name.
+/// An extension up to this length stays when a name is cut; a longer one is rather a part of the
+/// name.
 pub const LONGEST_EXTENSION: usize = 8;
 
 /// What Joliet allows in no name, besides control characters.
@@ -49,10 +53,14 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
         .iter()
         .map(|(name, child)| {
             let parts = Parts::new(view, name, *child);
-            parts.exact.then(|| parts.numbered(None)).filter(|name| taken.insert(name.folded.clone()))
+            parts
+                .exact
+                .then(|| parts.numbered(None))
+                .filter(|name| taken.insert(name.folded.clone()))
         })
         .collect();
-    // Where the search for a free number goes on, so that thousands of equal beginnings do not take quadratic time.
+    // Where the search for a free number goes on, so that thousands of equal beginnings do not take
+    // quadratic time.
     let mut next: HashMap<Vec<u8>, u32> = HashMap::new();
     for ((name, child), made) in directory.children.iter().zip(&mut made) {
         if made.is_some() {
@@ -90,7 +98,8 @@ impl Parts {
             .filter(|(base, extension)| !base.is_empty() && !extension.is_empty())
             .filter(|_| view == View::Joliet || !directory);
         let (base, extension) = split.unwrap_or((name, ""));
-        let allowed = |text: &str| -> Vec<u16> { text.chars().map(|c| view.character(c)).collect() };
+        let allowed =
+            |text: &str| -> Vec<u16> { text.chars().map(|c| view.character(c)).collect() };
         let (mut base, mut extension) = (allowed(base), allowed(extension));
         let exact = name.encode_utf16().eq(joined(&base, &extension));
         if extension.len() > LONGEST_EXTENSION {
@@ -99,38 +108,67 @@ impl Parts {
         }
         if view == View::Primary {
             // A dot is in no name but before the extension.
-            base.iter_mut().filter(|unit| **unit == u16::from(b'.')).for_each(|unit| *unit = u16::from(b'_'));
+            base.iter_mut()
+                .filter(|unit| **unit == u16::from(b'.'))
+                .for_each(|unit| *unit = u16::from(b'_'));
         }
         let dot = usize::from(view == View::Joliet && !extension.is_empty());
         let exact = exact && base.len() + dot + extension.len() <= view.longest(directory);
-        Self { view, directory, base, extension, exact }
+        Self {
+            view,
+            directory,
+            base,
+            extension,
+            exact,
+        }
     }
 
     /// The name, cut so that it fits together with a number.
     fn numbered(&self, number: Option<u32>) -> Name {
         let mark = if self.view == View::Joliet { '~' } else { '_' };
-        let suffix: Vec<u16> =
-            number.map(|number| format!("{mark}{number}").encode_utf16().collect()).unwrap_or_default();
+        let suffix: Vec<u16> = number
+            .map(|number| format!("{mark}{number}").encode_utf16().collect())
+            .unwrap_or_default();
         let dot = usize::from(self.view == View::Joliet && !self.extension.is_empty());
         let room = self.view.longest(self.directory) - self.extension.len() - dot - suffix.len();
         let base = [&self.base[..self.base.len().min(room)], &suffix].concat();
         match self.view {
             View::Joliet => {
                 let units: Vec<u16> = joined(&base, &self.extension).collect();
-                let bytes =
-                    |units: &[u16]| units.iter().copied().flat_map(u16::to_be_bytes).collect::<Vec<_>>();
-                // Windows, and Linux where it shows this view, find the same file by names that differ only by case.
-                let folded: Vec<u16> =
-                    String::from_utf16_lossy(&units).to_lowercase().encode_utf16().collect();
-                Name { identifier: bytes(&units), key: bytes(&units), folded: bytes(&folded) }
+                let bytes = |units: &[u16]| {
+                    units
+                        .iter()
+                        .copied()
+                        .flat_map(u16::to_be_bytes)
+                        .collect::<Vec<_>>()
+                };
+                // Windows, and Linux where it shows this view, find the same file by names that
+                // differ only by case.
+                let folded: Vec<u16> = String::from_utf16_lossy(&units)
+                    .to_lowercase()
+                    .encode_utf16()
+                    .collect();
+                Name {
+                    identifier: bytes(&units),
+                    key: bytes(&units),
+                    folded: bytes(&folded),
+                }
             }
             View::Primary => {
                 let (base, extension) = (ascii(&base), ascii(&self.extension));
-                // Both parts are compared as if filled up with spaces, and no other character is less.
+                // Both parts are compared as if filled up with spaces, and no other character is
+                // less.
                 let key = [&base, b" ".as_slice(), &extension].concat();
-                let identifier =
-                    if self.directory { base } else { [&base, b".".as_slice(), &extension, b";1"].concat() };
-                Name { identifier, folded: key.clone(), key }
+                let identifier = if self.directory {
+                    base
+                } else {
+                    [&base, b".".as_slice(), &extension, b";1"].concat()
+                };
+                Name {
+                    identifier,
+                    folded: key.clone(),
+                    key,
+                }
             }
         }
     }
@@ -148,23 +186,33 @@ impl View {
     /// The character that stands for another; one outside UCS-2 has no other than `_`.
     fn character(self, character: char) -> u16 {
         let allowed = match self {
-            Self::Primary if character.is_ascii_alphanumeric() => Some(character.to_ascii_uppercase()),
+            Self::Primary if character.is_ascii_alphanumeric() => {
+                Some(character.to_ascii_uppercase())
+            }
             Self::Primary => None,
             Self::Joliet if character.is_control() || NOT_IN_JOLIET.contains(&character) => None,
             Self::Joliet => Some(character),
         };
-        allowed.and_then(|c| u16::try_from(u32::from(c)).ok()).unwrap_or(u16::from(b'_'))
+        allowed
+            .and_then(|c| u16::try_from(u32::from(c)).ok())
+            .unwrap_or(u16::from(b'_'))
     }
 }
 
 fn joined<'a>(base: &'a [u16], extension: &'a [u16]) -> impl Iterator<Item = u16> + 'a {
     let dot = (!extension.is_empty()).then_some(u16::from(b'.'));
-    base.iter().copied().chain(dot).chain(extension.iter().copied())
+    base.iter()
+        .copied()
+        .chain(dot)
+        .chain(extension.iter().copied())
 }
 
 /// The primary view's characters, all of which are ASCII.
 fn ascii(units: &[u16]) -> Vec<u8> {
-    units.iter().map(|unit| u8::try_from(*unit).unwrap_or(b'_')).collect()
+    units
+        .iter()
+        .map(|unit| u8::try_from(*unit).unwrap_or(b'_'))
+        .collect()
 }
 
 #[cfg(test)]
@@ -176,21 +224,37 @@ mod tests {
     use super::*;
 
     fn directory(names: impl IntoIterator<Item = (String, bool)>) -> Directory {
-        let child = |directory| if directory { Child::Directory(0) } else { Child::File(0) };
-        let children: BTreeMap<_, _> =
-            names.into_iter().map(|(name, directory)| (name, child(directory))).collect();
-        Directory { parent: 0, children }
+        let child = |directory| {
+            if directory {
+                Child::Directory(0)
+            } else {
+                Child::File(0)
+            }
+        };
+        let children: BTreeMap<_, _> = names
+            .into_iter()
+            .map(|(name, directory)| (name, child(directory)))
+            .collect();
+        Directory {
+            parent: 0,
+            children,
+        }
     }
 
     fn shown(view: View, all: &[&str]) -> Vec<String> {
-        let directory = directory(all.iter().map(|name| ((*name).to_owned(), name.ends_with(".d"))));
+        let directory = directory(
+            all.iter()
+                .map(|name| ((*name).to_owned(), name.ends_with(".d"))),
+        );
         names(view, &directory)
             .into_iter()
             .map(|name| match view {
                 View::Primary => String::from_utf8(name.identifier).unwrap(),
                 View::Joliet => {
-                    let units =
-                        name.identifier.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
+                    let units = name
+                        .identifier
+                        .chunks_exact(2)
+                        .map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
                     String::from_utf16(&units.collect::<Vec<_>>()).unwrap()
                 }
             })
@@ -201,15 +265,43 @@ mod tests {
     fn only_what_must_is_changed() {
         let long = "x".repeat(70);
         // In the order of their bytes, which is that of the answers.
-        let all =
-            ["A.TXT", "A_B.d", "a.txt", "a:b", "a_b.d", "libc6_2.36.deb", &long, &format!("{long}.deb")];
+        let all = [
+            "A.TXT",
+            "A_B.d",
+            "a.txt",
+            "a:b",
+            "a_b.d",
+            "libc6_2.36.deb",
+            &long,
+            &format!("{long}.deb"),
+        ];
         let cut = [long[..64].to_owned(), format!("{}.deb", &long[..60])];
-        let expected = ["A.TXT", "A_B.d", "a~1.txt", "a_b", "a_b~1.d", "libc6_2.36.deb", &cut[0], &cut[1]];
+        let expected = [
+            "A.TXT",
+            "A_B.d",
+            "a~1.txt",
+            "a_b",
+            "a_b~1.d",
+            "libc6_2.36.deb",
+            &cut[0],
+            &cut[1],
+        ];
         assert_eq!(shown(View::Joliet, &all), expected);
         let long = long.to_uppercase();
-        let cut = [format!("{}.;1", &long[..30]), format!("{}.DEB;1", &long[..27])];
-        let expected =
-            ["A.TXT;1", "A_B_D", "A_1.TXT;1", "A_B.;1", "A_B_D_1", "LIBC6_2_36.DEB;1", &cut[0], &cut[1]];
+        let cut = [
+            format!("{}.;1", &long[..30]),
+            format!("{}.DEB;1", &long[..27]),
+        ];
+        let expected = [
+            "A.TXT;1",
+            "A_B_D",
+            "A_1.TXT;1",
+            "A_B.;1",
+            "A_B_D_1",
+            "LIBC6_2_36.DEB;1",
+            &cut[0],
+            &cut[1],
+        ];
         assert_eq!(shown(View::Primary, &all), expected);
     }
 
@@ -217,9 +309,17 @@ mod tests {
     fn a_changed_name_takes_nobodys_place() {
         let long = "y".repeat(64);
         let cut = |number: u32| format!("{}~{number}", &long[..62]);
-        let all = [format!("{long}a"), format!("{long}b"), format!("{long}c"), cut(1)];
+        let all = [
+            format!("{long}a"),
+            format!("{long}b"),
+            format!("{long}c"),
+            cut(1),
+        ];
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        assert_eq!(shown(View::Joliet, &all), [long.clone(), cut(2), cut(3), cut(1)]);
+        assert_eq!(
+            shown(View::Joliet, &all),
+            [long.clone(), cut(2), cut(3), cut(1)]
+        );
     }
 
     /// Names of which many come to the same when they are changed.

@@ -1,5 +1,5 @@
-//! What the bytes of directory records and of Rock Ridge's entries say. Nothing is taken on trust: every length is
-//! compared with what is there, and what we would have to guess is refused.
+//! What the bytes of directory records and of Rock Ridge's entries say. Nothing is taken on trust:
+//! every length is compared with what is there, and what we would have to guess is refused.
 
 use super::LONGEST_NAME;
 
@@ -57,7 +57,9 @@ impl<'a> Record<'a> {
             return Err("a directory record has extended attributes or is interleaved".to_owned());
         }
         // A name of even length is followed by a byte of padding.
-        let system_use = record.get((33 + identifier.len()).next_multiple_of(2)..).unwrap_or_default();
+        let system_use = record
+            .get((33 + identifier.len()).next_multiple_of(2)..)
+            .unwrap_or_default();
         let parsed = Self {
             sector: both32(record, 2)?,
             size: both32(record, 10)?,
@@ -88,7 +90,9 @@ pub fn rock_ridge(
     let mut next = found.entries(system_use)?;
     let mut left = MOST_CONTINUATIONS;
     while let Some(continuation) = next {
-        left = left.checked_sub(1).ok_or("a directory record is continued without end")?;
+        left = left
+            .checked_sub(1)
+            .ok_or("a directory record is continued without end")?;
         next = found.entries(&fetch(continuation)?)?;
     }
     if found.unfinished {
@@ -98,7 +102,9 @@ pub fn rock_ridge(
     if let Some(wrong) = super::tree::wrong_name(&name) {
         return Err(wrong);
     }
-    let mode = found.mode.ok_or_else(|| format!("{name:?} has no mode in Rock Ridge"))?;
+    let mode = found
+        .mode
+        .ok_or_else(|| format!("{name:?} has no mode in Rock Ridge"))?;
     Ok(RockRidge { name, mode })
 }
 
@@ -124,19 +130,29 @@ impl Found {
             bytes = rest;
             match &[first, second] {
                 b"NM" => self.name(&entry[4..])?,
-                b"PX" if self.mode.is_some() => return Err("a directory record has two modes".to_owned()),
+                b"PX" if self.mode.is_some() => {
+                    return Err("a directory record has two modes".to_owned());
+                }
                 b"PX" => self.mode = Some(both32(entry, 4)?),
                 b"CE" if next.is_some() => {
                     return Err("a directory record is continued in two places".to_owned());
                 }
                 b"CE" => {
-                    let (sector, offset, size) = (both32(entry, 4)?, both32(entry, 12)?, both32(entry, 20)?);
-                    next = Some(Continuation { sector, offset, size });
+                    let (sector, offset, size) =
+                        (both32(entry, 4)?, both32(entry, 12)?, both32(entry, 20)?);
+                    next = Some(Continuation {
+                        sector,
+                        offset,
+                        size,
+                    });
                 }
                 b"ST" => break,
                 // Each of them makes a file something else than the bytes that its record names.
                 b"SL" | b"PN" | b"CL" | b"PL" | b"RE" | b"SF" | b"ZF" => {
-                    return Err("there is something that is neither a plain file nor a directory".to_owned());
+                    return Err(
+                        "there is something that is neither a plain file nor a directory"
+                            .to_owned(),
+                    );
                 }
                 _ => {}
             }
@@ -157,7 +173,9 @@ impl Found {
         self.unfinished = *flags == 1;
         self.name.extend_from_slice(part);
         if self.name.len() > LONGEST_NAME {
-            return Err(format!("a name in Rock Ridge is longer than {LONGEST_NAME} bytes"));
+            return Err(format!(
+                "a name in Rock Ridge is longer than {LONGEST_NAME} bytes"
+            ));
         }
         Ok(())
     }
@@ -166,7 +184,9 @@ impl Found {
 /// A number in both byte orders, which have to agree.
 pub fn both32(bytes: &[u8], at: usize) -> Result<u32, String> {
     match *bytes.get(at..at + 8).ok_or("a number is cut off")? {
-        [a, b, c, d, e, f, g, h] if [d, c, b, a] == [e, f, g, h] => Ok(u32::from_le_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h] if [d, c, b, a] == [e, f, g, h] => {
+            Ok(u32::from_le_bytes([a, b, c, d]))
+        }
         _ => Err("a number differs between its two byte orders".to_owned()),
     }
 }

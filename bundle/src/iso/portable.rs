@@ -1,15 +1,17 @@
 //! Names that every view of an image can hold as they are.
 //!
-//! The writer can put any name into an image: where Joliet knows no such name, it is changed and numbered. `7z` and Windows
-//! take files out under the names of Joliet, so a bundle with a changed one would not be what its manifest says any more.
-//! A bundle therefore has only names that need no change.
+//! The writer can put any name into an image: where Joliet knows no such name, it is changed and
+//! numbered. `7z` and Windows take files out under the names of Joliet, so a bundle with a changed
+//! one would not be what its manifest says any more. A bundle therefore has only names that need no
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::{LONGEST_EXTENSION, LONGEST_JOLIET, NOT_IN_JOLIET};
 use crate::files;
 
-/// The longest path that a reader of Joliet has to know, in UCS-2 units (Joliet, as libisofs keeps to it).
+/// The longest path that a reader of Joliet has to know, in UCS-2 units (Joliet, as libisofs keeps
+/// to it).
 const LONGEST_PATH: usize = 240;
 
 /// Digits of the hash that makes a shortened name different from others.
@@ -24,17 +26,23 @@ pub fn problems<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     for path in paths {
         let units = path.encode_utf16().count();
         if units > LONGEST_PATH {
-            found
-                .push(format!("{path}: the path has {units} characters, and Joliet's end at {LONGEST_PATH}"));
+            found.push(format!(
+                "{path}: the path has {units} characters, and Joliet's end at {LONGEST_PATH}"
+            ));
         }
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let ends = path
+            .match_indices('/')
+            .map(|(at, _)| at)
+            .chain([path.len()]);
         let mut begin = 0;
         for end in ends {
             let (name, until) = (&path[begin..end], &path[..end]);
             begin = end + 1;
             match seen.get(until.to_lowercase().as_str()) {
                 Some(first) if *first == until || !told.insert(until) => continue,
-                Some(first) => found.push(format!("{until}: {first} is there too, and Joliet ignores case")),
+                Some(first) => found.push(format!(
+                    "{until}: {first} is there too, and Joliet ignores case"
+                )),
                 None => drop(seen.insert(until.to_lowercase(), until)),
             }
             found.extend(wrong(name).map(|why| format!("{until}: {why}")));
@@ -47,24 +55,34 @@ fn wrong(name: &str) -> Option<String> {
     let units = name.encode_utf16().count();
     let strange = |c: &char| c.is_control() || NOT_IN_JOLIET.contains(c) || u32::from(*c) > 0xffff;
     if units > LONGEST_JOLIET {
-        return Some(format!("the name has {units} characters, and Joliet's end at {LONGEST_JOLIET}"));
+        return Some(format!(
+            "the name has {units} characters, and Joliet's end at {LONGEST_JOLIET}"
+        ));
     }
     if let Some(character) = name.chars().find(strange) {
         return Some(format!("Joliet knows no {character:?} in a name"));
     }
-    name.ends_with(['.', ' ']).then(|| "Windows and 7z know no name that ends like this".to_owned())
+    name.ends_with(['.', ' '])
+        .then(|| "Windows and 7z know no name that ends like this".to_owned())
 }
 
-/// A name of a file that only our own indexes lead to, such that every view can hold it: one that is too long is cut, and
-/// what is cut off is hashed.
+/// A name of a file that only our own indexes lead to, such that every view can hold it: one that
+/// is too long is cut, and what is cut off is hashed.
 #[must_use]
 pub fn fit(name: &str) -> String {
-    let name: String = name.chars().map(|c| if NOT_IN_JOLIET.contains(&c) { '_' } else { c }).collect();
+    let name: String = name
+        .chars()
+        .map(|c| if NOT_IN_JOLIET.contains(&c) { '_' } else { c })
+        .collect();
     if name.encode_utf16().count() <= LONGEST_JOLIET {
         return name;
     }
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let extension = if extension.len() <= LONGEST_EXTENSION { extension } else { "" };
+    let extension = if extension.len() <= LONGEST_EXTENSION {
+        extension
+    } else {
+        ""
+    };
     let end = format!("_{}.{extension}", &files::sha256(name.as_bytes())[..DIGITS]);
     let end = end.trim_end_matches('.');
     let base: String = name.chars().take(LONGEST_JOLIET - end.len()).collect();
@@ -78,12 +96,17 @@ mod tests {
     #[test]
     fn each_name_that_would_change_is_named_once() {
         let (long, deep) = ("x".repeat(65), "directory/".repeat(24));
-        let fits =
-            ["y".repeat(64), "é".repeat(64), "a/b".to_owned(), "a/c".to_owned(), "~1 (2)+%.d".to_owned()];
+        let fits = [
+            "y".repeat(64),
+            "é".repeat(64),
+            "a/b".to_owned(),
+            "a/c".to_owned(),
+            "~1 (2)+%.d".to_owned(),
+        ];
         assert_eq!(problems(fits.iter().map(String::as_str)), [""; 0]);
         let wrong = [
-            "A/x", "a/y", "a/z", "b/N", "b/n", "s/a:b", "s/a*b", "s/a;b", "s/a?b", "s/a\\b", "s/a\tb",
-            "s/😀", "s/dot.", &long, &deep,
+            "A/x", "a/y", "a/z", "b/N", "b/n", "s/a:b", "s/a*b", "s/a;b", "s/a?b", "s/a\\b",
+            "s/a\tb", "s/😀", "s/dot.", &long, &deep,
         ];
         let found = problems(wrong);
         for expected in [
@@ -108,18 +131,25 @@ mod tests {
         let deep = "the path has 240 characters";
         assert!(!found.iter().any(|line| line.contains(deep)), "{found:#?}");
         assert!(
-            problems([format!("{}f", "directory/".repeat(24)).as_str()])[0].contains("has 241 characters")
+            problems([format!("{}f", "directory/".repeat(24)).as_str()])[0]
+                .contains("has 241 characters")
         );
     }
 
     #[test]
     fn a_name_that_is_too_long_is_cut_and_stays_different() {
-        assert_eq!(fit("libc6_2.36-9+deb12u14_amd64.deb"), "libc6_2.36-9+deb12u14_amd64.deb");
+        assert_eq!(
+            fit("libc6_2.36-9+deb12u14_amd64.deb"),
+            "libc6_2.36-9+deb12u14_amd64.deb"
+        );
         assert_eq!(fit("a_1:2_all.deb"), "a_1_2_all.deb");
         let name = |end: &str| format!("python3-{}_1.0~git{end}_all.deb", "long-".repeat(12));
         let (one, two) = (fit(&name("1")), fit(&name("2")));
         assert_ne!(one, two);
-        assert!(one.starts_with("python3-long-") && one.ends_with(".deb"), "{one}");
+        assert!(
+            one.starts_with("python3-long-") && one.ends_with(".deb"),
+            "{one}"
+        );
         assert_eq!((problems([one.as_str()]), one.len()), (vec![], 64));
     }
 }

@@ -1,19 +1,19 @@
 //! Reading an image without mounting it.
 
-use std::{
-    fs::File,
-    io::{self, Read, Seek, SeekFrom},
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
-use super::{
-    BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR,
-    parse::{self, Record},
-    volume::{BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH},
-    walk::Walk,
+use super::parse::Record;
+use super::volume::{
+    BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
 };
-use crate::{error::Error, files};
+use super::walk::Walk;
+use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
+use crate::error::Error;
+use crate::files;
 
 /// An image, whose directories have been read.
 #[derive(Debug)]
@@ -39,32 +39,47 @@ pub struct Entry {
 }
 
 impl Image {
-    /// Opens an image and reads its directories as Rock Ridge has them. What stands behind the image in the same file
-    /// is not looked at.
+    /// Opens an image and reads its directories as Rock Ridge has them. What stands behind the
+    /// image in the same file is not looked at.
     ///
     /// # Errors
-    /// When the file cannot be read, is no ISO 9660 image with Rock Ridge, is shorter than it says, or holds anything
-    /// that an image of [`super::write`] cannot hold: a link, a name that is none, two files of the same path, a
-    /// directory in itself. Whether the *content* is what it should be is not for this to find.
+    /// When the file cannot be read, is no ISO 9660 image with Rock Ridge, is shorter than it says,
+    /// or holds anything that an image of [`super::write`] cannot hold: a link, a name that is
+    /// none, two files of the same path, a directory in itself. Whether the *content* is what it
+    /// should be is not for this to find.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (file, length) = files::open_sized(path)?;
         let failed = |wrong: String| {
             Error::content(
                 path,
-                format!("this is no image that can be read: {wrong}; copy it again from its source"),
+                format!(
+                    "this is no image that can be read: {wrong}; copy it again from its source"
+                ),
             )
         };
         let descriptor = descriptor(&file).map_err(failed)?;
         let volume = Descriptor::parse(&descriptor, length).map_err(failed)?;
-        let entries = Walk::new(&file, volume.space).run(&volume.root).map_err(failed)?;
+        let entries = Walk::new(&file, volume.space)
+            .run(&volume.root)
+            .map_err(failed)?;
         let size = u64::from(volume.space) * SECTOR;
-        Ok(Self { file, path: path.to_owned(), id: volume.id, size, entries })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            id: volume.id,
+            size,
+            entries,
+        })
     }
 
     /// The same image with the two modes that a bundle knows, whatever its directories say.
     pub(crate) fn with_plain_modes(mut self) -> Self {
         for entry in &mut self.entries {
-            entry.mode = if entry.mode & 0o100 == 0 { 0o644 } else { 0o755 };
+            entry.mode = if entry.mode & 0o100 == 0 {
+                0o644
+            } else {
+                0o755
+            };
         }
         self
     }
@@ -90,7 +105,10 @@ impl Image {
     /// A file by its path.
     #[must_use]
     pub fn entry(&self, path: &str) -> Option<&Entry> {
-        let found = self.entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
+        let found = self
+            .entries
+            .binary_search_by(|entry| entry.path.as_str().cmp(path))
+            .ok()?;
         self.entries.get(found)
     }
 
@@ -99,9 +117,9 @@ impl Image {
     /// # Errors
     /// When there is no such file.
     pub fn reader(&self, path: &str) -> Result<Reader<'_>, Error> {
-        let entry = self
-            .entry(path)
-            .ok_or_else(|| Error::content(&self.path, format!("there is no file {path} in this image")))?;
+        let entry = self.entry(path).ok_or_else(|| {
+            Error::content(&self.path, format!("there is no file {path} in this image"))
+        })?;
         Ok(self.content(entry))
     }
 
@@ -113,16 +131,25 @@ impl Image {
         const LARGEST: u64 = 256 << 20;
         let mut bytes = Vec::new();
         let mut from = self.reader(path)?.take(LARGEST + 1);
-        from.read_to_end(&mut bytes).map_err(Error::file("read", &self.path))?;
+        from.read_to_end(&mut bytes)
+            .map_err(Error::file("read", &self.path))?;
         if bytes.len() as u64 > LARGEST {
-            return Err(Error::content(&self.path, format!("{path} is too large to be what its name says")));
+            return Err(Error::content(
+                &self.path,
+                format!("{path} is too large to be what its name says"),
+            ));
         }
         Ok(bytes)
     }
 
     /// The content of one of its entries.
     pub(super) fn content(&self, entry: &Entry) -> Reader<'_> {
-        Reader { file: &self.file, offset: entry.offset, size: entry.size, at: 0 }
+        Reader {
+            file: &self.file,
+            offset: entry.offset,
+            size: entry.size,
+            at: 0,
+        }
     }
 
     /// Where the image is.
@@ -143,11 +170,15 @@ pub struct Reader<'a> {
 impl Read for Reader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.size.saturating_sub(self.at);
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let wanted = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
         if wanted == 0 {
             return Ok(0);
         }
-        let count = self.file.read_at(&mut buffer[..wanted], self.offset + self.at)?;
+        let count = self
+            .file
+            .read_at(&mut buffer[..wanted], self.offset + self.at)?;
         if count == 0 {
             // The file has become shorter since it was opened.
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -176,7 +207,8 @@ const MOST_DESCRIPTORS: u64 = 16;
 fn descriptor(file: &File) -> Result<[u8; BLOCK], String> {
     let mut bytes = [0; BLOCK];
     for sector in (FIRST_DESCRIPTOR..).take(usize::try_from(MOST_DESCRIPTORS).unwrap_or(1)) {
-        file.read_exact_at(&mut bytes, sector * SECTOR).map_err(|_| "it ends before its first directory")?;
+        file.read_exact_at(&mut bytes, sector * SECTOR)
+            .map_err(|_| "it ends before its first directory")?;
         if bytes[1..6] != *STANDARD {
             return Err("it is not ISO 9660".to_owned());
         }
@@ -204,7 +236,9 @@ impl<'a> Descriptor<'a> {
         let space = parse::both32(bytes, SPACE_SIZE)?;
         let size = u64::from(space) * SECTOR;
         if size > length {
-            return Err(format!("it should have {size} bytes and has {length}: it is cut off"));
+            return Err(format!(
+                "it should have {size} bytes and has {length}: it is cut off"
+            ));
         }
         let (root, _) = Record::split(&bytes[ROOT..ROOT + 34])?;
         if root.flags & FLAG_DIRECTORY == 0 {

@@ -1,10 +1,14 @@
-//! The bytes of directory records (ECMA-119 9.1) and of what SUSP and RRIP 1.12 (Rock Ridge) add to them.
+//! The bytes of directory records (ECMA-119 9.1) and of what SUSP and RRIP 1.12 (Rock Ridge) add to
+//! them.
 
-use jiff::{Timestamp, civil::DateTime, tz::Offset};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 
 /// Who stands behind Rock Ridge, in the words that RRIP 1.12 (4.3) gives.
 const EXTENSION: &[u8] = b"IEEE_1282";
-const DESCRIPTION: &[u8] = b"THE IEEE 1282 PROTOCOL PROVIDES SUPPORT FOR POSIX FILE SYSTEM SEMANTICS";
+const DESCRIPTION: &[u8] =
+    b"THE IEEE 1282 PROTOCOL PROVIDES SUPPORT FOR POSIX FILE SYSTEM SEMANTICS";
 const PUBLISHER: &[u8] =
     b"PLEASE CONTACT THE IEEE STANDARDS DEPARTMENT, PISCATAWAY, NJ, USA FOR THE 1282 SPECIFICATION";
 
@@ -37,8 +41,8 @@ impl Record<'_> {
         (33 + self.identifier.len()).next_multiple_of(2)
     }
 
-    /// Its bytes, with what SUSP adds. Neither has more than [`LONGEST`] together: identifiers are short, and names are
-    /// cut to what is left.
+    /// Its bytes, with what SUSP adds. Neither has more than [`LONGEST`] together: identifiers are
+    /// short, and names are cut to what is left.
     pub fn bytes(&self, system_use: &[u8]) -> Vec<u8> {
         let length = (self.plain_length() + system_use.len()).next_multiple_of(2);
         let mut bytes = Vec::with_capacity(length);
@@ -65,18 +69,40 @@ pub fn indicator() -> Vec<u8> {
 
 /// `ER`: what the entries of two letters mean (SUSP 5.5).
 pub fn reference() -> Vec<u8> {
-    let lengths = [byte(EXTENSION.len()), byte(DESCRIPTION.len()), byte(PUBLISHER.len()), 1];
-    entry(*b"ER", &[lengths.as_slice(), EXTENSION, DESCRIPTION, PUBLISHER].concat())
+    let lengths = [
+        byte(EXTENSION.len()),
+        byte(DESCRIPTION.len()),
+        byte(PUBLISHER.len()),
+        1,
+    ];
+    entry(
+        *b"ER",
+        &[lengths.as_slice(), EXTENSION, DESCRIPTION, PUBLISHER].concat(),
+    )
 }
 
 /// `CE`: more entries are at that place (SUSP 5.1).
 pub fn continuation(sector: u32, offset: u32, length: u32) -> Vec<u8> {
-    entry(*b"CE", &[both32(sector), both32(offset), both32(length)].concat())
+    entry(
+        *b"CE",
+        &[both32(sector), both32(offset), both32(length)].concat(),
+    )
 }
 
-/// `PX`: mode with type bits, count of links, owner and group root, and a number of its own (RRIP 4.1.1).
+/// `PX`: mode with type bits, count of links, owner and group root, and a number of its own (RRIP
+/// 4.1.1).
 pub fn posix(mode: u32, links: u32, serial: u32) -> Vec<u8> {
-    entry(*b"PX", &[both32(mode), both32(links), both32(0), both32(0), both32(serial)].concat())
+    entry(
+        *b"PX",
+        &[
+            both32(mode),
+            both32(links),
+            both32(0),
+            both32(0),
+            both32(serial),
+        ]
+        .concat(),
+    )
 }
 
 /// `TF`: modified, read and attributes changed, all at the same time (RRIP 4.1.6).
@@ -96,7 +122,8 @@ fn entry(signature: [u8; 2], content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A number in both byte orders, the less significant byte first and then the other way (ECMA-119 7.3.3).
+/// A number in both byte orders, the less significant byte first and then the other way (ECMA-119
+/// 7.3.3).
 pub fn both32(number: u32) -> [u8; 8] {
     let ([a, b, c, d], [e, f, g, h]) = (number.to_le_bytes(), number.to_be_bytes());
     [a, b, c, d, e, f, g, h]

@@ -1,9 +1,8 @@
 //! A file that is written front to back, with holes where the content is zero.
 
-use std::{
-    fs::File,
-    io::{self, Seek as _, SeekFrom, Write},
-};
+use std::fs::File;
+use std::io;
+use std::io::{Seek as _, SeekFrom, Write};
 
 /// How much is written at a time.
 const CHUNK: usize = 1 << 20;
@@ -11,7 +10,8 @@ const CHUNK: usize = 1 << 20;
 /// What a chunk is compared with.
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// Writes to a new file. What is zero for a whole chunk is skipped, which reads the same and takes no space.
+/// Writes to a new file. What is zero for a whole chunk is skipped, which reads the same and takes
+/// no space.
 pub struct Sink {
     file: File,
     chunk: Vec<u8>,
@@ -21,7 +21,11 @@ pub struct Sink {
 impl Sink {
     /// Writes to a file that is empty.
     pub fn new(file: File) -> Self {
-        Self { file, chunk: Vec::with_capacity(CHUNK), position: 0 }
+        Self {
+            file,
+            chunk: Vec::with_capacity(CHUNK),
+            position: 0,
+        }
     }
 
     /// Where the next byte goes.
@@ -34,7 +38,9 @@ impl Sink {
         while self.position < position {
             let left = position - self.position;
             if self.chunk.is_empty() && left > CHUNK as u64 {
-                self.file.seek(SeekFrom::Current(i64::try_from(left).map_err(io::Error::other)?))?;
+                self.file.seek(SeekFrom::Current(
+                    i64::try_from(left).map_err(io::Error::other)?,
+                ))?;
                 self.position = position;
                 return Ok(());
             }
@@ -54,7 +60,9 @@ impl Sink {
 
     fn flush_chunk(&mut self) -> io::Result<()> {
         if self.chunk == ZEROS[..self.chunk.len()] {
-            self.file.seek(SeekFrom::Current(i64::try_from(self.chunk.len()).map_err(io::Error::other)?))?;
+            self.file.seek(SeekFrom::Current(
+                i64::try_from(self.chunk.len()).map_err(io::Error::other)?,
+            ))?;
         } else {
             self.file.write_all(&self.chunk)?;
         }

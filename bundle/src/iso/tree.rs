@@ -1,13 +1,12 @@
 //! The tree of directories and files that an image is to hold.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{
-    LONGEST_NAME, SECTION,
-    write::{Content, Source},
-};
+use super::write::{Content, Source};
+use super::{LONGEST_NAME, SECTION};
 use crate::error::Error;
 
 /// Linux reads a file of at most so many sections (fs/isofs/inode.c, `isofs_read_level3_size`).
@@ -54,57 +53,96 @@ pub struct File {
 impl Directory {
     /// How many names lead to it: the one above, its own `.`, and `..` of each directory in it.
     pub fn links(&self) -> usize {
-        2 + self.children.values().filter(|child| matches!(child, Child::Directory(_))).count()
+        2 + self
+            .children
+            .values()
+            .filter(|child| matches!(child, Child::Directory(_)))
+            .count()
     }
 }
 
 impl Tree {
     /// Looks at every file and sorts all into directories. All problems are reported at once.
-    pub fn new(out: &Path, date: Timestamp, sources: &BTreeMap<String, Source>) -> Result<Self, Error> {
+    pub fn new(
+        out: &Path,
+        date: Timestamp,
+        sources: &BTreeMap<String, Source>,
+    ) -> Result<Self, Error> {
         let files = Vec::with_capacity(sources.len());
-        let mut tree = Self { directories: vec![Directory::default()], files, date };
+        let mut tree = Self {
+            directories: vec![Directory::default()],
+            files,
+            date,
+        };
         let mut problems = Vec::new();
         for (path, source) in sources {
             if let Err(problem) = tree.add(path, source) {
                 problems.push(problem);
             }
         }
-        if problems.is_empty() { Ok(tree) } else { Err(Error::content(out, problems.join("\n"))) }
+        if problems.is_empty() {
+            Ok(tree)
+        } else {
+            Err(Error::content(out, problems.join("\n")))
+        }
     }
 
     fn add(&mut self, path: &str, source: &Source) -> Result<(), String> {
         if let Some(wrong) = path.split('/').find_map(wrong_name) {
-            return Err(format!("{path:?} cannot be the path of a file in an image: {wrong}"));
+            return Err(format!(
+                "{path:?} cannot be the path of a file in an image: {wrong}"
+            ));
         }
         if source.mode > 0o777 {
-            return Err(format!("{path}: only permission bits can be kept, not the mode {:o}", source.mode));
+            return Err(format!(
+                "{path}: only permission bits can be kept, not the mode {:o}",
+                source.mode
+            ));
         }
         let size = size(path, source)?;
         if size > MOST_SECTIONS * SECTION {
-            return Err(format!("{path}: {size} bytes are more than Linux reads of one file in an image"));
+            return Err(format!(
+                "{path}: {size} bytes are more than Linux reads of one file in an image"
+            ));
         }
-        let (above, name) = path.rsplit_once('/').map_or((None, path), |(above, name)| (Some(above), name));
+        let (above, name) = path
+            .rsplit_once('/')
+            .map_or((None, path), |(above, name)| (Some(above), name));
         let mut at = 0;
         for component in above.into_iter().flat_map(|above| above.split('/')) {
-            at = self.enter(at, component).ok_or_else(|| format!("{path}: {component} is a file"))?;
+            at = self
+                .enter(at, component)
+                .ok_or_else(|| format!("{path}: {component} is a file"))?;
         }
         if self.directories[at].children.contains_key(name) {
             return Err(format!("{path} is a directory and a file"));
         }
-        self.directories[at].children.insert(name.to_owned(), Child::File(self.files.len()));
-        self.files.push(File { path: path.to_owned(), mode: source.mode, size });
+        self.directories[at]
+            .children
+            .insert(name.to_owned(), Child::File(self.files.len()));
+        self.files.push(File {
+            path: path.to_owned(),
+            mode: source.mode,
+            size,
+        });
         Ok(())
     }
 
-    /// The directory of that name in another, which is made where it is missing; nothing where that is a file.
+    /// The directory of that name in another, which is made where it is missing; nothing where that
+    /// is a file.
     fn enter(&mut self, at: usize, name: &str) -> Option<usize> {
         match self.directories[at].children.get(name) {
             Some(Child::Directory(there)) => Some(*there),
             Some(Child::File(_)) => None,
             None => {
                 let new = self.directories.len();
-                self.directories.push(Directory { parent: at, children: BTreeMap::new() });
-                self.directories[at].children.insert(name.to_owned(), Child::Directory(new));
+                self.directories.push(Directory {
+                    parent: at,
+                    children: BTreeMap::new(),
+                });
+                self.directories[at]
+                    .children
+                    .insert(name.to_owned(), Child::Directory(new));
                 Some(new)
             }
         }
@@ -116,10 +154,13 @@ pub fn wrong_name(name: &str) -> Option<String> {
     match name {
         "" => Some("a name is empty".to_owned()),
         "." | ".." => Some(format!("{name} is not a name")),
-        _ if name.contains(['/', '\0']) => Some(format!("the name {name:?} has a / or a zero byte")),
-        _ if name.len() > LONGEST_NAME => {
-            Some(format!("a name of {} bytes is longer than {LONGEST_NAME}", name.len()))
+        _ if name.contains(['/', '\0']) => {
+            Some(format!("the name {name:?} has a / or a zero byte"))
         }
+        _ if name.len() > LONGEST_NAME => Some(format!(
+            "a name of {} bytes is longer than {LONGEST_NAME}",
+            name.len()
+        )),
         _ => None,
     }
 }

@@ -1,12 +1,10 @@
 //! Volume descriptors (ECMA-119 8) and path tables (ECMA-119 9.4).
 
-use super::{
-    BLOCK, FLAG_DIRECTORY,
-    layout::{Hierarchy, Layout},
-    names::View,
-    records::{self, Record, both16, both32},
-    write::Volume,
-};
+use super::layout::{Hierarchy, Layout};
+use super::names::View;
+use super::records::{Record, both16, both32};
+use super::write::Volume;
+use super::{BLOCK, FLAG_DIRECTORY, records};
 
 /// What every descriptor begins with, after its type (ECMA-119 8.1).
 pub const STANDARD: &[u8; 5] = b"CD001";
@@ -33,7 +31,12 @@ pub fn descriptors(volume: &Volume, layout: &Layout) -> Vec<u8> {
     let mut terminator = vec![0; BLOCK];
     start(&mut terminator, TERMINATOR);
     let (primary, joliet) = (&layout.primary, &layout.joliet);
-    [descriptor(volume, layout, primary), descriptor(volume, layout, joliet), terminator].concat()
+    [
+        descriptor(volume, layout, primary),
+        descriptor(volume, layout, joliet),
+        terminator,
+    ]
+    .concat()
 }
 
 fn start(bytes: &mut [u8], kind: u8) {
@@ -49,10 +52,21 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
     if joliet {
         put(&mut bytes, 88, UCS2_LEVEL_3);
     }
-    // System, volume, volume set, publisher, preparer, application; then names of three files, of which there is none.
-    let texts = [(8, 32, ""), (VOLUME_ID, VOLUME_ID_LENGTH, volume.id.as_str()), (190, 128, "")];
-    let more =
-        [(318, 128, ""), (446, 128, ""), (574, 128, "HALITE"), (702, 37, ""), (739, 37, ""), (776, 37, "")];
+    // System, volume, volume set, publisher, preparer, application; then names of three files, of
+    // which there is none.
+    let texts = [
+        (8, 32, ""),
+        (VOLUME_ID, VOLUME_ID_LENGTH, volume.id.as_str()),
+        (190, 128, ""),
+    ];
+    let more = [
+        (318, 128, ""),
+        (446, 128, ""),
+        (574, 128, "HALITE"),
+        (702, 37, ""),
+        (739, 37, ""),
+        (776, 37, ""),
+    ];
     for (at, length, text) in texts.into_iter().chain(more) {
         put(&mut bytes, at, &filled(hierarchy.view, text, length));
     }
@@ -60,7 +74,11 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
     // A set of one volume, of which this is the first.
     put(&mut bytes, 120, &both16(1));
     put(&mut bytes, 124, &both16(1));
-    put(&mut bytes, BLOCK_SIZE, &both16(u16::try_from(BLOCK).unwrap_or(0)));
+    put(
+        &mut bytes,
+        BLOCK_SIZE,
+        &both16(u16::try_from(BLOCK).unwrap_or(0)),
+    );
     put(&mut bytes, 132, &both32(hierarchy.little.size));
     put(&mut bytes, 140, &hierarchy.little.sector.to_le_bytes());
     put(&mut bytes, 148, &hierarchy.big.sector.to_be_bytes());
@@ -84,11 +102,17 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
     bytes
 }
 
-/// A text filled up with spaces, in the characters of its view; Joliet has half as many, each of two bytes.
+/// A text filled up with spaces, in the characters of its view; Joliet has half as many, each of
+/// two bytes.
 fn filled(view: View, text: &str, length: usize) -> Vec<u8> {
-    let units = text.encode_utf16().chain(std::iter::repeat(u16::from(b' ')));
+    let units = text
+        .encode_utf16()
+        .chain(std::iter::repeat(u16::from(b' ')));
     match view {
-        View::Primary => units.take(length).map(|unit| u8::try_from(unit).unwrap_or(b'_')).collect(),
+        View::Primary => units
+            .take(length)
+            .map(|unit| u8::try_from(unit).unwrap_or(b'_'))
+            .collect(),
         // An odd byte at the end stays zero.
         View::Joliet => units.take(length / 2).flat_map(u16::to_be_bytes).collect(),
     }
@@ -100,7 +124,11 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
 
 /// Size of a path table in bytes.
 pub fn path_table_size(hierarchy: &Hierarchy) -> u64 {
-    hierarchy.identifiers.iter().map(|identifier| (8 + identifier.len().next_multiple_of(2)) as u64).sum()
+    hierarchy
+        .identifiers
+        .iter()
+        .map(|identifier| (8 + identifier.len().next_multiple_of(2)) as u64)
+        .sum()
 }
 
 /// The path tables of a view: with the less significant bytes first, and the other way.

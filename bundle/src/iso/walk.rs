@@ -1,12 +1,15 @@
-//! From the root of an image to the list of its files. What it costs is bounded, whatever the image says.
+//! From the root of an image to the list of its files. What it costs is bounded, whatever the image
+//! says.
 
-use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _};
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
+use super::parse::{Continuation, Record, RockRidge};
+use super::read::Entry;
 use super::{
-    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE, TYPE_MASK,
-    parse::{self, Continuation, Record, RockRidge},
-    read::Entry,
-    sectors,
+    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE,
+    TYPE_MASK, parse, sectors,
 };
 
 /// How much may be read and remembered of names: room for more than a million files.
@@ -49,7 +52,14 @@ impl<'a> Walk<'a> {
     /// For an image of so many sectors.
     pub fn new(file: &'a File, space: u32) -> Self {
         let (begun, waiting, entries) = (HashSet::new(), Vec::new(), Vec::new());
-        Self { file, space, budget: MOST_METADATA, begun, waiting, entries }
+        Self {
+            file,
+            space,
+            budget: MOST_METADATA,
+            begun,
+            waiting,
+            entries,
+        }
     }
 
     /// Every file below a root, in the order of their paths.
@@ -68,7 +78,9 @@ impl<'a> Walk<'a> {
         let Record { sector, size, .. } = *record;
         self.inside(sector, size)?;
         if size == 0 || !u64::from(size).is_multiple_of(SECTOR) {
-            return Err(format!("/{path} has {size} bytes of records, which no directory has"));
+            return Err(format!(
+                "/{path} has {size} bytes of records, which no directory has"
+            ));
         }
         if !self.begun.insert(sector) {
             return Err(format!("/{path} is a directory that is somewhere else too"));
@@ -80,7 +92,8 @@ impl<'a> Walk<'a> {
     fn directory(&mut self, directory: &Directory) -> Result<(), String> {
         let mut met = Met::default();
         let mut number = 0;
-        for sector in (directory.sector..).take(usize::try_from(sectors(directory.size.into())).unwrap_or(0))
+        for sector in
+            (directory.sector..).take(usize::try_from(sectors(directory.size.into())).unwrap_or(0))
         {
             let bytes = self.read(u64::from(sector) * SECTOR, BLOCK)?;
             let mut rest = bytes.as_slice();
@@ -108,7 +121,10 @@ impl<'a> Walk<'a> {
 
     /// The record of a directory of itself.
     fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), String> {
-        if record.identifier != [0] || record.sector != directory.sector || record.size != directory.size {
+        if record.identifier != [0]
+            || record.sector != directory.sector
+            || record.size != directory.size
+        {
             return Err("its record of itself names another place".to_owned());
         }
         if directory.path.is_empty() && !parse::has_susp(record.system_use) {
@@ -117,35 +133,64 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn record(&mut self, directory: &Directory, record: &Record<'_>, met: &mut Met) -> Result<(), String> {
+    fn record(
+        &mut self,
+        directory: &Directory,
+        record: &Record<'_>,
+        met: &mut Met,
+    ) -> Result<(), String> {
         self.inside(record.sector, record.size)?;
-        let RockRidge { name, mode } =
-            parse::rock_ridge(record.system_use, |continuation| self.continuation(continuation))?;
+        let RockRidge { name, mode } = parse::rock_ridge(record.system_use, |continuation| {
+            self.continuation(continuation)
+        })?;
         let slash = if directory.path.is_empty() { "" } else { "/" };
         let path = format!("{}{slash}{name}", directory.path);
         if path.len() > LONGEST_PATH {
-            return Err(format!("the path of {name} is longer than {LONGEST_PATH} bytes"));
+            return Err(format!(
+                "the path of {name} is longer than {LONGEST_PATH} bytes"
+            ));
         }
         self.spend(path.len() as u64 + ENTRY)?;
         let is_directory = record.flags & FLAG_DIRECTORY != 0;
-        let expected = if is_directory { TYPE_DIRECTORY } else { TYPE_FILE };
+        let expected = if is_directory {
+            TYPE_DIRECTORY
+        } else {
+            TYPE_FILE
+        };
         if mode & TYPE_MASK != expected || record.flags & FLAG_ASSOCIATED != 0 {
             return Err(format!("{name} is neither a plain file nor a directory"));
         }
         let continues = record.flags & FLAG_CONTINUES != 0;
-        if continues && (is_directory || record.size == 0 || !u64::from(record.size).is_multiple_of(SECTOR)) {
-            return Err(format!("{name} has a section that cannot be followed by another"));
+        if continues
+            && (is_directory || record.size == 0 || !u64::from(record.size).is_multiple_of(SECTOR))
+        {
+            return Err(format!(
+                "{name} has a section that cannot be followed by another"
+            ));
         }
-        let offset = if record.size == 0 { 0 } else { u64::from(record.sector) * SECTOR };
-        let mut entry = Entry { path, mode: mode & 0o777, offset, size: record.size.into() };
+        let offset = if record.size == 0 {
+            0
+        } else {
+            u64::from(record.sector) * SECTOR
+        };
+        let mut entry = Entry {
+            path,
+            mode: mode & 0o777,
+            offset,
+            size: record.size.into(),
+        };
         if let Some((identifier, begun)) = met.unfinished.take() {
             let next = begun.offset + begun.size;
-            let same =
-                identifier == record.identifier && begun.path == entry.path && begun.mode == entry.mode;
+            let same = identifier == record.identifier
+                && begun.path == entry.path
+                && begun.mode == entry.mode;
             if is_directory || !same || (record.size != 0 && entry.offset != next) {
                 return Err(format!("{} is not in one piece", begun.path));
             }
-            entry = Entry { size: begun.size + entry.size, ..begun };
+            entry = Entry {
+                size: begun.size + entry.size,
+                ..begun
+            };
         } else if !met.names.insert(name) {
             return Err(format!("{} is there twice", entry.path));
         }
@@ -164,27 +209,40 @@ impl<'a> Walk<'a> {
     fn apart(&self) -> Result<(), String> {
         let mut places: Vec<&Entry> = self.entries.iter().filter(|entry| entry.size > 0).collect();
         places.sort_unstable_by_key(|entry| entry.offset);
-        match places.iter().zip(places.iter().skip(1)).find(|(a, b)| a.offset + a.size > b.offset) {
+        match places
+            .iter()
+            .zip(places.iter().skip(1))
+            .find(|(a, b)| a.offset + a.size > b.offset)
+        {
             None => Ok(()),
             Some((a, b)) => Err(format!("/{} and /{} lie in the same place", a.path, b.path)),
         }
     }
 
     fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, String> {
-        let Continuation { sector, offset, size } = at;
+        let Continuation {
+            sector,
+            offset,
+            size,
+        } = at;
         self.inside(sector, size)?;
         if u64::from(offset) + u64::from(size) > SECTOR {
             return Err("the continuation of a directory record is not in one sector".to_owned());
         }
         self.spend(ENTRY)?;
-        self.read(u64::from(sector) * SECTOR + u64::from(offset), usize::try_from(size).unwrap_or(BLOCK))
+        self.read(
+            u64::from(sector) * SECTOR + u64::from(offset),
+            usize::try_from(size).unwrap_or(BLOCK),
+        )
     }
 
     fn inside(&self, sector: u32, size: u32) -> Result<(), String> {
         if u64::from(sector) + sectors(size.into()) <= u64::from(self.space) {
             return Ok(());
         }
-        Err(format!("{size} bytes at sector {sector} reach beyond the end of the image"))
+        Err(format!(
+            "{size} bytes at sector {sector} reach beyond the end of the image"
+        ))
     }
 
     fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, String> {
@@ -197,8 +255,10 @@ impl<'a> Walk<'a> {
     }
 
     fn spend(&mut self, cost: u64) -> Result<(), String> {
-        self.budget =
-            self.budget.checked_sub(cost).ok_or("there are more directories than any bundle has")?;
+        self.budget = self
+            .budget
+            .checked_sub(cost)
+            .ok_or("there are more directories than any bundle has")?;
         Ok(())
     }
 }

@@ -1,24 +1,22 @@
 //! Writing an image: everything is given its place, then all of it is written once, front to back.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Write as _},
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use jiff::Timestamp;
 
-use super::{
-    SECTOR, directory,
-    layout::{Hierarchy, Layout},
-    records, sectors,
-    sink::Sink,
-    tree::Tree,
-    volume::{self, VOLUME_ID_LENGTH},
-};
-use crate::{error::Error, files, tenths::Tenths};
+use super::layout::{Hierarchy, Layout};
+use super::sink::Sink;
+use super::tree::Tree;
+use super::volume::VOLUME_ID_LENGTH;
+use super::{SECTOR, directory, records, sectors, volume};
+use crate::error::Error;
+use crate::files;
+use crate::tenths::Tenths;
 
 /// How much of a file is read at a time.
 const CHUNK: usize = 1 << 20;
@@ -64,13 +62,15 @@ pub struct Placed {
     pub size: u64,
 }
 
-/// Writes a new image with files, by path, and says where each lies, in the order of their paths. The same input makes
-/// the same bytes. `progress` hears ten times how far it is. When this returns, the image is on the disk; that it is
-/// there under its name is for the caller to make durable.
+/// Writes a new image with files, by path, and says where each lies, in the order of their paths.
+/// The same input makes the same bytes. `progress` hears ten times how far it is. When this
+/// returns, the image is on the disk; that it is there under its name is for the caller to make
+/// durable.
 ///
 /// # Errors
-/// When something is at `out`, a file cannot be read or changed its size meanwhile, `out` cannot be written, or a name,
-/// mode, date or size cannot be in an image: all such problems at once. What was written of `out` is removed again.
+/// When something is at `out`, a file cannot be read or changed its size meanwhile, `out` cannot be
+/// written, or a name, mode, date or size cannot be in an image: all such problems at once. What
+/// was written of `out` is removed again.
 pub fn write(
     out: &Path,
     volume: &Volume,
@@ -82,9 +82,16 @@ pub fn write(
     let layout = Layout::new(out, &tree)?;
     let sink = Sink::new(files::create(out, 0o644)?);
     let progress = Tenths::new("written", u64::from(layout.sectors) * SECTOR, progress);
-    let mut pass = Pass { out, sink, tree: &tree, layout: &layout, progress };
-    let written =
-        pass.run(volume, files).and_then(|()| pass.sink.finish().map_err(Error::file("write", out)));
+    let mut pass = Pass {
+        out,
+        sink,
+        tree: &tree,
+        layout: &layout,
+        progress,
+    };
+    let written = pass
+        .run(volume, files)
+        .and_then(|()| pass.sink.finish().map_err(Error::file("write", out)));
     if let Err(error) = written {
         // It was made here, and is worth nothing.
         let _ = fs::remove_file(out);
@@ -112,9 +119,15 @@ fn check(out: &Path, volume: &Volume) -> Result<(), Error> {
         ));
     }
     if !YEARS.contains(&records::utc(*date).year()) {
-        problems.push(format!("{date} cannot be a date in an image: its years are 1900 to 2155"));
+        problems.push(format!(
+            "{date} cannot be a date in an image: its years are 1900 to 2155"
+        ));
     }
-    if problems.is_empty() { Ok(()) } else { Err(Error::content(out, problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::content(out, problems.join("\n")))
+    }
 }
 
 /// The second pass.
@@ -129,17 +142,31 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(&mut self, volume: &Volume, files: &BTreeMap<String, Source>) -> Result<(), Error> {
         let layout = self.layout;
-        self.metadata(volume).map_err(Error::file("write", self.out))?;
-        for ((file, sector), source) in self.tree.files.iter().zip(&layout.contents).zip(files.values()) {
+        self.metadata(volume)
+            .map_err(Error::file("write", self.out))?;
+        for ((file, sector), source) in self
+            .tree
+            .files
+            .iter()
+            .zip(&layout.contents)
+            .zip(files.values())
+        {
             if file.size > 0 {
-                debug_assert_eq!(self.sink.position(), u64::from(*sector) * SECTOR, "{}", file.path);
+                debug_assert_eq!(
+                    self.sink.position(),
+                    u64::from(*sector) * SECTOR,
+                    "{}",
+                    file.path
+                );
             }
             match &source.from {
                 Content::Bytes(bytes) => self.put(bytes).map_err(Error::file("write", self.out))?,
                 Content::File(from) => self.copy(from, file.size)?,
             }
             let end = sectors(self.sink.position()) * SECTOR;
-            self.sink.fill_to(end).map_err(Error::file("write", self.out))?;
+            self.sink
+                .fill_to(end)
+                .map_err(Error::file("write", self.out))?;
             self.report();
         }
         debug_assert_eq!(self.sink.position(), u64::from(layout.sectors) * SECTOR);
@@ -149,9 +176,13 @@ impl Pass<'_> {
     /// Everything but the content of the files.
     fn metadata(&mut self, volume: &Volume) -> io::Result<()> {
         let layout = self.layout;
-        self.at(super::FIRST_DESCRIPTOR, &volume::descriptors(volume, layout))?;
+        self.at(
+            super::FIRST_DESCRIPTOR,
+            &volume::descriptors(volume, layout),
+        )?;
         for hierarchy in [&layout.primary, &layout.joliet] {
-            let [little, big] = volume::path_tables(hierarchy, |index| self.tree.directories[index].parent);
+            let [little, big] =
+                volume::path_tables(hierarchy, |index| self.tree.directories[index].parent);
             self.at(hierarchy.little.sector.into(), &little)?;
             self.at(hierarchy.big.sector.into(), &big)?;
         }
@@ -192,25 +223,35 @@ impl Pass<'_> {
         let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
         let mut at = 0;
         while at < size {
-            let data = data(&file, at).map_err(Error::file("read", from))?.unwrap_or(size).min(size);
-            self.sink.fill_to(start + data).map_err(Error::file("write", self.out))?;
+            let data = data(&file, at)
+                .map_err(Error::file("read", from))?
+                .unwrap_or(size)
+                .min(size);
+            self.sink
+                .fill_to(start + data)
+                .map_err(Error::file("write", self.out))?;
             let wanted = usize::try_from(size - data).unwrap_or(CHUNK).min(CHUNK);
-            let count = file.read_at(&mut buffer[..wanted], data).map_err(Error::file("read", from))?;
+            let count = file
+                .read_at(&mut buffer[..wanted], data)
+                .map_err(Error::file("read", from))?;
             if count == 0 {
                 break;
             }
-            self.sink.write_all(&buffer[..count]).map_err(Error::file("write", self.out))?;
+            self.sink
+                .write_all(&buffer[..count])
+                .map_err(Error::file("write", self.out))?;
             self.report();
             at = data + count as u64;
         }
         // A file that became shorter ends in what looks like a hole.
         let now = file.metadata().map_err(Error::file("read", from))?.len();
         if now != size {
-            let message =
-                "its size changed while it was put into the image; do it again when it stays as it is";
+            let message = "its size changed while it was put into the image; do it again when it stays as it is";
             return Err(Error::content(from, message));
         }
-        self.sink.fill_to(start + size).map_err(Error::file("write", self.out))
+        self.sink
+            .fill_to(start + size)
+            .map_err(Error::file("write", self.out))
     }
 
     fn report(&mut self) {
@@ -218,8 +259,8 @@ impl Pass<'_> {
     }
 }
 
-/// Where the next bytes from there on are that are in no hole, if there are any. Reading a hole takes as long as
-/// reading anything else.
+/// Where the next bytes from there on are that are in no hole, if there are any. Reading a hole
+/// takes as long as reading anything else.
 fn data(file: &File, from: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(from)) {
         Ok(at) => Ok(Some(at)),

@@ -3,14 +3,19 @@
 use super::KINDS;
 use crate::oci::MANIFESTS;
 
-/// The locations. The `http {}` around them has the maps from `$halite_version` to `$halite_bundle`, the directory of a
-/// bundle, and from version, registry and path to `$halite_manifest`, `$halite_list` and `$halite_next`.
+/// The locations. The `http {}` around them has the maps from `$halite_version` to
+/// `$halite_bundle`, the directory of a bundle, and from version, registry and path to
+/// `$halite_manifest`, `$halite_list` and `$halite_next`.
 ///
-/// `default_type` takes no variable, hence a location for each media type. An error's body is what the specification
-/// asks for.
+/// `default_type` takes no variable, hence a location for each media type. An error's body is what
+/// the specification asks for.
 #[must_use]
 pub fn locations() -> String {
-    let manifests: String = KINDS.iter().zip(MANIFESTS).map(|(kind, media)| manifest(kind, media)).collect();
+    let manifests: String = KINDS
+        .iter()
+        .zip(MANIFESTS)
+        .map(|(kind, media)| manifest(kind, media))
+        .collect();
     let errors: String = ERRORS.iter().map(|error| error.location()).collect();
     format!("{BEGIN}{manifests}{REST}{errors}")
 }
@@ -142,7 +147,12 @@ const ERRORS: [Refusal; 5] = [
 
 impl Refusal {
     fn location(&self) -> String {
-        let Self { location, status, code, message } = self;
+        let Self {
+            location,
+            status,
+            code,
+            message,
+        } = self;
         format!(
             "location @halite_{location} {{\n    default_type application/json;\n    \
              return {status} '{{\"errors\":[{{\"code\":\"{code}\",\"message\":\"{message}\"}}]}}';\n}}\n\n"

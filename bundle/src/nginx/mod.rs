@@ -1,25 +1,26 @@
-//! What nginx serves a site's bundles by: their files, and their images as a registry that can only be pulled from
-//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>), straight from the OCI layout.
+//! What nginx serves a site's bundles by: their files, and their images as a registry that can only
+//! be pulled from (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>),
+//! straight from the OCI layout.
 //!
-//! Several bundles stand side by side on a site, so a bundle brings only *entries* of maps ([`MANIFESTS_MAP`],
-//! [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version; the maps themselves, which include the entries of
-//! every bundle, are the site's. What a request leads to is the same for all bundles and stands once, in the locations
-//! ([`SERVER`]) of the bundle in use. `halite/bundle_server/nginx.conf.j2` of the state tree puts them together.
+//! Several bundles stand side by side on a site, so a bundle brings only *entries* of maps
+//! ([`MANIFESTS_MAP`], [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version; the maps
+//! themselves, which include the entries of every bundle, are the site's. What a request leads to
+//! is the same for all bundles and stands once, in the locations ([`SERVER`]) of the bundle in use.
+//! `halite/bundle_server/nginx.conf.j2` of the state tree puts them together.
 //!
-//! containerd asks one host for every registry and names the registry in the argument `ns`. Maps turn version, registry
-//! and path into a digest; which blobs exist the file system knows. The maps ignore case, as all of nginx's do.
+//! containerd asks one host for every registry and names the registry in the argument `ns`. Maps
+//! turn version, registry and path into a digest; which blobs exist the file system knows. The maps
+//! ignore case, as all of nginx's do.
 
 mod locations;
 mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use locations::locations;
+use crate::oci::{Image, MANIFESTS};
+use crate::recipe::Reference;
 
-use crate::{
-    oci::{Image, MANIFESTS},
-    recipe::Reference,
-};
+pub use locations::locations;
 
 /// Entries of the map to `$halite_manifest`: which blob a name is, as `KIND/HEX`.
 pub const MANIFESTS_MAP: &str = "nginx/manifests.map";
@@ -42,20 +43,30 @@ pub fn maps(version: &str, images: &[(Reference, Image)]) -> Vec<(&'static str, 
     let mut manifests = Keys::default();
     let mut tags: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (reference, image) in images {
-        let kind = if image.manifest.media_type == MANIFESTS[0] { KINDS[0] } else { KINDS[1] };
+        let kind = if image.manifest.media_type == MANIFESTS[0] {
+            KINDS[0]
+        } else {
+            KINDS[1]
+        };
         let target = format!("{kind}/{}", image.manifest.hex().unwrap_or_default());
         for name in [reference.tag.as_str(), image.manifest.digest.as_str()] {
             for place in places(&reference.registry, &reference.repository) {
                 manifests.set(format!("{version} {place}/manifests/{name}"), &target);
             }
         }
-        tags.entry((&reference.registry, &reference.repository)).or_default().insert(&reference.tag);
+        tags.entry((&reference.registry, &reference.repository))
+            .or_default()
+            .insert(&reference.tag);
     }
     let (mut lists, mut links) = (Keys::default(), Keys::default());
     let mut add = |place: &str, head: &str, names: &BTreeSet<String>| {
         for page in pages::pages(names) {
             let key = format!("{version} {place} {} {}", page.size, page.last);
-            let quoted: Vec<String> = page.names.iter().map(|name| format!("\"{name}\"")).collect();
+            let quoted: Vec<String> = page
+                .names
+                .iter()
+                .map(|name| format!("\"{name}\""))
+                .collect();
             lists.set(key.clone(), &format!("{{{head}:[{}]}}", quoted.join(",")));
             if let Some(next) = page.next {
                 links.set(key, next);
@@ -67,15 +78,29 @@ pub fn maps(version: &str, images: &[(Reference, Image)]) -> Vec<(&'static str, 
     for ((registry, repository), tags) in &tags {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         for place in places(registry, repository) {
-            add(&format!("{place}/tags/list"), &format!("\"name\":\"{repository}\",\"tags\""), &tags);
+            add(
+                &format!("{place}/tags/list"),
+                &format!("\"name\":\"{repository}\",\"tags\""),
+                &tags,
+            );
         }
-        catalogs.entry(String::new()).or_default().insert(format!("{registry}/{repository}"));
+        catalogs
+            .entry(String::new())
+            .or_default()
+            .insert(format!("{registry}/{repository}"));
         for registry in spellings(registry) {
-            catalogs.entry(registry).or_default().insert((*repository).to_owned());
+            catalogs
+                .entry(registry)
+                .or_default()
+                .insert((*repository).to_owned());
         }
     }
     for (registry, names) in &catalogs {
-        add(&format!("{registry}/v2/_catalog"), "\"repositories\"", names);
+        add(
+            &format!("{registry}/v2/_catalog"),
+            "\"repositories\"",
+            names,
+        );
     }
     vec![
         (MANIFESTS_MAP, manifests.entries("which blob a name is")),
@@ -84,19 +109,26 @@ pub fn maps(version: &str, images: &[(Reference, Image)]) -> Vec<(&'static str, 
     ]
 }
 
-/// `ns` and the beginning of the path under which an image is found: with its registry in the one or in the other, or
-/// without any where that leaves no doubt.
+/// `ns` and the beginning of the path under which an image is found: with its registry in the one
+/// or in the other, or without any where that leaves no doubt.
 fn places(registry: &str, repository: &str) -> BTreeSet<String> {
-    let mut found: BTreeSet<String> =
-        spellings(registry).into_iter().map(|registry| format!("{registry}/v2/{repository}")).collect();
+    let mut found: BTreeSet<String> = spellings(registry)
+        .into_iter()
+        .map(|registry| format!("{registry}/v2/{repository}"))
+        .collect();
     found.insert(format!("/v2/{registry}/{repository}"));
     found.insert(format!("/v2/{repository}"));
     found
 }
 
-/// How a name may arrive in an argument: some clients escape what need not be, and nginx does not undo that.
+/// How a name may arrive in an argument: some clients escape what need not be, and nginx does not
+/// undo that.
 fn spellings(name: &str) -> BTreeSet<String> {
-    [name.to_owned(), name.replace(':', "%3A").replace('/', "%2F")].into()
+    [
+        name.to_owned(),
+        name.replace(':', "%3A").replace('/', "%2F"),
+    ]
+    .into()
 }
 
 /// The entries of one map.
@@ -109,7 +141,10 @@ struct Keys {
 impl Keys {
     fn set(&mut self, key: String, target: &str) {
         // nginx refuses a map with two keys that differ in case only.
-        let entry = self.targets.entry(key.to_lowercase()).or_insert_with(|| Some(target.to_owned()));
+        let entry = self
+            .targets
+            .entry(key.to_lowercase())
+            .or_insert_with(|| Some(target.to_owned()));
         if entry.as_deref() != Some(target) {
             *entry = None;
         }
@@ -139,21 +174,40 @@ mod tests {
             annotations: BTreeMap::new(),
             platform: None,
         };
-        (Reference::parse(text).unwrap(), Image { manifest, parts: Vec::new() })
+        (
+            Reference::parse(text).unwrap(),
+            Image {
+                manifest,
+                parts: Vec::new(),
+            },
+        )
     }
 
     fn text(images: &[(Reference, Image)]) -> String {
-        maps("1.0", images).into_iter().map(|(name, content)| format!("=== {name}\n{content}")).collect()
+        maps("1.0", images)
+            .into_iter()
+            .map(|(name, content)| format!("=== {name}\n{content}"))
+            .collect()
     }
 
     #[test]
     fn maps_of_two_images() {
-        let maps = text(&[image("registry.k8s.io/pause:3.10.2", "a"), image("localhost:5000/a/b:1", "b")]);
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bundle/golden/registry-maps.txt");
+        let maps = text(&[
+            image("registry.k8s.io/pause:3.10.2", "a"),
+            image("localhost:5000/a/b:1", "b"),
+        ]);
+        let golden = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/bundle/golden/registry-maps.txt"
+        );
         if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
             std::fs::write(golden, &maps).unwrap();
         }
-        assert_eq!(maps, std::fs::read_to_string(golden).unwrap_or_default(), "{golden}");
+        assert_eq!(
+            maps,
+            std::fs::read_to_string(golden).unwrap_or_default(),
+            "{golden}"
+        );
     }
 
     #[test]
@@ -168,8 +222,17 @@ mod tests {
 
     #[test]
     fn tags_that_differ_in_case_only_do_not_make_the_server_fail() {
-        let maps = text(&[image("one.example/a:RC", "a"), image("one.example/a:rc", "b")]);
-        assert!(!maps.contains("manifests/rc\"") && !maps.contains("manifests/RC\""), "{maps}");
-        assert!(maps.contains("'{\"name\":\"a\",\"tags\":[\"RC\",\"rc\"]}'"), "{maps}");
+        let maps = text(&[
+            image("one.example/a:RC", "a"),
+            image("one.example/a:rc", "b"),
+        ]);
+        assert!(
+            !maps.contains("manifests/rc\"") && !maps.contains("manifests/RC\""),
+            "{maps}"
+        );
+        assert!(
+            maps.contains("'{\"name\":\"a\",\"tags\":[\"RC\",\"rc\"]}'"),
+            "{maps}"
+        );
     }
 }

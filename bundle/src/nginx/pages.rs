@@ -1,8 +1,9 @@
 //! Lists in pages: a client may ask for at most `n` names, those after `last`
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-tags>).
 //!
-//! nginx cannot cut a list, so each page that can be asked for is made beforehand. A page may be shorter than `n` if it
-//! says where it goes on, so there are pages of few sizes only: `n` is rounded down to one of [`SIZES`].
+//! nginx cannot cut a list, so each page that can be asked for is made beforehand. A page may be
+//! shorter than `n` if it says where it goes on, so there are pages of few sizes only: `n` is
+//! rounded down to one of [`SIZES`].
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ pub const SIZES: [usize; 3] = [1, 10, 100];
 /// A page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// One of [`SIZES`]; empty for everything that is left; `0` for nothing, which is what `n=0` asks for.
+    /// One of [`SIZES`]; empty for everything that is left; `0` for nothing, which is what `n=0`
+    /// asks for.
     pub size: String,
     /// The name after which it begins, escaped or not; empty for the beginning.
     pub last: String,
@@ -33,7 +35,12 @@ pub fn pages(names: &BTreeSet<String>) -> Vec<Page<'_>> {
             let mut page = |size: String, count: usize| {
                 let names: Vec<&str> = rest.iter().take(count).copied().collect();
                 let next = names.last().copied().filter(|_| names.len() < rest.len());
-                pages.push(Page { size, last: last.clone(), names, next });
+                pages.push(Page {
+                    size,
+                    last: last.clone(),
+                    names,
+                    next,
+                });
             };
             page(String::new(), rest.len());
             page("0".to_owned(), 0);
@@ -56,7 +63,10 @@ mod tests {
         for size in ["", "1", "10", "100"] {
             let (mut seen, mut last, mut requests) = (Vec::<&str>::new(), Some(""), 0);
             while let Some(after) = last {
-                let page = pages.iter().find(|page| page.size == size && page.last == after).unwrap();
+                let page = pages
+                    .iter()
+                    .find(|page| page.size == size && page.last == after)
+                    .unwrap();
                 assert!(page.names.len() <= size.parse().unwrap_or(usize::MAX));
                 seen.extend(&page.names);
                 last = page.next;
@@ -73,8 +83,14 @@ mod tests {
                 }
             );
         }
-        let none = pages.iter().filter(|page| page.size == "0").collect::<Vec<_>>();
-        assert!(none.iter().all(|page| page.names.is_empty() && page.next.is_none()));
+        let none = pages
+            .iter()
+            .filter(|page| page.size == "0")
+            .collect::<Vec<_>>();
+        assert!(
+            none.iter()
+                .all(|page| page.names.is_empty() && page.next.is_none())
+        );
         // Some clients escape what they ask for.
         assert!(pages.iter().any(|page| page.last == "r%3A5%2Fname-007"));
     }

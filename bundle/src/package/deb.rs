@@ -1,22 +1,27 @@
 //! Packages for dpkg.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{Kind, Package, Relation, Source};
-use crate::{apt::program, error::Error, files, iso::portable};
+use crate::apt::program;
+use crate::error::Error;
+use crate::files;
+use crate::iso::portable;
 
-/// The earliest moment that every tool can represent (FAT begins there): packages hold no time of their own.
+/// The earliest moment that every tool can represent (FAT begins there): packages hold no time of
+/// their own.
 pub(super) const EPOCH: &str = "315532800";
 
 /// Folders that have another name here than elsewhere.
-const RENAMED: &[(&str, &str)] = &[("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")];
+const RENAMED: &[(&str, &str)] = &[(
+    "usr/share/zsh/site-functions/",
+    "usr/share/zsh/vendor-completions/",
+)];
 
 /// Licences whose text every host has already, below this path.
 const COMMON: (&str, &[&str]) = ("/usr/share/common-licenses", &["Apache-2.0"]);
@@ -44,9 +49,18 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     for path in package.directories.keys() {
         files::make_dir(&root.join(path))?;
     }
-    files::write(&root.join("DEBIAN/control"), 0o644, control(package)?.as_bytes())?;
-    let configs = package.files.iter().filter(|(_, file)| file.kind == Kind::Config);
-    let configs: String = configs.map(|(path, _)| format!("/{}\n", place(path))).collect();
+    files::write(
+        &root.join("DEBIAN/control"),
+        0o644,
+        control(package)?.as_bytes(),
+    )?;
+    let configs = package
+        .files
+        .iter()
+        .filter(|(_, file)| file.kind == Kind::Config);
+    let configs: String = configs
+        .map(|(path, _)| format!("/{}\n", place(path)))
+        .collect();
     if !configs.is_empty() {
         files::write(&root.join("DEBIAN/conffiles"), 0o644, configs.as_bytes())?;
     }
@@ -54,26 +68,39 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         files::write(&root.join("DEBIAN").join(name), 0o755, script.as_bytes())?;
     }
     modes(&root, &package.directories)?;
-    let archive = out.join(portable::fit(&format!("{}_{}_amd64.deb", package.name, package.full_version())));
+    let archive = out.join(portable::fit(&format!(
+        "{}_{}_amd64.deb",
+        package.name,
+        package.full_version()
+    )));
     let mut build = Command::new("dpkg-deb");
-    // Compressed by several threads it is other bytes than by one, as on a machine with one processor.
-    build.env("SOURCE_DATE_EPOCH", EPOCH).env("DPKG_DEB_THREADS_MAX", "1");
+    // Compressed by several threads it is other bytes than by one, as on a machine with one
+    // processor.
+    build
+        .env("SOURCE_DATE_EPOCH", EPOCH)
+        .env("DPKG_DEB_THREADS_MAX", "1");
     build.args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
-    program::run(build.arg(&root).arg(&archive), &format!("making the package {}", package.name))?;
+    program::run(
+        build.arg(&root).arg(&archive),
+        &format!("making the package {}", package.name),
+    )?;
     Ok(archive)
 }
 
 /// Where a file of a package is on Debian.
 fn place(path: &str) -> String {
-    let renamed = RENAMED.iter().find_map(|(from, to)| Some(format!("{to}{}", path.strip_prefix(from)?)));
+    let renamed = RENAMED
+        .iter()
+        .find_map(|(from, to)| Some(format!("{to}{}", path.strip_prefix(from)?)));
     renamed.unwrap_or_else(|| path.to_owned())
 }
 
 /// Debian's maintainer scripts (policy, chapter 6): when dpkg calls which, and with what.
 fn scripts(package: &Package) -> Vec<(&'static str, String)> {
     let scripts = &package.scripts;
-    let wrapped =
-        |when: &str, body: &str| format!("#!/bin/sh\nset -e\ncase \"$1\" in\n{when})\n{body};;\nesac\n");
+    let wrapped = |when: &str, body: &str| {
+        format!("#!/bin/sh\nset -e\ncase \"$1\" in\n{when})\n{body};;\nesac\n")
+    };
     [
         ("postinst", "configure", &scripts.installed),
         ("prerm", "remove", &scripts.removing),
@@ -93,7 +120,10 @@ fn control(package: &Package) -> Result<String, Error> {
         package.full_version(),
         package.size()?.div_ceil(1024)
     );
-    for (name, relations) in [("Depends", &package.needs.deb), ("Recommends", &package.recommends.deb)] {
+    for (name, relations) in [
+        ("Depends", &package.needs.deb),
+        ("Recommends", &package.recommends.deb),
+    ] {
         if !relations.is_empty() {
             let relations: Vec<String> = relations.iter().map(relation).collect();
             // Writing to a String cannot fail.
@@ -127,7 +157,13 @@ fn copyright(package: &Package) -> String {
     let text = if known.contains(&package.licence.as_str()) {
         format!(" The full text is in {dir}/{}.\n", package.licence)
     } else {
-        let line = |line: &str| if line.trim().is_empty() { " .\n".to_owned() } else { format!(" {line}\n") };
+        let line = |line: &str| {
+            if line.trim().is_empty() {
+                " .\n".to_owned()
+            } else {
+                format!(" {line}\n")
+            }
+        };
         package.licence_text.lines().map(line).collect()
     };
     format!(
@@ -142,12 +178,20 @@ fn modes(root: &Path, wanted: &BTreeMap<String, u32>) -> Result<(), Error> {
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((dir, path)) = waiting.pop() {
         let mode = wanted.get(&path).copied().unwrap_or(0o755);
-        fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).map_err(Error::file("write", &dir))?;
-        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))?.flatten() {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode))
+            .map_err(Error::file("write", &dir))?;
+        for entry in fs::read_dir(&dir)
+            .map_err(Error::file("list", &dir))?
+            .flatten()
+        {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
-                let below = if path.is_empty() { name.into_owned() } else { format!("{path}/{name}") };
+                let below = if path.is_empty() {
+                    name.into_owned()
+                } else {
+                    format!("{path}/{name}")
+                };
                 waiting.push((entry.path(), below));
             }
         }

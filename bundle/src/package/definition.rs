@@ -1,5 +1,6 @@
-//! What is the same in every version of a package: Kubernetes' own programs, at the paths and with the units of upstream's
-//! packages, so that kubeadm and everything written for it finds what it expects; and Halite's.
+//! What is the same in every version of a package: Kubernetes' own programs, at the paths and with
+//! the units of upstream's packages, so that kubeadm and everything written for it finds what it
+//! expects; and Halite's.
 //!
 //! Unlike upstream's, none starts or enables anything when it is installed: states decide that.
 
@@ -23,7 +24,8 @@ pub struct Definition {
     pub programs: &'static [&'static str],
     /// Path, content.
     pub files: &'static [(&'static str, &'static str)],
-    /// Units that stand in the state tree, by their path in it; there they start programs below `/usr/local/bin`.
+    /// Units that stand in the state tree, by their path in it; there they start programs below
+    /// `/usr/local/bin`.
     pub units: &'static [&'static str],
     /// Directories that may be empty.
     pub directories: &'static [(&'static str, u32)],
@@ -32,7 +34,8 @@ pub struct Definition {
     pub scripts: Scripts,
 }
 
-/// kubeadm reads and writes this unit's state; the drop-in of the package kubeadm gives it its arguments.
+/// kubeadm reads and writes this unit's state; the drop-in of the package kubeadm gives it its
+/// arguments.
 const KUBELET_UNIT: &str = "[Unit]
 Description=kubelet: The Kubernetes Node Agent
 Documentation=https://kubernetes.io/docs/
@@ -133,7 +136,10 @@ pub fn definition(package: &str) -> Option<Definition> {
                 ("usr/lib/systemd/system/kubelet.service", KUBELET_UNIT),
                 ("etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n"),
             ],
-            directories: &[("etc/kubernetes/manifests", 0o755), ("var/lib/kubelet", 0o755)],
+            directories: &[
+                ("etc/kubernetes/manifests", 0o755),
+                ("var/lib/kubelet", 0o755),
+            ],
             conffiles: &["etc/default/kubelet"],
             scripts: Scripts::for_units(&[]),
             ..plain
@@ -141,7 +147,10 @@ pub fn definition(package: &str) -> Option<Definition> {
         "kubeadm" => Definition {
             summary: "command-line utility for administering a Kubernetes cluster",
             programs: &["kubeadm"],
-            files: &[("usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", KUBEADM_DROP_IN)],
+            files: &[(
+                "usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf",
+                KUBEADM_DROP_IN,
+            )],
             scripts: Scripts::for_units(&[]),
             ..plain
         },
@@ -183,7 +192,11 @@ pub fn definition(package: &str) -> Option<Definition> {
 
 /// Our own; each is one static program.
 fn halite(package: &str, plain: Definition) -> Option<Definition> {
-    let plain = Definition { homepage: HALITE, holder: HALITE_AUTHORS, ..plain };
+    let plain = Definition {
+        homepage: HALITE,
+        holder: HALITE_AUTHORS,
+        ..plain
+    };
     Some(match package {
         "halite-ctl" => Definition {
             summary: "operator's command of Halite",

@@ -1,5 +1,5 @@
-//! A package that the build makes, whatever its format: what it is, what is in it, and what happens when it comes and
-//! goes. [`made`] says what the packages of a recipe hold; [`deb`] writes one for
+//! A package that the build makes, whatever its format: what it is, what is in it, and what happens
+//! when it comes and goes. [`made`] says what the packages of a recipe hold; [`deb`] writes one for
 //! dpkg, [`mod@rpm`] one for rpm.
 
 pub mod deb;
@@ -7,11 +7,14 @@ mod definition;
 pub mod made;
 pub mod rpm;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::files;
 
 pub use made::Made;
-
-use crate::{error::Error, files};
 
 /// A package for amd64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +41,8 @@ pub struct Package {
     pub needs: Relations,
     /// Packages with which it works better.
     pub recommends: Relations,
-    /// Its files by their path, which has no `/` at its beginning. Directories above them are made with mode 0755.
+    /// Its files by their path, which has no `/` at its beginning. Directories above them are made
+    /// with mode 0755.
     pub files: BTreeMap<String, File>,
     /// Directories that are there although they may be empty, and their modes.
     pub directories: BTreeMap<String, u32>,
@@ -79,7 +83,8 @@ pub enum Kind {
     Documentation,
 }
 
-/// Shell commands, run as root by `/bin/sh` with `set -e`. They start nothing: states, or an operator, decide that.
+/// Shell commands, run as root by `/bin/sh` with `set -e`. They start nothing: states, or an
+/// operator, decide that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scripts {
     /// After it was installed or upgraded.
@@ -137,7 +142,10 @@ impl Package {
             };
             files.push(format!("{path} {:o} {:?} {content}", file.mode, file.kind));
         }
-        let rest = Self { files: BTreeMap::new(), ..self.clone() };
+        let rest = Self {
+            files: BTreeMap::new(),
+            ..self.clone()
+        };
         Ok(format!("{rest:?}\n{}", files.join("\n")))
     }
 }
@@ -146,13 +154,21 @@ impl File {
     /// A file whose content is in a file of this machine.
     #[must_use]
     pub fn from(path: PathBuf, mode: u32) -> Self {
-        Self { source: Source::File(path), mode, kind: Kind::Plain }
+        Self {
+            source: Source::File(path),
+            mode,
+            kind: Kind::Plain,
+        }
     }
 
     /// A file with a content, readable by all.
     #[must_use]
     pub fn with(content: impl Into<Vec<u8>>) -> Self {
-        Self { source: Source::Bytes(content.into()), mode: 0o644, kind: Kind::Plain }
+        Self {
+            source: Source::Bytes(content.into()),
+            mode: 0o644,
+            kind: Kind::Plain,
+        }
     }
 
     /// The same file as another kind.
@@ -175,9 +191,9 @@ impl File {
 
     fn size(&self) -> Result<u64, Error> {
         match &self.source {
-            Source::File(path) => {
-                fs::metadata(path).map(|status| status.len()).map_err(Error::file("read", path))
-            }
+            Source::File(path) => fs::metadata(path)
+                .map(|status| status.len())
+                .map_err(Error::file("read", path)),
             Source::Bytes(bytes) => Ok(bytes.len() as u64),
             Source::Link(_) => Ok(0),
         }
@@ -185,17 +201,25 @@ impl File {
 }
 
 impl Scripts {
-    /// For packages that bring units of systemd: it reads them when they appear, change or go, and `stopped`, those of
-    /// them that must not run on without their program, are ended with the package.
+    /// For packages that bring units of systemd: it reads them when they appear, change or go, and
+    /// `stopped`, those of them that must not run on without their program, are ended with the
+    /// package.
     #[must_use]
     pub fn for_units(stopped: &[&str]) -> Self {
         let live = |command: &str| format!("if [ -d /run/systemd/system ]; then {command}; fi\n");
         let reload = live("systemctl daemon-reload");
         let removing = match stopped {
             [] => String::new(),
-            units => live(&format!("systemctl --quiet disable --now {}", units.join(" "))),
+            units => live(&format!(
+                "systemctl --quiet disable --now {}",
+                units.join(" ")
+            )),
         };
-        Self { installed: reload.clone(), removing, removed: reload }
+        Self {
+            installed: reload.clone(),
+            removing,
+            removed: reload,
+        }
     }
 }
 
@@ -204,16 +228,28 @@ impl Relations {
     #[must_use]
     pub fn parse(deb: &str, rpm: &str) -> Self {
         let list = |text: &str| {
-            let each = text.split(',').map(str::trim).filter(|relation| !relation.is_empty());
+            let each = text
+                .split(',')
+                .map(str::trim)
+                .filter(|relation| !relation.is_empty());
             each.map(|relation| match relation.split_once(" (>= ") {
                 Some((name, rest)) => {
                     let version = rest.trim_end_matches(')').to_owned();
-                    Relation { name: name.to_owned(), at_least: Some(version) }
+                    Relation {
+                        name: name.to_owned(),
+                        at_least: Some(version),
+                    }
                 }
-                None => Relation { name: relation.to_owned(), at_least: None },
+                None => Relation {
+                    name: relation.to_owned(),
+                    at_least: None,
+                },
             })
             .collect()
         };
-        Self { deb: list(deb), rpm: list(rpm) }
+        Self {
+            deb: list(deb),
+            rpm: list(rpm),
+        }
     }
 }

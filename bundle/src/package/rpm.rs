@@ -1,15 +1,17 @@
 //! Packages for rpm, by rpm's own rpmbuild: docs/decisions/0014.
 
-use std::{
-    fmt::Write as _,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::fmt::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
-use super::{Kind, Package, Relation, Source, deb::EPOCH};
-use crate::{apt::program, error::Error, files, rpm};
+use super::deb::EPOCH;
+use super::{Kind, Package, Relation, Source};
+use crate::apt::program;
+use crate::error::Error;
+use crate::{files, rpm};
 
-/// What makes the same package the same bytes on every machine, and keeps rpmbuild from changing what is packed.
+/// What makes the same package the same bytes on every machine, and keeps rpmbuild from changing
+/// what is packed.
 const MACROS: &[&str] = &[
     "_buildhost halite",
     "_binary_payload w3.zstdio",
@@ -25,7 +27,8 @@ const MACROS: &[&str] = &[
 /// Where the text of a package's licence goes.
 const LICENCES: &str = "usr/share/licenses";
 
-/// Makes a package in a directory and returns its file, which is not signed. The same package makes the same bytes.
+/// Makes a package in a directory and returns its file, which is not signed. The same package makes
+/// the same bytes.
 ///
 /// # Errors
 /// When rpmbuild refuses it, or a file cannot be read or written.
@@ -43,29 +46,54 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
             }
         }
     }
-    files::write(&root.join(licence(package)), 0o644, package.licence_text.as_bytes())?;
+    files::write(
+        &root.join(licence(package)),
+        0o644,
+        package.licence_text.as_bytes(),
+    )?;
     for path in package.directories.keys() {
         files::make_dir(&root.join(path))?;
     }
     let specification = work.path().join("package.spec");
-    files::write(&specification, 0o644, self::specification(package).as_bytes())?;
+    files::write(
+        &specification,
+        0o644,
+        self::specification(package).as_bytes(),
+    )?;
     let mut build = rpm::program("rpmbuild", work.path());
-    build.env("SOURCE_DATE_EPOCH", EPOCH).args(["-bb", "--quiet", "--nodeps", "--target", "x86_64-linux"]);
+    build.env("SOURCE_DATE_EPOCH", EPOCH).args([
+        "-bb",
+        "--quiet",
+        "--nodeps",
+        "--target",
+        "x86_64-linux",
+    ]);
     for define in MACROS {
         build.args(["--define", define]);
     }
-    for (name, path) in [("_topdir", work.path().join("build")), ("_rpmdir", work.path().join("made"))] {
-        build.arg("--define").arg(format!("{name} {}", path.display()));
+    for (name, path) in [
+        ("_topdir", work.path().join("build")),
+        ("_rpmdir", work.path().join("made")),
+    ] {
+        build
+            .arg("--define")
+            .arg(format!("{name} {}", path.display()));
     }
     build.arg("--buildroot").arg(&root).arg(&specification);
     program::run(&mut build, &format!("making the package {}", package.name))?;
-    let name = format!("{}-{}-{}.x86_64.rpm", package.name, version(package), package.revision);
+    let name = format!(
+        "{}-{}-{}.x86_64.rpm",
+        package.name,
+        version(package),
+        package.revision
+    );
     let made = out.join(&name);
     files::link(&work.path().join("made").join(&name), &made)?;
     Ok(made)
 }
 
-/// The version as rpm has it: what a hyphen sets off is before the version that it leads to, which `~` says.
+/// The version as rpm has it: what a hyphen sets off is before the version that it leads to, which
+/// `~` says.
 #[must_use]
 pub fn version(package: &Package) -> String {
     package.version.replace('-', "~")
@@ -88,7 +116,10 @@ fn specification(package: &Package) -> String {
         package.homepage,
         plain(&package.holder),
     );
-    for (tag, relations) in [("Requires", &package.needs.rpm), ("Recommends", &package.recommends.rpm)] {
+    for (tag, relations) in [
+        ("Requires", &package.needs.rpm),
+        ("Recommends", &package.recommends.rpm),
+    ] {
         for each in relations {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{tag}: {}", relation(each));
@@ -120,16 +151,23 @@ fn specification(package: &Package) -> String {
     text
 }
 
-/// rpm calls them with the number of packages of this name that remain: none when the last one goes.
+/// rpm calls them with the number of packages of this name that remain: none when the last one
+/// goes.
 fn scripts(package: &Package) -> String {
     let scripts = &package.scripts;
     let removing = match scripts.removing.is_empty() {
         true => String::new(),
         false => format!("if [ \"$1\" -eq 0 ]; then\n{}fi\n", scripts.removing),
     };
-    let each = [("%post", &scripts.installed), ("%preun", &removing), ("%postun", &scripts.removed)];
+    let each = [
+        ("%post", &scripts.installed),
+        ("%preun", &removing),
+        ("%postun", &scripts.removed),
+    ];
     let there = each.into_iter().filter(|(_, body)| !body.is_empty());
-    there.map(|(name, body)| format!("\n{name}\nset -e\n{}", body.replace('%', "%%"))).collect()
+    there
+        .map(|(name, body)| format!("\n{name}\nset -e\n{}", body.replace('%', "%%")))
+        .collect()
 }
 
 fn relation(relation: &Relation) -> String {

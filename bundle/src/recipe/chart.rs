@@ -1,12 +1,14 @@
-//! Charts that a recipe names: `{name: web, source: charts/web, namespace: web, values: {replicas: 2}}`. With
-//! `public-secrets: [web-defaults]` the objects of kind `Secret` with these names may have contents: whoever reaches the
-//! bundle can read them.
+//! Charts that a recipe names: `{name: web, source: charts/web, namespace: web, values: {replicas:
+//! 2}}`. With `public-secrets: [web-defaults]` the objects of kind `Secret` with these names may
+//! have contents: whoever reaches the bundle can read them.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Reference, download::SAY, reader::Reader};
+use super::Reference;
+use super::download::SAY;
+use super::reader::Reader;
 use crate::fetch::Digest;
 
 /// A chart, rendered when the bundle is built.
@@ -51,8 +53,16 @@ pub enum Values {
 /// Helm's own limit for the name of a release.
 const LONGEST: usize = 53;
 
-const KEYS: &[&str] =
-    &["name", "source", "version", "sha256", "namespace", "values", "public-secrets", "licence"];
+const KEYS: &[&str] = &[
+    "name",
+    "source",
+    "version",
+    "sha256",
+    "namespace",
+    "values",
+    "public-secrets",
+    "licence",
+];
 
 impl Chart {
     /// Whether it comes from another machine.
@@ -64,12 +74,19 @@ impl Chart {
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let mut found = Vec::new();
         if let ChartSource::Local(path) = &self.source {
-            let file = if path.is_dir() { path.join("Chart.yaml") } else { path.clone() };
+            let file = if path.is_dir() {
+                path.join("Chart.yaml")
+            } else {
+                path.clone()
+            };
             found.push((format!("the chart {}", self.name), file));
         }
         for values in &self.values {
             if let Values::File(path) = values {
-                found.push((format!("the values of the chart {}", self.name), path.clone()));
+                found.push((
+                    format!("the values of the chart {}", self.name),
+                    path.clone(),
+                ));
             }
         }
         found
@@ -78,15 +95,22 @@ impl Chart {
 
 /// The charts of a recipe.
 pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
-    let Some(value) = value else { return Vec::new() };
+    let Some(value) = value else {
+        return Vec::new();
+    };
     let mut found: Vec<Chart> = Vec::new();
     for (index, item) in reader.list("charts", Some(value)).iter().enumerate() {
         let path = format!("charts[{index}]");
-        let Some(map) = reader.map(&path, Some(item), KEYS) else { continue };
+        let Some(map) = reader.map(&path, Some(item), KEYS) else {
+            continue;
+        };
         let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
         let name = reader.text(&format!("{path}.name"), map.get("name"));
         if !name.is_empty() && !is_label(&name, LONGEST) {
-            reader.problem(&format!("{path}.name"), "must be of a-z, 0-9 and -, 53 characters at most");
+            reader.problem(
+                &format!("{path}.name"),
+                "must be of a-z, 0-9 and -, 53 characters at most",
+            );
         }
         if !name.is_empty() && found.iter().any(|chart| chart.name == name) {
             reader.problem(&format!("{path}.name"), &format!("{name:?} is there twice"));
@@ -107,12 +131,28 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
         let text = reader.text(&format!("{path}.source"), map.get("source"));
         let sha256 = given("sha256").and_then(|(path, value)| {
             let text = reader.text(&path, Some(value));
-            text.parse::<Digest>().map_err(|why| reader.problem(&path, &why)).ok()
+            text.parse::<Digest>()
+                .map_err(|why| reader.problem(&path, &why))
+                .ok()
         });
         let values = values(reader, &format!("{path}.values"), map.get("values"));
-        let source = source(reader, &format!("{path}.source"), &text, version.as_deref(), sha256);
+        let source = source(
+            reader,
+            &format!("{path}.source"),
+            &text,
+            version.as_deref(),
+            sha256,
+        );
         if let Some(source) = source {
-            found.push(Chart { name, source, version, namespace, values, public_secrets, licence });
+            found.push(Chart {
+                name,
+                source,
+                version,
+                namespace,
+                values,
+                public_secrets,
+                licence,
+            });
         }
     }
     found
@@ -134,7 +174,11 @@ fn source(
             return None;
         };
         // What stands for a plus sign in a tag, which cannot have one (Helm's own rule).
-        let tagged = format!("{}:{}", name.trim_end_matches('/'), version.replace('+', "_"));
+        let tagged = format!(
+            "{}:{}",
+            name.trim_end_matches('/'),
+            version.replace('+', "_")
+        );
         let reference = Reference::parse(&tagged).map_err(|why| reader.problem(path, &why));
         return reference.ok().map(ChartSource::Registry);
     }
@@ -143,7 +187,10 @@ fn source(
         return Some(ChartSource::Archive(text.to_owned(), sha256));
     }
     if sha256.is_some() {
-        reader.problem(path, "is on this machine, and `sha256` is for an archive from an address");
+        reader.problem(
+            path,
+            "is on this machine, and `sha256` is for an archive from an address",
+        );
     }
     let text = Value::String(text.to_owned());
     Some(ChartSource::Local(reader.path(path, Some(&text))))
@@ -155,7 +202,8 @@ fn values(reader: &mut Reader, path: &str, value: Option<&Value>) -> Vec<Values>
         None => Vec::new(),
         Some(Value::Object(_)) => value.cloned().map(Values::Inline).into_iter().collect(),
         Some(Value::Array(files)) => {
-            let file = |(index, file)| Values::File(reader.path(&format!("{path}[{index}]"), Some(file)));
+            let file =
+                |(index, file)| Values::File(reader.path(&format!("{path}[{index}]"), Some(file)));
             files.iter().enumerate().map(file).collect()
         }
         file => vec![Values::File(reader.path(path, file))],

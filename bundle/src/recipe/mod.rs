@@ -1,4 +1,5 @@
-//! The recipe: what goes into a bundle and where it comes from. Relative paths in it start at the recipe's own folder.
+//! The recipe: what goes into a bundle and where it comes from. Relative paths in it start at the
+//! recipe's own folder.
 //!
 //! ```yaml
 //! format: 1
@@ -43,25 +44,23 @@ mod reference;
 mod repositories;
 mod rpm;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use reader::Reader;
+
+use crate::error::Error;
+use crate::package::made;
+use crate::package::made::Made;
+use crate::site::check_version;
 
 pub use chart::{Chart, ChartSource, Values};
 pub use download::Download;
 pub use network::{Host, Network, Watcher};
-use reader::Reader;
 pub use reference::Reference;
 pub use repositories::Repository;
 pub use rpm::{Rpm, YumRepository};
-
-use crate::{
-    error::Error,
-    package::made::{self, Made},
-    site::check_version,
-};
 
 /// The components that every cluster needs; a recipe without one of them is refused.
 pub const COMPONENTS: &[&str] = &[
@@ -104,8 +103,8 @@ pub struct Recipe {
     pub states: PathBuf,
     /// The OpenPGP secret key that signs the apt repository.
     pub signing_key: PathBuf,
-    /// What clusters made from the bundle may choose, by field of the cluster document; a field that is not named may
-    /// have any value. The bundle has to hold what any of them needs.
+    /// What clusters made from the bundle may choose, by field of the cluster document; a field
+    /// that is not named may have any value. The bundle has to hold what any of them needs.
     pub options: BTreeMap<String, Vec<String>>,
     /// Texts in the state tree that look like the name of an image and are none, each with why.
     pub not_images: BTreeMap<String, String>,
@@ -134,8 +133,9 @@ pub struct Image {
     pub component: Option<String>,
     /// Its full name.
     pub reference: Reference,
-    /// An OCI layout in which it is found by that name (annotation `org.opencontainers.image.ref.name`), or alone.
-    /// Without one it is pulled from the registry of its name.
+    /// An OCI layout in which it is found by that name (annotation
+    /// `org.opencontainers.image.ref.name`), or alone. Without one it is pulled from the registry
+    /// of its name.
     pub layout: Option<PathBuf>,
     /// Its licence, where it says none itself.
     pub licence: Option<String>,
@@ -148,51 +148,88 @@ impl Recipe {
     /// All that is wrong with it, at once.
     pub fn load(file: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
-        let recipe =
-            Self::parse(&file.display().to_string(), &text, file.parent().unwrap_or(Path::new(".")))?;
+        let recipe = Self::parse(
+            &file.display().to_string(),
+            &text,
+            file.parent().unwrap_or(Path::new(".")),
+        )?;
         let problems = recipe.missing_files(file);
-        if problems.is_empty() { Ok(recipe) } else { Err(Error::Recipe(problems)) }
+        if problems.is_empty() {
+            Ok(recipe)
+        } else {
+            Err(Error::Recipe(problems))
+        }
     }
 
-    /// Understands the text of a recipe; `dir` is where relative paths start, `name` is for messages. Looks at no file.
+    /// Understands the text of a recipe; `dir` is where relative paths start, `name` is for
+    /// messages. Looks at no file.
     ///
     /// # Errors
     /// All that is wrong with it, at once.
     pub fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Error> {
-        let value =
-            serde_saphyr::from_str(text).map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
+        let value = serde_saphyr::from_str(text)
+            .map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
         let mut reader = Reader::new(name, dir);
         let recipe = read(&mut reader, &value);
         reader.finish().map(|()| recipe)
     }
 
     fn missing_files(&self, file: &Path) -> Vec<String> {
-        let mut wanted: Vec<(String, PathBuf)> =
-            vec![("packages.base".into(), self.base.clone()), ("states".into(), self.states.join("top.sls"))];
+        let mut wanted: Vec<(String, PathBuf)> = vec![
+            ("packages.base".into(), self.base.clone()),
+            ("states".into(), self.states.join("top.sls")),
+        ];
         for image in &self.images {
             let layout = image.layout.as_ref();
-            wanted.extend(
-                layout.map(|layout| (format!("the image {}", image.reference), layout.join("index.json"))),
-            );
+            wanted.extend(layout.map(|layout| {
+                (
+                    format!("the image {}", image.reference),
+                    layout.join("index.json"),
+                )
+            }));
         }
         wanted.extend(self.network.files());
         wanted.extend(self.charts.iter().flat_map(Chart::files));
-        wanted.extend(self.helm.iter().map(|helm| ("helm".to_owned(), helm.clone())));
+        wanted.extend(
+            self.helm
+                .iter()
+                .map(|helm| ("helm".to_owned(), helm.clone())),
+        );
         wanted.extend(self.rpm.iter().flat_map(Rpm::files));
         for made in &self.made {
             let programs = made.programs.iter();
             wanted.extend(
-                programs.map(|(name, path)| (format!("{name} of package {}", made.package), path.clone())),
+                programs.map(|(name, path)| {
+                    (format!("{name} of package {}", made.package), path.clone())
+                }),
             );
         }
-        wanted.extend(self.binaries.iter().map(|(name, path)| (format!("binaries.{name}"), path.clone())));
-        wanted.extend(self.repositories.iter().enumerate().map(|(index, repository)| {
-            (format!("packages.repositories[{index}].key"), repository.key.clone())
-        }));
-        wanted.extend(self.sbom_inputs.clone().map(|path| ("sbom-inputs".into(), path)));
+        wanted.extend(
+            self.binaries
+                .iter()
+                .map(|(name, path)| (format!("binaries.{name}"), path.clone())),
+        );
+        wanted.extend(
+            self.repositories
+                .iter()
+                .enumerate()
+                .map(|(index, repository)| {
+                    (
+                        format!("packages.repositories[{index}].key"),
+                        repository.key.clone(),
+                    )
+                }),
+        );
+        wanted.extend(
+            self.sbom_inputs
+                .clone()
+                .map(|path| ("sbom-inputs".into(), path)),
+        );
         let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
-        let mut missing: Vec<_> =
-            wanted.into_iter().filter(|(_, path)| !path.is_file() && !fetched(path)).collect();
+        let mut missing: Vec<_> = wanted
+            .into_iter()
+            .filter(|(_, path)| !path.is_file() && !fetched(path))
+            .collect();
         for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
             let absent = folder.as_ref().filter(|folder| !folder.is_dir());
             missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
@@ -200,16 +237,25 @@ impl Recipe {
         for made in &self.made {
             let given = made.files.iter().filter(|(_, from)| !from.exists());
             missing.extend(
-                given.map(|(path, from)| (format!("{path} of package {}", made.package), from.clone())),
+                given.map(|(path, from)| {
+                    (format!("{path} of package {}", made.package), from.clone())
+                }),
             );
         }
         missing
             .iter()
-            .map(|(what, path)| format!("{}: {what}: there is no file {}", file.display(), path.display()))
+            .map(|(what, path)| {
+                format!(
+                    "{}: {what}: there is no file {}",
+                    file.display(),
+                    path.display()
+                )
+            })
             .collect()
     }
 
-    /// Whether anything in it comes from another machine, other than through this machine's own apt.
+    /// Whether anything in it comes from another machine, other than through this machine's own
+    /// apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
             || !self.downloads.is_empty()
@@ -218,10 +264,13 @@ impl Recipe {
             || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
     }
 
-    /// Component to version: the tags of images that do not follow Kubernetes' version, and the made packages that no
-    /// image stands for.
+    /// Component to version: the tags of images that do not follow Kubernetes' version, and the
+    /// made packages that no image stands for.
     pub(crate) fn components(&self) -> BTreeMap<String, String> {
-        let images = self.images.iter().filter(|image| image.reference.tag != self.kubernetes);
+        let images = self
+            .images
+            .iter()
+            .filter(|image| image.reference.tag != self.kubernetes);
         let mut found: BTreeMap<_, _> = images
             .filter_map(|image| Some((image.component.clone()?, image.reference.tag.clone())))
             .collect();
@@ -263,11 +312,17 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
     if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
         reader.problem("format", "must be 1");
     }
-    let cache = top.get("cache").map(|cache| reader.path("cache", Some(cache)));
+    let cache = top
+        .get("cache")
+        .map(|cache| reader.path("cache", Some(cache)));
     reader.cache = cache.clone().unwrap_or_default();
     let keys = ["base", "apt", "repositories", "made", "rpm"];
-    let packages = reader.map("packages", top.get("packages"), &keys).unwrap_or(&empty);
-    let binaries = reader.map("binaries", top.get("binaries"), BINARIES).unwrap_or(&empty);
+    let packages = reader
+        .map("packages", top.get("packages"), &keys)
+        .unwrap_or(&empty);
+    let binaries = reader
+        .map("binaries", top.get("binaries"), BINARIES)
+        .unwrap_or(&empty);
     let (images, components) = images(reader, top.get("images"));
     let mut recipe = Recipe {
         version: reader.text("version", top.get("version")),
@@ -277,12 +332,17 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         apt: reader.texts("packages.apt", packages.get("apt")),
         repositories: repositories::read(reader, packages.get("repositories")),
         made: made_packages(reader, packages.get("made")),
-        rpm: packages.get("rpm").and_then(|value| Rpm::read(reader, value)),
+        rpm: packages
+            .get("rpm")
+            .and_then(|value| Rpm::read(reader, value)),
         binaries: BINARIES
             .iter()
             .map(|name| {
                 let path = format!("binaries.{name}");
-                ((*name).to_owned(), reader.program(&path, binaries.get(*name), &format!("program {name}")))
+                (
+                    (*name).to_owned(),
+                    reader.program(&path, binaries.get(*name), &format!("program {name}")),
+                )
             })
             .collect(),
         states: reader.path("states", top.get("states")),
@@ -293,7 +353,12 @@ fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
         charts: chart::read(reader, top.get("charts")),
         helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
         downloads: Vec::new(),
-        network: Network::read(reader, top.get("registries"), top.get("proxy"), top.get("no-proxy")),
+        network: Network::read(
+            reader,
+            top.get("registries"),
+            top.get("proxy"),
+            top.get("no-proxy"),
+        ),
         docs: optional(reader, top, "docs"),
         licences: optional(reader, top, "licences"),
         sbom_inputs: optional(reader, top, "sbom-inputs"),
@@ -316,8 +381,11 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
     let (mut found, mut components) = (Vec::new(), Vec::new());
     for (index, item) in reader.list("images", value).iter().enumerate() {
         let path = format!("images[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["component", "reference", "layout", "licence"])
-        else {
+        let Some(map) = reader.map(
+            &path,
+            Some(item),
+            &["component", "reference", "layout", "licence"],
+        ) else {
             continue;
         };
         let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
@@ -330,7 +398,12 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
             continue;
         }
         match Reference::parse(&text) {
-            Ok(reference) => found.push(Image { component, reference, layout, licence }),
+            Ok(reference) => found.push(Image {
+                component,
+                reference,
+                layout,
+                licence,
+            }),
             Err(why) => reader.problem(&format!("{path}.reference"), &why),
         }
     }
@@ -338,10 +411,18 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
 }
 
 /// Field to values; which fields and values there are is for the declaration's own types to say.
-fn options(reader: &mut Reader, value: Option<&serde_json::Value>) -> BTreeMap<String, Vec<String>> {
-    let Some(value) = value else { return BTreeMap::new() };
+fn options(
+    reader: &mut Reader,
+    value: Option<&serde_json::Value>,
+) -> BTreeMap<String, Vec<String>> {
+    let Some(value) = value else {
+        return BTreeMap::new();
+    };
     let Some(map) = value.as_object() else {
-        reader.problem("options", "must map fields of the cluster document to lists of values");
+        reader.problem(
+            "options",
+            "must map fields of the cluster document to lists of values",
+        );
         return BTreeMap::new();
     };
     let mut found = BTreeMap::new();
@@ -363,7 +444,11 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
     let mut found = Vec::new();
     for (index, item) in reader.list("packages.made", value).iter().enumerate() {
         let path = format!("packages.made[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["package", "version", "programs", "files"]) else {
+        let Some(map) = reader.map(
+            &path,
+            Some(item),
+            &["package", "version", "programs", "files"],
+        ) else {
             continue;
         };
         let package = reader.text(&format!("{path}.package"), map.get("package"));
@@ -385,15 +470,24 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
             Some(Some(listed)) => {
                 let place = format!("{path}.files");
                 for (name, file) in listed {
-                    files.insert(name.clone(), reader.path(&format!("{place}.{name}"), Some(file)));
+                    files.insert(
+                        name.clone(),
+                        reader.path(&format!("{place}.{name}"), Some(file)),
+                    );
                 }
             }
-            Some(None) => {
-                reader.problem(&format!("{path}.files"), "must map paths in the package to files or folders")
-            }
+            Some(None) => reader.problem(
+                &format!("{path}.files"),
+                "must map paths in the package to files or folders",
+            ),
             None => {}
         }
-        let made = Made { package, version, programs, files };
+        let made = Made {
+            package,
+            version,
+            programs,
+            files,
+        };
         for why in made::problems(&made) {
             reader.problem(&path, &why);
         }
@@ -404,29 +498,48 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
 
 /// What must hold between the parts of a recipe.
 fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
-    if let Some(why) = check_version(&recipe.version).err().filter(|_| !recipe.version.is_empty()) {
+    if let Some(why) = check_version(&recipe.version)
+        .err()
+        .filter(|_| !recipe.version.is_empty())
+    {
         reader.problem("version", &why);
     }
     for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
         reader.problem("images", &format!("the component {twice:?} is there twice"));
     }
     // nginx compares the keys of its maps without case.
-    for twice in repeated(recipe.images.iter().map(|image| image.reference.to_string().to_lowercase())) {
+    for twice in repeated(
+        recipe
+            .images
+            .iter()
+            .map(|image| image.reference.to_string().to_lowercase()),
+    ) {
         reader.problem("images", &format!("{twice} is there twice"));
     }
-    for wanted in COMPONENTS.iter().filter(|wanted| !components.iter().any(|component| component == *wanted))
+    for wanted in COMPONENTS
+        .iter()
+        .filter(|wanted| !components.iter().any(|component| component == *wanted))
     {
-        reader
-            .problem("images", &format!("the component {wanted:?} is missing: no cluster works without it"));
+        reader.problem(
+            "images",
+            &format!("the component {wanted:?} is missing: no cluster works without it"),
+        );
     }
     let made = recipe.made.iter().map(|made| &made.package);
     for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
         reader.problem("packages", &format!("{twice:?} is listed twice"));
     }
     if recipe.is_remote() && recipe.cache.is_none() {
-        reader.problem("cache", "is missing: what comes from other machines is kept there");
+        reader.problem(
+            "cache",
+            "is missing: what comes from other machines is kept there",
+        );
     }
-    for name in recipe.apt.iter().filter(|name| !made::is_package_name(name)) {
+    for name in recipe
+        .apt
+        .iter()
+        .filter(|name| !made::is_package_name(name))
+    {
         reader.problem("packages.apt", &format!("{name:?} is no package name"));
     }
 }
@@ -435,8 +548,11 @@ fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
 fn repeated<T: Ord + Clone>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut items: Vec<T> = items.collect();
     items.sort_unstable();
-    let mut twice: Vec<T> =
-        items.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
+    let mut twice: Vec<T> = items
+        .windows(2)
+        .filter(|pair| pair[0] == pair[1])
+        .map(|pair| pair[0].clone())
+        .collect();
     twice.dedup();
     twice
 }

@@ -9,20 +9,16 @@
 //! no-proxy: localhost,.example.org
 //! ```
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::reader::Reader;
-use crate::fetch::{
-    Cache, Client, Error, Fetcher, Settings,
-    http::Credentials,
-    oci::{Endpoint, Registries},
-    progress::{Meter, Status},
-};
+use crate::fetch::http::Credentials;
+use crate::fetch::oci::{Endpoint, Registries};
+use crate::fetch::progress::{Meter, Status};
+use crate::fetch::{Cache, Client, Error, Fetcher, Settings};
 
 /// How to reach the machines that things come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +31,8 @@ pub struct Network {
     pub no_proxy: Option<String>,
 }
 
-/// How to reach one host. Its login and authority serve whatever comes from it; the rest is for images.
+/// How to reach one host. Its login and authority serve whatever comes from it; the rest is for
+/// images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Host {
     /// `HOST` or `HOST:PORT`.
@@ -65,25 +62,37 @@ impl Network {
             proxy: proxy.map(|proxy| reader.text("proxy", Some(proxy))),
             no_proxy: none.map(|none| reader.text("no-proxy", Some(none))),
         };
-        if found.proxy.as_ref().is_some_and(|proxy| proxy.contains('@')) {
-            let message =
-                "holds a login, and recipes are kept where many read them: set HTTPS_PROXY in its place";
+        if found
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.contains('@'))
+        {
+            let message = "holds a login, and recipes are kept where many read them: set HTTPS_PROXY in its place";
             reader.problem("proxy", message);
         }
-        let Some(registries) = registries else { return found };
+        let Some(registries) = registries else {
+            return found;
+        };
         let Some(registries) = registries.as_object() else {
-            reader.problem("registries", "must map HOST or HOST:PORT to a map with mirror, ca, plain, login");
+            reader.problem(
+                "registries",
+                "must map HOST or HOST:PORT to a map with mirror, ca, plain, login",
+            );
             return found;
         };
         for (name, value) in registries {
             let path = format!("registries.{name}");
-            let Some(map) = reader.map(&path, Some(value), &["mirror", "ca", "plain", "login"]) else {
+            let Some(map) = reader.map(&path, Some(value), &["mirror", "ca", "plain", "login"])
+            else {
                 continue;
             };
             if !is_host(name) {
                 reader.problem(&path, "is no host: write HOST or HOST:PORT");
             }
-            let mut host = Host { name: name.clone(), ..Host::default() };
+            let mut host = Host {
+                name: name.clone(),
+                ..Host::default()
+            };
             match map.get("mirror") {
                 None => {}
                 Some(Value::Array(_)) => {
@@ -93,13 +102,18 @@ impl Network {
             }
             for mirror in host.mirrors.iter().filter(|mirror| !mirror.is_empty()) {
                 if !is_host(mirror.split('/').next().unwrap_or_default()) {
-                    let message =
-                        format!("{mirror:?} is no mirror: write HOST, HOST:PORT or either with a path");
+                    let message = format!(
+                        "{mirror:?} is no mirror: write HOST, HOST:PORT or either with a path"
+                    );
                     reader.problem(&format!("{path}.mirror"), &message);
                 }
             }
-            host.ca = map.get("ca").map(|ca| reader.path(&format!("{path}.ca"), Some(ca)));
-            host.login = map.get("login").map(|login| reader.path(&format!("{path}.login"), Some(login)));
+            host.ca = map
+                .get("ca")
+                .map(|ca| reader.path(&format!("{path}.ca"), Some(ca)));
+            host.login = map
+                .get("login")
+                .map(|login| reader.path(&format!("{path}.login"), Some(login)));
             match map.get("plain") {
                 None => {}
                 Some(Value::Bool(plain)) => host.plain = *plain,
@@ -118,7 +132,8 @@ impl Network {
     /// The files that it names, for whoever looks whether they are there: what each is, and where.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
-            path.clone().map(|path| (format!("registries.{}.{key}", host.name), path))
+            path.clone()
+                .map(|path| (format!("registries.{}.{key}", host.name), path))
         };
         self.hosts
             .iter()
@@ -133,7 +148,11 @@ impl Network {
     /// When a login or a certificate cannot be read, or the proxy is none.
     pub(crate) fn fetcher(&self, cache: Cache, watcher: Option<Watcher>) -> Result<Fetcher, Error> {
         let settings = Settings {
-            authorities: self.hosts.iter().filter_map(|host| host.ca.clone()).collect(),
+            authorities: self
+                .hosts
+                .iter()
+                .filter_map(|host| host.ca.clone())
+                .collect(),
             proxy: self.proxy.clone(),
             no_proxy: self.no_proxy.clone(),
             credentials: self.credentials()?,
@@ -161,8 +180,17 @@ impl Network {
             }
             for address in &host.mirrors {
                 let name = address.split('/').next().unwrap_or_default();
-                let plain = self.hosts.iter().any(|host| host.plain && host.name == name);
-                registries = registries.mirror(&host.name, Endpoint { address: address.clone(), plain });
+                let plain = self
+                    .hosts
+                    .iter()
+                    .any(|host| host.plain && host.name == name);
+                registries = registries.mirror(
+                    &host.name,
+                    Endpoint {
+                        address: address.clone(),
+                        plain,
+                    },
+                );
             }
         }
         Ok(registries)
@@ -194,7 +222,12 @@ fn login(file: &Path, host: &str) -> Result<crate::fetch::http::Secret, Error> {
         None => (host, None),
     };
     let secret = credentials.find(name, port).cloned();
-    secret.ok_or_else(|| Error::content(file.to_string_lossy(), format!("it holds no login for {host}")))
+    secret.ok_or_else(|| {
+        Error::content(
+            file.to_string_lossy(),
+            format!("it holds no login for {host}"),
+        )
+    })
 }
 
 fn is_host(text: &str) -> bool {
@@ -216,7 +249,10 @@ pub(super) fn is_loopback(host: &str) -> bool {
         _ => host,
     };
     let name = name.trim_matches(['[', ']']);
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    name == "localhost"
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -225,17 +261,34 @@ mod tests {
 
     #[test]
     fn loopback_is_this_machine_alone() {
-        for host in ["localhost", "localhost:5000", "127.0.0.1:80", "[::1]:80", "[::1]"] {
+        for host in [
+            "localhost",
+            "localhost:5000",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "[::1]",
+        ] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["localhost.example.org", "10.0.0.1", "registry.k8s.io:443", "::2"] {
+        for host in [
+            "localhost.example.org",
+            "10.0.0.1",
+            "registry.k8s.io:443",
+            "::2",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
     }
 
     #[test]
     fn hosts_have_a_port_or_none() {
-        for host in ["a.example", "a.example:5000", "localhost", "[::1]", "[::1]:80"] {
+        for host in [
+            "a.example",
+            "a.example:5000",
+            "localhost",
+            "[::1]",
+            "[::1]:80",
+        ] {
             assert!(is_host(host), "{host}");
         }
         for text in ["", "https:", "https://a", "a:b", "a/b", "::1", ":80"] {
@@ -259,12 +312,22 @@ mod tests {
         );
         assert_eq!(login(&netrc, "b.example:5000").unwrap().user, "v");
         assert_eq!(login(&netrc, "a.example:99").unwrap().user, "u");
-        let docker = write("config.json", r#"{"auths": {"c.example": {"username": "w", "password": "r"}}}"#);
+        let docker = write(
+            "config.json",
+            r#"{"auths": {"c.example": {"username": "w", "password": "r"}}}"#,
+        );
         assert_eq!(login(&docker, "c.example").unwrap().password, "r");
         let error = login(&docker, "a.example").unwrap_err().to_string();
-        assert!(error.ends_with("config.json: it holds no login for a.example"), "{error}");
+        assert!(
+            error.ends_with("config.json: it holds no login for a.example"),
+            "{error}"
+        );
         let network = Network {
-            hosts: vec![Host { name: "d.example".into(), login: Some(netrc), ..Host::default() }],
+            hosts: vec![Host {
+                name: "d.example".into(),
+                login: Some(netrc),
+                ..Host::default()
+            }],
             ..Network::default()
         };
         assert!(network.registries(false).is_err() && network.registries(true).is_ok());

@@ -1,4 +1,5 @@
-//! Texts that look like the name of an image and are none: each with the reason why somebody says so.
+//! Texts that look like the name of an image and are none: each with the reason why somebody says
+//! so.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,15 @@ pub const KEY: &str = "not-images";
 /// Text to reason; a recipe need not have any.
 pub fn read(reader: &mut Reader, value: Option<&Value>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for (index, item) in value.map_or(&[][..], |value| reader.list(KEY, Some(value))).iter().enumerate() {
+    for (index, item) in value
+        .map_or(&[][..], |value| reader.list(KEY, Some(value)))
+        .iter()
+        .enumerate()
+    {
         let path = format!("{KEY}[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["text", "why"]) else { continue };
+        let Some(map) = reader.map(&path, Some(item), &["text", "why"]) else {
+            continue;
+        };
         let text = reader.text(&format!("{path}.text"), map.get("text"));
         let why = reader.text(&format!("{path}.why"), map.get("why"));
         if found.insert(text.clone(), why).is_some() && !text.is_empty() {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::download::Download;
 use crate::error::Error;
 
-/// Takes typed parts out of a value and remembers each that is not as it should be; a part that is wrong is replaced
-/// by an empty one, so that reading goes on.
+/// Takes typed parts out of a value and remembers each that is not as it should be; a part that is
+/// wrong is replaced by an empty one, so that reading goes on.
 pub struct Reader<'a> {
     name: &'a str,
     dir: &'a Path,
@@ -21,18 +21,29 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(name: &'a str, dir: &'a Path) -> Self {
-        Self { name, dir, cache: PathBuf::new(), downloads: Vec::new(), problems: Vec::new() }
+        Self {
+            name,
+            dir,
+            cache: PathBuf::new(),
+            downloads: Vec::new(),
+            problems: Vec::new(),
+        }
     }
 
     /// Remembers a problem with the value at a path.
     pub fn problem(&mut self, path: &str, message: &str) {
         let path = if path.is_empty() { "the recipe" } else { path };
-        self.problems.push(format!("{}: {path}: {message}", self.name));
+        self.problems
+            .push(format!("{}: {path}: {message}", self.name));
     }
 
     /// All problems, if there are any.
     pub fn finish(self) -> Result<(), Error> {
-        if self.problems.is_empty() { Ok(()) } else { Err(Error::Recipe(self.problems)) }
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Recipe(self.problems))
+        }
     }
 
     /// A map with none but the known keys.
@@ -46,9 +57,16 @@ impl<'a> Reader<'a> {
             self.problem(path, &format!("must be a map with {}", known.join(", ")));
             return None;
         };
-        let place = if path.is_empty() { String::new() } else { format!("{path}.") };
+        let place = if path.is_empty() {
+            String::new()
+        } else {
+            format!("{path}.")
+        };
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            self.problem(&format!("{place}{key}"), &format!("is not known; known are {}", known.join(", ")));
+            self.problem(
+                &format!("{place}{key}"),
+                &format!("is not known; known are {}", known.join(", ")),
+            );
         }
         Some(map)
     }
@@ -69,7 +87,9 @@ impl<'a> Reader<'a> {
         match value {
             Some(Value::String(text)) if !text.is_empty() => return text.clone(),
             None => self.problem(path, "is missing"),
-            Some(Value::Number(number)) => self.problem(path, &format!("must be a text: write \"{number}\"")),
+            Some(Value::Number(number)) => {
+                self.problem(path, &format!("must be a text: write \"{number}\""))
+            }
             Some(_) => self.problem(path, "must be a text that is not empty"),
         }
         String::new()
@@ -78,7 +98,9 @@ impl<'a> Reader<'a> {
     /// A list of texts.
     pub fn texts(&mut self, path: &str, value: Option<&Value>) -> Vec<String> {
         let items = self.list(path, value).iter().enumerate();
-        items.map(|(index, item)| self.text(&format!("{path}[{index}]"), Some(item))).collect()
+        items
+            .map(|(index, item)| self.text(&format!("{path}[{index}]"), Some(item)))
+            .collect()
     }
 
     /// A path; a relative one starts at the recipe's folder.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// The full name of an image: `registry.k8s.io/coredns/coredns:v1.14.2`. Nothing is left to defaults (no implied
-/// registry, no implied `latest`), since a bundle is served under every name exactly as manifests spell it.
+/// The full name of an image: `registry.k8s.io/coredns/coredns:v1.14.2`. Nothing is left to
+/// defaults (no implied registry, no implied `latest`), since a bundle is served under every name
+/// exactly as manifests spell it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     /// Host of the registry, with its port if it has one.
@@ -21,12 +22,18 @@ impl Reference {
     /// What is wrong with it, as the distribution specification's grammar for names sees it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| Err(format!("{text:?} {why}; a full name is REGISTRY/NAME:TAG"));
-        let Some((registry, rest)) = text.split_once('/') else { return wrong("names no registry") };
+        let Some((registry, rest)) = text.split_once('/') else {
+            return wrong("names no registry");
+        };
         let host = |c: char| c.is_ascii_alphanumeric() || ".-:".contains(c);
-        if !(registry.contains(['.', ':']) || registry == "localhost") || !registry.chars().all(host) {
+        if !(registry.contains(['.', ':']) || registry == "localhost")
+            || !registry.chars().all(host)
+        {
             return wrong("names no registry");
         }
-        let Some((repository, tag)) = rest.split_once(':') else { return wrong("has no tag") };
+        let Some((repository, tag)) = rest.split_once(':') else {
+            return wrong("has no tag");
+        };
         let part = |part: &str| {
             let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
             part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
@@ -35,11 +42,18 @@ impl Reference {
             return wrong("has a name that no registry would take");
         }
         let tag_character = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if tag.is_empty() || tag.len() > 128 || !tag.chars().all(tag_character) || tag.starts_with(['.', '-'])
+        if tag.is_empty()
+            || tag.len() > 128
+            || !tag.chars().all(tag_character)
+            || tag.starts_with(['.', '-'])
         {
             return wrong("has a tag that no registry would take");
         }
-        Ok(Self { registry: registry.to_owned(), repository: repository.to_owned(), tag: tag.to_owned() })
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.to_owned(),
+        })
     }
 }
 
@@ -59,8 +73,14 @@ mod tests {
         assert_eq!(reference.registry, "registry.k8s.io");
         assert_eq!(reference.repository, "coredns/coredns");
         assert_eq!(reference.tag, "v1.14.2");
-        assert_eq!(reference.to_string(), "registry.k8s.io/coredns/coredns:v1.14.2");
-        assert_eq!(Reference::parse("localhost:5000/a:1").unwrap().registry, "localhost:5000");
+        assert_eq!(
+            reference.to_string(),
+            "registry.k8s.io/coredns/coredns:v1.14.2"
+        );
+        assert_eq!(
+            Reference::parse("localhost:5000/a:1").unwrap().registry,
+            "localhost:5000"
+        );
     }
 
     #[test]

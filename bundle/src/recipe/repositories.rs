@@ -20,11 +20,18 @@ pub struct Repository {
 }
 
 pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Repository> {
-    let Some(value) = value else { return Vec::new() };
+    let Some(value) = value else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
-    for (index, item) in reader.list("packages.repositories", Some(value)).iter().enumerate() {
+    for (index, item) in reader
+        .list("packages.repositories", Some(value))
+        .iter()
+        .enumerate()
+    {
         let path = format!("packages.repositories[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["url", "suite", "components", "key"]) else {
+        let Some(map) = reader.map(&path, Some(item), &["url", "suite", "components", "key"])
+        else {
             continue;
         };
         let url = reader.text(&format!("{path}.url"), map.get("url"));
@@ -38,10 +45,18 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Repository
             listed => reader.texts(&format!("{path}.components"), listed),
         };
         if suite.ends_with('/') && !components.is_empty() {
-            reader.problem(&format!("{path}.components"), "a suite that ends with / has none");
+            reader.problem(
+                &format!("{path}.components"),
+                "a suite that ends with / has none",
+            );
         }
         let key = reader.path(&format!("{path}.key"), map.get("key"));
-        found.push(Repository { url, suite, components, key });
+        found.push(Repository {
+            url,
+            suite,
+            components,
+            key,
+        });
     }
     found
 }

@@ -23,7 +23,8 @@ pub struct Rpm {
     pub base: PathBuf,
     /// Where packages come from; of a package that several have the first one's is taken.
     pub repositories: Vec<YumRepository>,
-    /// What is taken from there, with all that a minimal host lacks for it: `NAME` or `NAME=VERSION`.
+    /// What is taken from there, with all that a minimal host lacks for it: `NAME` or
+    /// `NAME=VERSION`.
     pub names: Vec<String>,
 }
 
@@ -36,7 +37,8 @@ pub struct YumRepository {
     pub url: String,
     /// The public keys of OpenPGP that sign its packages and its index.
     pub key: PathBuf,
-    /// Whether its index has to be signed; where it is not, the signatures of the packages are all there is.
+    /// Whether its index has to be signed; where it is not, the signatures of the packages are all
+    /// there is.
     pub signed_index: bool,
 }
 
@@ -53,7 +55,9 @@ impl Rpm {
         for (index, item) in listed(reader, "repositories").iter().enumerate() {
             let path = format!("{path}.repositories[{index}]");
             let known = ["name", "url", "key", "signed-index"];
-            let Some(map) = reader.map(&path, Some(item), &known) else { continue };
+            let Some(map) = reader.map(&path, Some(item), &known) else {
+                continue;
+            };
             let url = reader.text(&format!("{path}.url"), map.get("url"));
             let signed_index = match map.get("signed-index") {
                 None => true,
@@ -80,7 +84,10 @@ impl Rpm {
             None => Vec::new(),
         };
         if !names.is_empty() && repositories.is_empty() {
-            reader.problem(&format!("{path}.repositories"), "is missing: nowhere to take the packages from");
+            reader.problem(
+                &format!("{path}.repositories"),
+                "is missing: nowhere to take the packages from",
+            );
         }
         let bare = |c: char| c.is_ascii_alphanumeric() || "+._-=:~^".contains(c);
         for name in names.iter().filter(|name| !name.chars().all(bare)) {
@@ -89,14 +96,23 @@ impl Rpm {
                 &format!("{name:?} is no package: write NAME or NAME=VERSION"),
             );
         }
-        Some(Self { base, repositories, names })
+        Some(Self {
+            base,
+            repositories,
+            names,
+        })
     }
 
     /// The files that it names: what each is, and where.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let keys = self.repositories.iter().map(|repository| {
-            (format!("the key of the repository {}", repository.name), repository.key.clone())
+            (
+                format!("the key of the repository {}", repository.name),
+                repository.key.clone(),
+            )
         });
-        std::iter::once(("packages.rpm.base".to_owned(), self.base.clone())).chain(keys).collect()
+        std::iter::once(("packages.rpm.base".to_owned(), self.base.clone()))
+            .chain(keys)
+            .collect()
     }
 }

@@ -1,5 +1,5 @@
-//! What a minimal host has: the packages of rpm's database, as a list that `rpm` itself writes (the guide names the
-//! command).
+//! What a minimal host has: the packages of rpm's database, as a list that `rpm` itself writes (the
+//! guide names the command).
 //!
 //! ```text
 //! P bash 0:5.1.8-9.el9 x86_64
@@ -11,13 +11,13 @@
 //! f /usr/bin/bash                  its files
 //! ```
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use super::dependency;
-use crate::{
-    error::Error,
-    fetch::yum::{Need, Version},
-};
+use crate::error::Error;
+use crate::fetch::yum::{Need, Version};
 
 /// How `rpm -qa --qf` writes the list.
 pub const FORMAT: &str = r"P %{NAME} %|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE} %{ARCH}\n[p %{PROVIDENEVRS}\n][r %{REQUIRENEVRS}\n][c %{CONFLICTNEVRS}\n][o %{OBSOLETENEVRS}\n][f %{FILENAMES}\n]";
@@ -63,8 +63,15 @@ impl Base {
         Self::parse(&text).map_err(|problems| {
             let shown: Vec<_> = problems.iter().take(10).cloned().collect();
             let more = problems.len() - shown.len();
-            let rest = if more > 0 { format!("\nand {more} lines more") } else { String::new() };
-            Error::content(path, format!("it is no list of packages:\n{}{rest}", shown.join("\n")))
+            let rest = if more > 0 {
+                format!("\nand {more} lines more")
+            } else {
+                String::new()
+            };
+            Error::content(
+                path,
+                format!("it is no list of packages:\n{}{rest}", shown.join("\n")),
+            )
         })
     }
 
@@ -74,7 +81,10 @@ impl Base {
     /// Every line that is not understood.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
         let (mut base, mut problems) = (Self::default(), Vec::new());
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         for (number, line) in lines {
             if let Err(why) = base.line(line) {
                 problems.push(format!("line {}: {why}", number + 1));
@@ -84,7 +94,11 @@ impl Base {
         if problems.is_empty() && base.packages.is_empty() {
             problems.push("it names no package".to_owned());
         }
-        if problems.is_empty() { Ok(base) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(base)
+        } else {
+            Err(problems)
+        }
     }
 
     fn line(&mut self, line: &str) -> Result<(), String> {
@@ -92,14 +106,24 @@ impl Base {
         if kind == "P" {
             let words: Vec<&str> = rest.split(' ').collect();
             let [name, version, architecture] = words[..] else {
-                return Err(format!("{line:?} names no package, version and architecture"));
+                return Err(format!(
+                    "{line:?} names no package, version and architecture"
+                ));
             };
             let (name, architecture) = (name.to_owned(), architecture.to_owned());
             let version = dependency::version(version);
-            self.packages.push(Installed { name, version, architecture, ..Installed::default() });
+            self.packages.push(Installed {
+                name,
+                version,
+                architecture,
+                ..Installed::default()
+            });
             return Ok(());
         }
-        let package = self.packages.last_mut().ok_or_else(|| format!("{line:?} belongs to no package"))?;
+        let package = self
+            .packages
+            .last_mut()
+            .ok_or_else(|| format!("{line:?} belongs to no package"))?;
         let list = match kind {
             "p" => &mut package.provides,
             "r" => &mut package.requires,
@@ -115,10 +139,15 @@ impl Base {
         Ok(())
     }
 
-    /// The list again, with none but the files of `wanted`, sorted: the part of it that dependencies hang on.
+    /// The list again, with none but the files of `wanted`, sorted: the part of it that
+    /// dependencies hang on.
     #[must_use]
     pub fn essence(&self, wanted: &BTreeSet<String>) -> String {
-        let mut packages: Vec<_> = self.packages.iter().map(|package| package.text(wanted)).collect();
+        let mut packages: Vec<_> = self
+            .packages
+            .iter()
+            .map(|package| package.text(wanted))
+            .collect();
         packages.sort_unstable();
         packages.concat()
     }
@@ -126,11 +155,21 @@ impl Base {
 
 impl Installed {
     fn text(&self, wanted: &BTreeSet<String>) -> String {
-        let Version { epoch, version, release } = &self.version;
-        let mut text = format!("P {} {epoch}:{version}-{release} {}\n", self.name, self.architecture);
-        for (kind, list) in
-            [("p", &self.provides), ("r", &self.requires), ("c", &self.conflicts), ("o", &self.obsoletes)]
-        {
+        let Version {
+            epoch,
+            version,
+            release,
+        } = &self.version;
+        let mut text = format!(
+            "P {} {epoch}:{version}-{release} {}\n",
+            self.name, self.architecture
+        );
+        for (kind, list) in [
+            ("p", &self.provides),
+            ("r", &self.requires),
+            ("c", &self.conflicts),
+            ("o", &self.obsoletes),
+        ] {
             let mut lines: Vec<_> = list.iter().map(|need| format!("{kind} {need}\n")).collect();
             lines.sort_unstable();
             lines.dedup();
@@ -154,17 +193,30 @@ mod tests {
                     P a 2:1-1 noarch\no b <= 3:2\n";
         let base = Base::parse(text).unwrap();
         assert_eq!(base.packages.len(), 2);
-        let [bash, a] = &base.packages[..] else { panic!() };
-        assert_eq!((bash.version.to_string().as_str(), a.version.epoch), ("5.1.8-9.el9", 2));
-        assert_eq!((bash.requires[0].name.as_str(), bash.files.len()), ("(a if b)", 2));
+        let [bash, a] = &base.packages[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (bash.version.to_string().as_str(), a.version.epoch),
+            ("5.1.8-9.el9", 2)
+        );
+        assert_eq!(
+            (bash.requires[0].name.as_str(), bash.files.len()),
+            ("(a if b)", 2)
+        );
         let (flag, version) = a.obsoletes[0].version.as_ref().unwrap();
-        assert_eq!((*flag, version.epoch, version.release.as_str()), (Flag::Le, 3, ""));
+        assert_eq!(
+            (*flag, version.epoch, version.release.as_str()),
+            (Flag::Le, 3, "")
+        );
         let essence = base.essence(&BTreeSet::from(["/usr/bin/bash".to_owned()]));
         let expected = "P a 2:1-1 noarch\no b <= 3:2\nP bash 0:5.1.8-9.el9 x86_64\np /bin/sh\n\
                         p bash = 5.1.8-9.el9\nr (a if b)\nc x < 1\nf /usr/bin/bash\n";
         assert_eq!(essence, expected);
         assert_eq!(
-            Base::parse(&essence).unwrap().essence(&BTreeSet::from(["/usr/bin/bash".to_owned()])),
+            Base::parse(&essence)
+                .unwrap()
+                .essence(&BTreeSet::from(["/usr/bin/bash".to_owned()])),
             essence
         );
     }
@@ -172,9 +224,17 @@ mod tests {
     #[test]
     fn every_wrong_line_is_named() {
         let problems =
-            Base::parse("p early\nP one two\nP a 1-1 x86_64\nq x\nr a >\nf not/absolute\n").unwrap_err();
-        let lines: Vec<_> = problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
-        assert_eq!(lines, ["line 1", "line 2", "line 4", "line 5", "line 6"], "{problems:?}");
+            Base::parse("p early\nP one two\nP a 1-1 x86_64\nq x\nr a >\nf not/absolute\n")
+                .unwrap_err();
+        let lines: Vec<_> = problems
+            .iter()
+            .map(|problem| problem.split(':').next().unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            ["line 1", "line 2", "line 4", "line 5", "line 6"],
+            "{problems:?}"
+        );
         assert_eq!(Base::parse("\n").unwrap_err(), ["it names no package"]);
     }
 }

@@ -1,26 +1,24 @@
-//! What has to be installed with some packages on a host that has the base: the packages of the repositories that rpm's
-//! dependencies come to.
+//! What has to be installed with some packages on a host that has the base: the packages of the
+//! repositories that rpm's dependencies come to.
 //!
-//! The rules are those of dnf without weak dependencies: what is installed is kept unless something needs it newer; of
-//! several versions the newest that will do; what another candidate obsoletes is no candidate. Where several packages
-//! provide what is needed, dnf's choice follows the inner numbers of its solver; here it is, in this order: what is
-//! chosen already, what is installed in another version, the shortest name, the first by the alphabet. A choice that
-//! comes to something missing or to a conflict is given up for the next one. That dnf agrees is proven with dnf.
+//! The rules are those of dnf without weak dependencies: what is installed is kept unless something
+//! needs it newer; of several versions the newest that will do; what another candidate obsoletes is
+//! no candidate. Where several packages provide what is needed, dnf's choice follows the inner
+//! numbers of its solver; here it is, in this order: what is chosen already, what is installed in
+//! another version, the shortest name, the first by the alphabet. A choice that comes to something
+//! missing or to a conflict is given up for the next one. That dnf agrees is proven with dnf.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use super::{
-    Base,
-    dependency::{Dependency, matches},
-    universe::{Id, Universe},
-};
+use super::Base;
+use super::dependency::{Dependency, matches};
+use super::universe::{Id, Universe};
 use crate::fetch::yum::{Need, Package};
 
-/// How many packages are tried before it is given up: only dependencies that contradict each other come near it.
+/// How many packages are tried before it is given up: only dependencies that contradict each other
+/// come near it.
 const TRIES: usize = 200_000;
 
 /// What some packages come to.
@@ -28,7 +26,8 @@ const TRIES: usize = 200_000;
 pub struct Closure<'a> {
     /// The packages to install, in the order of their names, each with why.
     pub packages: Vec<(&'a Package, String)>,
-    /// Packages that only hosts with more than the base would ask for: `a` of `(a if b)` where the base has no `b`.
+    /// Packages that only hosts with more than the base would ask for: `a` of `(a if b)` where the
+    /// base has no `b`.
     pub besides: Vec<(&'a Package, String)>,
     /// Packages of the base that are updated or replaced.
     pub replaced: Vec<String>,
@@ -57,8 +56,14 @@ impl Closure<'_> {
     /// The files that are lacking: the index of packages does not tell who has most files.
     #[must_use]
     pub fn files(&self) -> BTreeSet<String> {
-        let words = self.lacks.iter().flat_map(|lack| lack.need.split([' ', '(', ')']));
-        words.filter(|word| word.starts_with('/')).map(str::to_owned).collect()
+        let words = self
+            .lacks
+            .iter()
+            .flat_map(|lack| lack.need.split([' ', '(', ')']));
+        words
+            .filter(|word| word.starts_with('/'))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -85,15 +90,20 @@ struct Solver<'a, 'u> {
     banned: BTreeMap<Id, String>,
 }
 
-/// What some names come to on a host that has the base, each `NAME` or `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages
-/// of some repositories; of a package that several have the first one's is taken.
+/// What some names come to on a host that has the base, each `NAME` or
+/// `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages of some repositories; of a package that
+/// several have the first one's is taken.
 pub fn closure<'a>(
     base: &'a Base,
     packages: impl IntoIterator<Item = &'a Package>,
     names: &[String],
 ) -> Closure<'a> {
     let universe = &Universe::new(base, packages);
-    let mut solver = Solver { universe, tries: 0, banned: BTreeMap::new() };
+    let mut solver = Solver {
+        universe,
+        tries: 0,
+        banned: BTreeMap::new(),
+    };
     let plan = loop {
         let plan = solver.plan(names);
         let before = solver.banned.len();
@@ -108,13 +118,21 @@ pub fn closure<'a>(
             .into_iter()
             .filter_map(|(id, why)| universe.node(id).package.map(|package| (package, why)))
             .collect();
-        found.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name).then_with(|| a.architecture.cmp(&b.architecture)));
+        found.sort_by(|(a, _), (b, _)| {
+            a.name
+                .cmp(&b.name)
+                .then_with(|| a.architecture.cmp(&b.architecture))
+        });
         found
     };
     Closure {
         packages: listed(plan.chosen),
         besides: listed(besides),
-        replaced: plan.gone.iter().map(|id| universe.node(*id).label()).collect(),
+        replaced: plan
+            .gone
+            .iter()
+            .map(|id| universe.node(*id).label())
+            .collect(),
         lacks: plan.lacks,
     }
 }
@@ -133,7 +151,11 @@ impl Solver<'_, '_> {
                 }
                 None => {
                     let why = "neither the base nor any repository has it".to_owned();
-                    plan.lacks.insert(Lack { user: "the recipe".to_owned(), need: name.clone(), why });
+                    plan.lacks.insert(Lack {
+                        user: "the recipe".to_owned(),
+                        need: name.clone(),
+                        why,
+                    });
                 }
             }
         }
@@ -153,18 +175,28 @@ impl Solver<'_, '_> {
         let mut named = self.universe.named(name);
         if named.is_empty() {
             // dnf takes what merely provides the name, too.
-            named = self.universe.providers(&Need { name: name.to_owned(), version: None });
+            named = self.universe.providers(&Need {
+                name: name.to_owned(),
+                version: None,
+            });
         }
-        named.retain(|id| version.is_none_or(|version| self.universe.node(*id).version.is(version)));
+        named
+            .retain(|id| version.is_none_or(|version| self.universe.node(*id).version.is(version)));
         // What is installed will do, unless it is obsoleted by what a repository has.
         if let Some(id) = named.iter().find(|id| self.universe.is_installed(**id)) {
             return Some(*id);
         }
         let obsoleters: Vec<Id> = match version {
             Some(_) => Vec::new(),
-            None => named.iter().flat_map(|id| self.universe.obsoleters(*id)).collect(),
+            None => named
+                .iter()
+                .flat_map(|id| self.universe.obsoleters(*id))
+                .collect(),
         };
-        if let Some(id) = obsoleters.iter().find(|id| self.universe.is_installed(**id)) {
+        if let Some(id) = obsoleters
+            .iter()
+            .find(|id| self.universe.is_installed(**id))
+        {
             return Some(*id);
         }
         named.extend(obsoleters);
@@ -177,7 +209,10 @@ impl Solver<'_, '_> {
 
     /// Everything that is present.
     fn all_present<'p>(&'p self, plan: &'p Plan) -> impl Iterator<Item = Id> + 'p {
-        self.universe.installed().filter(|id| !plan.gone.contains(id)).chain(plan.chosen.keys().copied())
+        self.universe
+            .installed()
+            .filter(|id| !plan.gone.contains(id))
+            .chain(plan.chosen.keys().copied())
     }
 
     /// Packages that satisfy a dependency alone.
@@ -185,7 +220,10 @@ impl Solver<'_, '_> {
         match dependency {
             Dependency::One(need) => self.universe.providers(need),
             Dependency::Or(parts) => {
-                let mut found: Vec<_> = parts.iter().flat_map(|part| self.candidates(part)).collect();
+                let mut found: Vec<_> = parts
+                    .iter()
+                    .flat_map(|part| self.candidates(part))
+                    .collect();
                 found.sort_unstable();
                 found.dedup();
                 found
@@ -193,11 +231,16 @@ impl Solver<'_, '_> {
             Dependency::With(parts) | Dependency::And(parts) => {
                 let mut lists = parts.iter().map(|part| self.candidates(part));
                 let first = lists.next().unwrap_or_default();
-                lists.fold(first, |found, list| found.into_iter().filter(|id| list.contains(id)).collect())
+                lists.fold(first, |found, list| {
+                    found.into_iter().filter(|id| list.contains(id)).collect()
+                })
             }
             Dependency::Without(wanted, unwanted) => {
                 let not = self.candidates(unwanted);
-                self.candidates(wanted).into_iter().filter(|id| !not.contains(id)).collect()
+                self.candidates(wanted)
+                    .into_iter()
+                    .filter(|id| !not.contains(id))
+                    .collect()
             }
             Dependency::If(..) => Vec::new(),
         }
@@ -212,14 +255,19 @@ impl Solver<'_, '_> {
                 true => holds(then),
                 false => otherwise.as_deref().is_none_or(holds),
             },
-            _ => self.candidates(dependency).into_iter().any(|id| self.present(plan, id)),
+            _ => self
+                .candidates(dependency)
+                .into_iter()
+                .any(|id| self.present(plan, id)),
         }
     }
 
     /// Makes a package present, and what it replaces absent.
     fn place(&mut self, plan: &mut Plan, id: Id, why: String) {
-        let replaced: Vec<Id> =
-            self.all_present(plan).filter(|other| self.universe.replaces(id, *other)).collect();
+        let replaced: Vec<Id> = self
+            .all_present(plan)
+            .filter(|other| self.universe.replaces(id, *other))
+            .collect();
         for other in replaced {
             if plan.chosen.remove(&other).is_none() {
                 plan.gone.insert(other);
@@ -241,10 +289,17 @@ impl Solver<'_, '_> {
         self.tries += 1;
         while let Some(other) = self.rival(plan, id) {
             // What is installed may stand in the way only until it is newer.
-            let newer = self.universe.is_installed(other).then(|| self.newer(other)).flatten();
+            let newer = self
+                .universe
+                .is_installed(other)
+                .then(|| self.newer(other))
+                .flatten();
             match newer.filter(|newer| self.conflict(*newer, id).is_none()) {
                 Some(newer) => {
-                    let why = format!("{} conflicts with the installed one", self.universe.node(id).name);
+                    let why = format!(
+                        "{} conflicts with the installed one",
+                        self.universe.node(id).name
+                    );
                     self.install(plan, newer, why);
                 }
                 None => {
@@ -266,7 +321,11 @@ impl Solver<'_, '_> {
                 Ok(dependency) => self.satisfy(plan, id, &dependency, need),
                 Err(why) => {
                     let user = self.universe.node(id).label();
-                    plan.lacks.insert(Lack { user, need: need.to_string(), why });
+                    plan.lacks.insert(Lack {
+                        user,
+                        need: need.to_string(),
+                        why,
+                    });
                 }
             }
         }
@@ -279,13 +338,17 @@ impl Solver<'_, '_> {
                 return plan.deferred.push((user, need.clone(), dependency.clone()));
             }
             Dependency::And(parts) => {
-                return parts.iter().for_each(|part| self.satisfy(plan, user, part, need));
+                return parts
+                    .iter()
+                    .for_each(|part| self.satisfy(plan, user, part, need));
             }
             _ if self.satisfied(plan, dependency) => return,
             Dependency::Or(parts) => {
                 // Each part that is more than one package is tried as a whole.
-                let whole: Vec<&Dependency> =
-                    parts.iter().filter(|part| self.candidates(part).is_empty()).collect();
+                let whole: Vec<&Dependency> = parts
+                    .iter()
+                    .filter(|part| self.candidates(part).is_empty())
+                    .collect();
                 if !whole.is_empty() && self.candidates(dependency).is_empty() {
                     return self.first_that_works(plan, &whole, |solver, plan, part| {
                         solver.satisfy(plan, user, part, need);
@@ -295,7 +358,10 @@ impl Solver<'_, '_> {
             _ => {}
         }
         let candidates = self.candidates(dependency);
-        let given_up = candidates.iter().find_map(|id| self.banned.get(id)).cloned();
+        let given_up = candidates
+            .iter()
+            .find_map(|id| self.banned.get(id))
+            .cloned();
         let mut candidates = self.preferred(candidates);
         let rival = |id: &Id| self.other_version(plan, *id);
         if let Some(chosen) = candidates.iter().find_map(rival)
@@ -312,14 +378,21 @@ impl Solver<'_, '_> {
                 || "neither the base nor any repository has it".to_owned(),
                 |why| format!("what has it was given up, because {why}"),
             );
-            plan.lacks.insert(Lack { user, need: need.to_string(), why });
+            plan.lacks.insert(Lack {
+                user,
+                need: need.to_string(),
+                why,
+            });
             return;
         }
         let why = format!("{} needs {need}", self.universe.node(user).name);
-        self.first_that_works(plan, &candidates, |solver, plan, id| solver.install(plan, *id, why.clone()));
+        self.first_that_works(plan, &candidates, |solver, plan, id| {
+            solver.install(plan, *id, why.clone())
+        });
     }
 
-    /// Tries one after the other, and keeps the first that comes to nothing missing; else the one that comes to least.
+    /// Tries one after the other, and keeps the first that comes to nothing missing; else the one
+    /// that comes to least.
     fn first_that_works<T>(
         &mut self,
         plan: &mut Plan,
@@ -334,7 +407,9 @@ impl Solver<'_, '_> {
         for choice in choices {
             let mut with = plan.clone();
             attempt(self, &mut with, choice);
-            let better = best.as_ref().is_none_or(|best| with.lacks.len() < best.lacks.len());
+            let better = best
+                .as_ref()
+                .is_none_or(|best| with.lacks.len() < best.lacks.len());
             if better {
                 best = Some(with);
             }
@@ -349,11 +424,16 @@ impl Solver<'_, '_> {
 
     /// Another version of a package that was chosen.
     fn other_version(&self, plan: &Plan, id: Id) -> Option<Id> {
-        let replaced = |chosen: &Id| self.universe.node(*chosen).name == self.universe.node(id).name;
-        plan.chosen.keys().copied().find(|chosen| *chosen != id && replaced(chosen))
+        let replaced =
+            |chosen: &Id| self.universe.node(*chosen).name == self.universe.node(id).name;
+        plan.chosen
+            .keys()
+            .copied()
+            .find(|chosen| *chosen != id && replaced(chosen))
     }
 
-    /// Those of a list that may be chosen, in the order of preference: of each name the newest first.
+    /// Those of a list that may be chosen, in the order of preference: of each name the newest
+    /// first.
     fn preferred(&self, mut ids: Vec<Id>) -> Vec<Id> {
         ids.retain(|id| !self.universe.is_installed(*id) && !self.banned.contains_key(id));
         let all = ids.clone();
@@ -366,7 +446,10 @@ impl Solver<'_, '_> {
             let (x, y) = (self.universe.node(*a), self.universe.node(*b));
             let by_name = || (Reverse(updates(x.name)), x.name.len(), x.name);
             let other = || (Reverse(updates(y.name)), y.name.len(), y.name);
-            by_name().cmp(&other()).then_with(|| y.version.order(x.version)).then(a.cmp(b))
+            by_name()
+                .cmp(&other())
+                .then_with(|| y.version.order(x.version))
+                .then(a.cmp(b))
         });
         ids
     }
@@ -374,13 +457,20 @@ impl Solver<'_, '_> {
     /// What is present and conflicts with a package.
     fn rival(&self, plan: &Plan, id: Id) -> Option<Id> {
         let stays = |other: &Id| *other != id && !self.universe.replaces(id, *other);
-        self.all_present(plan).filter(stays).find(|other| self.conflict(*other, id).is_some())
+        self.all_present(plan)
+            .filter(stays)
+            .find(|other| self.conflict(*other, id).is_some())
     }
 
     /// The conflict between two packages, whoever says it.
     fn conflict(&self, a: Id, b: Id) -> Option<Lack> {
         let against = |by: Id, other: Id| {
-            let need = self.universe.node(by).conflicts.iter().find(|need| self.is(other, need))?;
+            let need = self
+                .universe
+                .node(by)
+                .conflicts
+                .iter()
+                .find(|need| self.is(other, need))?;
             Some(Lack {
                 user: self.universe.node(by).label(),
                 need: format!("that {need} is not there"),
@@ -392,7 +482,11 @@ impl Solver<'_, '_> {
 
     /// Whether a package is what a conflict names.
     fn is(&self, id: Id, need: &Need) -> bool {
-        self.universe.node(id).provides.iter().any(|provided| matches(provided, need))
+        self.universe
+            .node(id)
+            .provides
+            .iter()
+            .any(|provided| matches(provided, need))
             || need.name.starts_with('/') && self.universe.providers(need).contains(&id)
     }
 
@@ -405,8 +499,8 @@ impl Solver<'_, '_> {
         self.preferred(found).into_iter().next()
     }
 
-    /// Goes on until nothing that is present lacks anything: conditions that became true, and packages whose needs went
-    /// with what was replaced.
+    /// Goes on until nothing that is present lacks anything: conditions that became true, and
+    /// packages whose needs went with what was replaced.
     fn settle(&mut self, plan: &mut Plan) {
         // What was seen to once and is not satisfied is among the lacks.
         let mut seen = Seen::new();
@@ -415,10 +509,18 @@ impl Solver<'_, '_> {
             if self.tries > TRIES {
                 let why = format!("{TRIES} choices did not come to an end");
                 let user = self.universe.node(user).label();
-                plan.lacks.insert(Lack { user, need: need.to_string(), why });
+                plan.lacks.insert(Lack {
+                    user,
+                    need: need.to_string(),
+                    why,
+                });
                 return;
             }
-            let newer = self.universe.is_installed(user).then(|| self.newer(user)).flatten();
+            let newer = self
+                .universe
+                .is_installed(user)
+                .then(|| self.newer(user))
+                .flatten();
             match newer {
                 Some(newer) => self.install(plan, newer, format!("the installed one needs {need}")),
                 None => self.satisfy(plan, user, &dependency, &need),
@@ -429,22 +531,46 @@ impl Solver<'_, '_> {
     /// Something that is present, and a need of it that is not satisfied.
     fn open(&self, plan: &Plan, seen: &Seen) -> Option<(Id, Need, Dependency, bool)> {
         let fresh = |id: Id, need: &Need| !seen.contains(&(id, need.to_string(), true));
-        for (user, need, condition) in plan.deferred.iter().filter(|(user, ..)| self.present(plan, *user)) {
-            let Dependency::If(then, when, otherwise) = condition else { continue };
+        for (user, need, condition) in plan
+            .deferred
+            .iter()
+            .filter(|(user, ..)| self.present(plan, *user))
+        {
+            let Dependency::If(then, when, otherwise) = condition else {
+                continue;
+            };
             let holds = self.satisfied(plan, when);
-            let part = if holds { Some(then) } else { otherwise.as_ref() };
-            let Some(part) = part.filter(|part| !self.satisfied(plan, part)) else { continue };
+            let part = if holds {
+                Some(then)
+            } else {
+                otherwise.as_ref()
+            };
+            let Some(part) = part.filter(|part| !self.satisfied(plan, part)) else {
+                continue;
+            };
             if !seen.contains(&(*user, need.to_string(), holds)) {
                 return Some((*user, need.clone(), (**part).clone(), holds));
             }
         }
         // What the base lacked before is not to be mended here.
         let before = Plan::default();
-        for id in self.all_present(plan).filter(|_| !plan.gone.is_empty() || !plan.deferred.is_empty()) {
-            for need in self.universe.node(id).requires.iter().filter(|need| fresh(id, need)) {
-                let Ok(dependency) = Dependency::of(need) else { continue };
+        for id in self
+            .all_present(plan)
+            .filter(|_| !plan.gone.is_empty() || !plan.deferred.is_empty())
+        {
+            for need in self
+                .universe
+                .node(id)
+                .requires
+                .iter()
+                .filter(|need| fresh(id, need))
+            {
+                let Ok(dependency) = Dependency::of(need) else {
+                    continue;
+                };
                 let whole = !self.universe.is_installed(id) || self.satisfied(&before, &dependency);
-                if whole && !need.name.starts_with("rpmlib(") && !self.satisfied(plan, &dependency) {
+                if whole && !need.name.starts_with("rpmlib(") && !self.satisfied(plan, &dependency)
+                {
                     return Some((id, need.clone(), dependency, true));
                 }
             }
@@ -456,7 +582,9 @@ impl Solver<'_, '_> {
     fn besides(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
         let mut found = BTreeMap::new();
         for (user, need, condition) in &plan.deferred {
-            let Dependency::If(then, when, _) = condition else { continue };
+            let Dependency::If(then, when, _) = condition else {
+                continue;
+            };
             if self.satisfied(plan, when) || self.satisfied(plan, then) {
                 continue;
             }
@@ -465,7 +593,11 @@ impl Solver<'_, '_> {
             self.settle(&mut with);
             let kept = plan.chosen.keys().all(|id| with.chosen.contains_key(id));
             if kept && with.lacks == plan.lacks && with.gone == plan.gone {
-                found.extend(with.chosen.into_iter().filter(|(id, _)| !plan.chosen.contains_key(id)));
+                found.extend(
+                    with.chosen
+                        .into_iter()
+                        .filter(|(id, _)| !plan.chosen.contains_key(id)),
+                );
             }
         }
         found

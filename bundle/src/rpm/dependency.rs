@@ -27,7 +27,11 @@ impl Dependency {
     /// # Errors
     /// What is not understood.
     pub fn of(need: &Need) -> Result<Self, String> {
-        if need.name.starts_with('(') { Self::parse(&need.name) } else { Ok(Self::One(need.clone())) }
+        if need.name.starts_with('(') {
+            Self::parse(&need.name)
+        } else {
+            Ok(Self::One(need.clone()))
+        }
     }
 
     /// Understands `NAME`, `NAME OPERATOR VERSION`, or a boolean dependency.
@@ -35,9 +39,16 @@ impl Dependency {
     /// # Errors
     /// What is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut reader = Reader { text, rest: text.trim() };
+        let mut reader = Reader {
+            text,
+            rest: text.trim(),
+        };
         let found = reader.operand()?;
-        if reader.rest.is_empty() { Ok(found) } else { Err(reader.wrong("what follows")) }
+        if reader.rest.is_empty() {
+            Ok(found)
+        } else {
+            Err(reader.wrong("what follows"))
+        }
     }
 }
 
@@ -48,7 +59,10 @@ impl Dependency {
 pub fn need(text: &str) -> Result<Need, String> {
     match Dependency::parse(text)? {
         Dependency::One(need) => Ok(need),
-        _ => Ok(Need { name: text.trim().to_owned(), version: None }),
+        _ => Ok(Need {
+            name: text.trim().to_owned(),
+            version: None,
+        }),
     }
 }
 
@@ -59,23 +73,31 @@ pub fn version(text: &str) -> Version {
         None => (0, text),
     };
     let (version, release) = rest.rsplit_once('-').unwrap_or((rest, ""));
-    Version { epoch, version: version.to_owned(), release: release.to_owned() }
+    Version {
+        epoch,
+        version: version.to_owned(),
+        release: release.to_owned(),
+    }
 }
 
-/// Whether what is provided is what is needed: the same name, and bounds with a version in common. Where one of the two
-/// names no version, the other's does not matter.
+/// Whether what is provided is what is needed: the same name, and bounds with a version in common.
+/// Where one of the two names no version, the other's does not matter.
 pub fn matches(provided: &Need, needed: &Need) -> bool {
     if provided.name != needed.name {
         return false;
     }
-    let (Some((have, at)), Some((want, bound))) = (&provided.version, &needed.version) else { return true };
+    let (Some((have, at)), Some((want, bound))) = (&provided.version, &needed.version) else {
+        return true;
+    };
     let up = |flag: &Flag| matches!(flag, Flag::Gt | Flag::Ge);
     let down = |flag: &Flag| matches!(flag, Flag::Lt | Flag::Le);
     let exact = |flag: &Flag| matches!(flag, Flag::Eq | Flag::Le | Flag::Ge);
     match at.order(bound) {
         Ordering::Less => up(have) || down(want),
         Ordering::Greater => down(have) || up(want),
-        Ordering::Equal => exact(have) && exact(want) || up(have) && up(want) || down(have) && down(want),
+        Ordering::Equal => {
+            exact(have) && exact(want) || up(have) && up(want) || down(have) && down(want)
+        }
     }
 }
 
@@ -86,7 +108,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn wrong(&self, what: &str) -> String {
-        format!("the dependency {:?} is not understood: {what} at {:?}", self.text, self.rest)
+        format!(
+            "the dependency {:?} is not understood: {what} at {:?}",
+            self.text, self.rest
+        )
     }
 
     fn operand(&mut self) -> Result<Dependency, String> {
@@ -94,7 +119,11 @@ impl<'a> Reader<'a> {
             Some(rest) => {
                 self.rest = rest.trim_start();
                 let found = self.inside()?;
-                self.rest = self.rest.strip_prefix(')').ok_or_else(|| self.wrong("no end"))?.trim_start();
+                self.rest = self
+                    .rest
+                    .strip_prefix(')')
+                    .ok_or_else(|| self.wrong("no end"))?
+                    .trim_start();
                 Ok(found)
             }
             None => self.one().map(Dependency::One),
@@ -122,8 +151,14 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         };
-        let wrong = self.wrong(&format!("an operator {word:?} that is not known, or with too many parts"));
-        let two = |mut operands: Vec<Dependency>| match (operands.pop(), operands.pop(), operands.pop()) {
+        let wrong = self.wrong(&format!(
+            "an operator {word:?} that is not known, or with too many parts"
+        ));
+        let two = |mut operands: Vec<Dependency>| match (
+            operands.pop(),
+            operands.pop(),
+            operands.pop(),
+        ) {
             (Some(second), Some(first), None) => Ok((Box::new(first), Box::new(second))),
             _ => Err(wrong.clone()),
         };
@@ -138,7 +173,10 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&self) -> &'a str {
-        let end = self.rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(self.rest.len());
         &self.rest[..end]
     }
 
@@ -147,9 +185,17 @@ impl<'a> Reader<'a> {
         if name.is_empty() {
             return Err(self.wrong("no name"));
         }
-        let end = self.rest.find(|c| !"<>=".contains(c)).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c| !"<>=".contains(c))
+            .unwrap_or(self.rest.len());
         let flag = match &self.rest[..end] {
-            "" => return Ok(Need { name: name.to_owned(), version: None }),
+            "" => {
+                return Ok(Need {
+                    name: name.to_owned(),
+                    version: None,
+                });
+            }
             "<" => Flag::Lt,
             "<=" | "=<" => Flag::Le,
             "=" | "==" => Flag::Eq,
@@ -162,7 +208,10 @@ impl<'a> Reader<'a> {
         if bound.is_empty() {
             return Err(self.wrong("no version"));
         }
-        Ok(Need { name: name.to_owned(), version: Some((flag, version(bound))) })
+        Ok(Need {
+            name: name.to_owned(),
+            version: Some((flag, version(bound))),
+        })
     }
 
     /// Up to a blank or to a parenthesis that was not opened in it: names have some of their own.
@@ -194,10 +243,20 @@ mod tests {
     fn boolean_dependencies_are_taken_apart() {
         let two = |a: &str, b: &str| (Box::new(one(a)), Box::new(one(b)));
         for (text, expected) in [
-            ("libc.so.6(GLIBC_2.4)(64bit)", one("libc.so.6(GLIBC_2.4)(64bit)")),
-            ("(a(x) >= 1:2.0-3 and b)", Dependency::And(vec![one("a(x) >= 1:2.0-3"), one("b")])),
+            (
+                "libc.so.6(GLIBC_2.4)(64bit)",
+                one("libc.so.6(GLIBC_2.4)(64bit)"),
+            ),
+            (
+                "(a(x) >= 1:2.0-3 and b)",
+                Dependency::And(vec![one("a(x) >= 1:2.0-3"), one("b")]),
+            ),
             ("(a or (b and c) or d)", {
-                Dependency::Or(vec![one("a"), Dependency::And(vec![one("b"), one("c")]), one("d")])
+                Dependency::Or(vec![
+                    one("a"),
+                    Dependency::And(vec![one("b"), one("c")]),
+                    one("d"),
+                ])
             }),
             ("(a if b)", {
                 let (a, b) = two("a", "b");
@@ -207,7 +266,10 @@ mod tests {
                 let (a, b) = two("a = 1", "b");
                 Dependency::If(a, b, Some(Box::new(one("c(d)"))))
             }),
-            ("(a with b < 2)", Dependency::With(vec![one("a"), one("b < 2")])),
+            (
+                "(a with b < 2)",
+                Dependency::With(vec![one("a"), one("b < 2")]),
+            ),
             ("((a or b) without c)", {
                 let either = Dependency::Or(vec![one("a"), one("b")]);
                 Dependency::Without(Box::new(either), Box::new(one("c")))

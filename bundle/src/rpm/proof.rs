@@ -1,18 +1,24 @@
-//! The proof that a repository is complete: the real dnf, given nothing but the repository and a host that has the base,
-//! must find a way to install everything.
+//! The proof that a repository is complete: the real dnf, given nothing but the repository and a
+//! host that has the base, must find a way to install everything.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
-use super::{Base, database, repository::KEY};
-use crate::{apt::program, error::Error, files};
+use super::repository::KEY;
+use super::{Base, database};
+use crate::apt::program;
+use crate::error::Error;
+use crate::files;
 
-/// Lets dnf install `packages` on a host with the base from the repository alone, up to rpm's own test of the
-/// transaction. That includes the checks of all signatures.
+/// Lets dnf install `packages` on a host with the base from the repository alone, up to rpm's own
+/// test of the transaction. That includes the checks of all signatures.
 pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error> {
     if packages.is_empty() {
         return Ok(());
     }
-    let scratch = tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
+    let scratch =
+        tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
     // An address takes no blanks: a link without any stands for whatever path this is.
@@ -36,9 +42,15 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
     // Debian's rpm keeps its database in the user's home.
     files::write(&dir.join(".rpmmacros"), 0o644, b"%_dbpath /var/lib/rpm\n")?;
     let mut dnf = Command::new("dnf");
-    dnf.env("HOME", dir).args(["--quiet", "-y", "-c", &own("dnf.conf"), "--installroot"]).arg(&host);
+    dnf.env("HOME", dir)
+        .args(["--quiet", "-y", "-c", &own("dnf.conf"), "--installroot"])
+        .arg(&host);
     dnf.args(["--releasever=0", "--forcearch=x86_64", "install"]);
-    program::run(dnf.args(packages), "planning").map(drop).map_err(|error| {
-        Error::Incomplete(format!("dnf cannot install its packages on a minimal host: {error}"))
-    })
+    program::run(dnf.args(packages), "planning")
+        .map(drop)
+        .map_err(|error| {
+            Error::Incomplete(format!(
+                "dnf cannot install its packages on a minimal host: {error}"
+            ))
+        })
 }

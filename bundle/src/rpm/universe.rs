@@ -1,8 +1,10 @@
-//! Everything that could be on a host: what is installed, and what the repositories have, found by what it provides.
+//! Everything that could be on a host: what is installed, and what the repositories have, found by
+//! what it provides.
 
 use std::collections::HashMap;
 
-use super::{base::Base, dependency::matches};
+use super::base::Base;
+use super::dependency::matches;
 use crate::fetch::yum::{Need, Package, Version};
 
 /// A package by its place in [`Universe`].
@@ -65,11 +67,18 @@ const BESIDE_OLDER: &[&str] = &[
 const MODULE: &str = ".module";
 
 impl<'a> Universe<'a> {
-    /// Arranges packages. Of a package that several repositories have in the same version the first one's counts.
+    /// Arranges packages. Of a package that several repositories have in the same version the first
+    /// one's counts.
     pub fn new(base: &'a Base, packages: impl IntoIterator<Item = &'a Package>) -> Self {
-        let mut nodes: Vec<_> = base.packages.iter().map(|package| node!(package, None)).collect();
+        let mut nodes: Vec<_> = base
+            .packages
+            .iter()
+            .map(|package| node!(package, None))
+            .collect();
         let installed = nodes.len();
-        let plain = packages.into_iter().filter(|package| !package.version.release.contains(MODULE));
+        let plain = packages
+            .into_iter()
+            .filter(|package| !package.version.release.contains(MODULE));
         nodes.extend(plain.map(|package| node!(package, Some(package))));
         let mut all = Self {
             nodes: Vec::new(),
@@ -86,7 +95,10 @@ impl<'a> Universe<'a> {
                 all.files.entry(file).or_default().push(id);
             }
             for need in node.obsoletes {
-                all.obsoleting.entry(&need.name).or_default().push((id, need));
+                all.obsoleting
+                    .entry(&need.name)
+                    .or_default()
+                    .push((id, need));
             }
         }
         all.nodes = nodes;
@@ -111,8 +123,10 @@ impl<'a> Universe<'a> {
     /// Everything that provides what is needed, each once.
     pub fn providers(&self, need: &Need) -> Vec<Id> {
         let provided = self.provided.get(need.name.as_str()).into_iter().flatten();
-        let mut found: Vec<Id> =
-            provided.filter(|(_, provided)| matches(provided, need)).map(|(id, _)| *id).collect();
+        let mut found: Vec<Id> = provided
+            .filter(|(_, provided)| matches(provided, need))
+            .map(|(id, _)| *id)
+            .collect();
         if need.name.starts_with('/') {
             found.extend(self.files.get(need.name.as_str()).into_iter().flatten());
         }
@@ -123,7 +137,12 @@ impl<'a> Universe<'a> {
 
     /// Every package of a name.
     pub fn named(&self, name: &str) -> Vec<Id> {
-        let ids = self.provided.get(name).into_iter().flatten().map(|(id, _)| *id);
+        let ids = self
+            .provided
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(|(id, _)| *id);
         let mut found: Vec<Id> = ids.filter(|id| self.node(*id).name == name).collect();
         found.sort_unstable();
         found.dedup();
@@ -132,16 +151,28 @@ impl<'a> Universe<'a> {
 
     /// Every package that takes the place of one.
     pub fn obsoleters(&self, id: Id) -> Vec<Id> {
-        let obsoleting = self.obsoleting.get(self.node(id).name).into_iter().flatten();
-        let mut found: Vec<Id> =
-            obsoleting.filter(|(by, need)| *by != id && self.is_named(id, need)).map(|(by, _)| *by).collect();
+        let obsoleting = self
+            .obsoleting
+            .get(self.node(id).name)
+            .into_iter()
+            .flatten();
+        let mut found: Vec<Id> = obsoleting
+            .filter(|(by, need)| *by != id && self.is_named(id, need))
+            .map(|(by, _)| *by)
+            .collect();
         found.dedup();
         found
     }
 
-    /// Whether a package obsoletes another: by its name and version, what that provides does not matter.
+    /// Whether a package obsoletes another: by its name and version, what that provides does not
+    /// matter.
     pub fn obsoletes(&self, by: Id, id: Id) -> bool {
-        by != id && self.node(by).obsoletes.iter().any(|need| self.is_named(id, need))
+        by != id
+            && self
+                .node(by)
+                .obsoletes
+                .iter()
+                .any(|need| self.is_named(id, need))
     }
 
     /// Whether a package has that name, and a version within the bound.
@@ -163,7 +194,10 @@ impl<'a> Universe<'a> {
     }
 
     fn stands_beside(&self, id: Id) -> bool {
-        self.node(id).provides.iter().any(|need| BESIDE_OLDER.contains(&need.name.as_str()))
+        self.node(id)
+            .provides
+            .iter()
+            .any(|need| BESIDE_OLDER.contains(&need.name.as_str()))
     }
 }
 

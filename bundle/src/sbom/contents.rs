@@ -1,18 +1,18 @@
-//! What is inside an archive of files: a layer of an image, or a package. Looked for are the records of package managers,
-//! what packages say about their licences, and programs that say what they were built from.
+//! What is inside an archive of files: a layer of an image, or a package. Looked for are the
+//! records of package managers, what packages say about their licences, and programs that say what
+//! they were built from.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::{self, BufRead, BufReader, Read},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::io::{BufRead, BufReader, Read};
 
 use serde::{Deserialize, Serialize};
 
-use super::golang::{self, Go};
-use crate::{
-    fetch::unpack::{self, Compression},
-    files,
-};
+use super::golang;
+use super::golang::Go;
+use crate::fetch::unpack;
+use crate::fetch::unpack::Compression;
+use crate::files;
 
 /// Where Debian's packages say what their licences are: `DOC/NAME/copyright`.
 const DOC: &str = "usr/share/doc/";
@@ -26,7 +26,8 @@ const PROGRAM: u64 = 4 << 30;
 /// What an archive holds, or several that lie over each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
-    /// Programs that need nothing else, by their path: Go's, and static ones of which nothing more is known.
+    /// Programs that need nothing else, by their path: Go's, and static ones of which nothing more
+    /// is known.
     pub programs: BTreeMap<String, Program>,
     /// Packages by the path of the record that names them.
     pub records: BTreeMap<String, Vec<Installed>>,
@@ -34,7 +35,8 @@ pub struct Contents {
     pub copyrights: BTreeMap<String, String>,
     /// Packages that refer to another package for that.
     pub same: BTreeMap<String, String>,
-    /// What an upper layer takes out of lower ones: paths, and folders with a `/` at their end whose content goes.
+    /// What an upper layer takes out of lower ones: paths, and folders with a `/` at their end
+    /// whose content goes.
     pub removed: BTreeSet<String>,
 }
 
@@ -70,7 +72,10 @@ impl Contents {
         for entry in archive.entries()? {
             let mut entry = entry?;
             let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-            let path = path.trim_start_matches("./").trim_start_matches('/').to_owned();
+            let path = path
+                .trim_start_matches("./")
+                .trim_start_matches('/')
+                .to_owned();
             let kind = entry.header().entry_type();
             if let Some((dir, name)) = removed(&path) {
                 found.removed.insert(format!("{dir}{name}"));
@@ -93,12 +98,17 @@ impl Contents {
             content.take(TEXT).read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        if let Some(package) = path.strip_prefix(DOC).and_then(|rest| rest.strip_suffix("/copyright")) {
+        if let Some(package) = path
+            .strip_prefix(DOC)
+            .and_then(|rest| rest.strip_suffix("/copyright"))
+        {
             self.copyrights.insert(package.to_owned(), text(content)?);
         } else if path == "var/lib/dpkg/status" || path.starts_with("var/lib/dpkg/status.d/") {
-            self.records.insert(path.to_owned(), debian(&text(content)?));
+            self.records
+                .insert(path.to_owned(), debian(&text(content)?));
         } else if path == "lib/apk/db/installed" || path == "usr/lib/apk/db/installed" {
-            self.records.insert(path.to_owned(), alpine(&text(content)?));
+            self.records
+                .insert(path.to_owned(), alpine(&text(content)?));
         } else if executable {
             self.program(path, content)?;
         }
@@ -113,16 +123,26 @@ impl Contents {
         }
         content.take(PROGRAM).read_to_end(&mut bytes)?;
         let go = golang::read(&bytes);
-        let alone = golang::is_static(&bytes) && !path.rsplit('/').next().unwrap_or(path).contains(".so");
+        let alone =
+            golang::is_static(&bytes) && !path.rsplit('/').next().unwrap_or(path).contains(".so");
         if go.is_some() || alone {
-            self.programs.insert(path.to_owned(), Program { sha256: files::sha256(&bytes), go });
+            self.programs.insert(
+                path.to_owned(),
+                Program {
+                    sha256: files::sha256(&bytes),
+                    go,
+                },
+            );
         }
         Ok(())
     }
 
-    /// Of two packages that share their documentation, one has a link: `DOC/NAME`, or `DOC/NAME/copyright`.
+    /// Of two packages that share their documentation, one has a link: `DOC/NAME`, or
+    /// `DOC/NAME/copyright`.
     fn link(&mut self, path: &str, target: &str) {
-        let Some(name) = path.strip_prefix(DOC) else { return };
+        let Some(name) = path.strip_prefix(DOC) else {
+            return;
+        };
         let name = name.strip_suffix("/copyright").unwrap_or(name);
         let target = target.strip_suffix("/copyright").unwrap_or(target);
         let other = target.rsplit('/').next().unwrap_or_default();
@@ -134,10 +154,13 @@ impl Contents {
     /// Lays what is in an upper layer over this.
     pub fn cover(&mut self, upper: Self) {
         let kept = |path: &String| {
-            !upper.removed.iter().any(|gone| match gone.strip_suffix('/') {
-                Some(_) => path.starts_with(gone.as_str()),
-                None => path == gone || path.starts_with(&format!("{gone}/")),
-            })
+            !upper
+                .removed
+                .iter()
+                .any(|gone| match gone.strip_suffix('/') {
+                    Some(_) => path.starts_with(gone.as_str()),
+                    None => path == gone || path.starts_with(&format!("{gone}/")),
+                })
         };
         self.programs.retain(|path, _| kept(path));
         self.records.retain(|path, _| kept(path));
@@ -160,9 +183,12 @@ impl Contents {
     }
 }
 
-/// What a whiteout of the OCI image specification takes away: directory and name, or the directory's whole content.
+/// What a whiteout of the OCI image specification takes away: directory and name, or the
+/// directory's whole content.
 fn removed(path: &str) -> Option<(&str, &str)> {
-    let (dir, name) = path.rfind('/').map_or(("", path), |at| path.split_at(at + 1));
+    let (dir, name) = path
+        .rfind('/')
+        .map_or(("", path), |at| path.split_at(at + 1));
     match name.strip_prefix(".wh.")? {
         ".wh..opq" => Some((dir, "")),
         name => Some((dir, name)),
@@ -177,11 +203,14 @@ fn unpacked<'a>(mut stream: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>>
 
 /// The packages of a record of dpkg; the single records of images without dpkg name no status.
 fn debian(text: &str) -> Vec<Installed> {
-    let stanzas = text.split("\n\n").filter(|stanza| !stanza.trim().is_empty());
+    let stanzas = text
+        .split("\n\n")
+        .filter(|stanza| !stanza.trim().is_empty());
     let controls = stanzas.map(crate::apt::Control::parse);
     let there = controls.filter(|control| {
         let status = control.field("Status");
-        !control.field("Package").is_empty() && (status.is_empty() || status.ends_with(" installed"))
+        !control.field("Package").is_empty()
+            && (status.is_empty() || status.ends_with(" installed"))
     });
     there
         .map(|control| Installed {
@@ -196,11 +225,18 @@ fn debian(text: &str) -> Vec<Installed> {
 
 /// The packages of a record of apk, Alpine's package manager.
 fn alpine(text: &str) -> Vec<Installed> {
-    let stanzas = text.split("\n\n").filter(|stanza| !stanza.trim().is_empty());
+    let stanzas = text
+        .split("\n\n")
+        .filter(|stanza| !stanza.trim().is_empty());
     stanzas
         .map(|stanza| {
             let field = |key: &str| {
-                stanza.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned()
+                stanza
+                    .lines()
+                    .find_map(|line| line.strip_prefix(key))
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned()
             };
             Installed {
                 kind: "apk".to_owned(),
@@ -243,23 +279,34 @@ mod tests {
         let bytes = archive(
             &[
                 ("var/lib/dpkg/status", status.as_bytes()),
-                ("lib/apk/db/installed", b"C:Q1\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\n\n"),
+                (
+                    "lib/apk/db/installed",
+                    b"C:Q1\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\n\n",
+                ),
                 ("usr/share/doc/a/copyright", b"who"),
             ],
-            &[("usr/share/doc/c", "a"), ("usr/share/doc/d/copyright", "../a/copyright")],
+            &[
+                ("usr/share/doc/c", "a"),
+                ("usr/share/doc/d/copyright", "../a/copyright"),
+            ],
         );
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&bytes).unwrap();
         let packed = packed.finish().unwrap();
         let plain = Contents::read(bytes.as_slice()).unwrap();
         assert_eq!(Contents::read(packed.as_slice()).unwrap(), plain);
-        let names: Vec<_> =
-            plain.installed().map(|found| (found.name.as_str(), found.licence.as_str())).collect();
+        let names: Vec<_> = plain
+            .installed()
+            .map(|found| (found.name.as_str(), found.licence.as_str()))
+            .collect();
         assert_eq!(names, [("musl", "MIT"), ("a", "")]);
         for package in ["a", "c", "d"] {
             assert_eq!(plain.copyright(package), Some("who"), "{package}");
         }
-        assert!(Contents::read(&packed[..packed.len() - 9]).is_err(), "cut off");
+        assert!(
+            Contents::read(&packed[..packed.len() - 9]).is_err(),
+            "cut off"
+        );
         // A layer of several frames, with one between them that says something about it.
         let (first, second) = bytes.split_at(700);
         let frame = |part| crate::fetch::unpack::tests::packed("zstd", &[part]);
@@ -270,14 +317,30 @@ mod tests {
 
     #[test]
     fn upper_layers_take_away_and_replace() {
-        let program = Program { sha256: "x".into(), go: None };
+        let program = Program {
+            sha256: "x".into(),
+            go: None,
+        };
         let holding = |paths: &[&str]| Contents {
-            programs: paths.iter().map(|path| ((*path).to_owned(), program.clone())).collect(),
+            programs: paths
+                .iter()
+                .map(|path| ((*path).to_owned(), program.clone()))
+                .collect(),
             ..Contents::default()
         };
         let mut lower = holding(&["bin/a", "bin/b", "opt/x/c", "opt/y/d", "optional"]);
-        let upper = archive(&[("bin/.wh.a", b""), ("opt/x/.wh..wh..opq", b""), (".wh.optional", b"")], &[]);
+        let upper = archive(
+            &[
+                ("bin/.wh.a", b""),
+                ("opt/x/.wh..wh..opq", b""),
+                (".wh.optional", b""),
+            ],
+            &[],
+        );
         lower.cover(Contents::read(upper.as_slice()).unwrap());
-        assert_eq!(lower.programs.keys().collect::<Vec<_>>(), ["bin/b", "opt/y/d"]);
+        assert_eq!(
+            lower.programs.keys().collect::<Vec<_>>(),
+            ["bin/b", "opt/y/d"]
+        );
     }
 }

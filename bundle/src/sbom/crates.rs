@@ -1,11 +1,15 @@
-//! The recipe's `sbom-inputs`: what Halite's own programs were built from. A program of Rust does not say that itself, so
-//! whoever builds it writes it down, together with the program's digest: for another program it counts for nothing.
+//! The recipe's `sbom-inputs`: what Halite's own programs were built from. A program of Rust does
+//! not say that itself, so whoever builds it writes it down, together with the program's digest:
+//! for another program it counts for nothing.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, files};
+use crate::error::Error;
+use crate::files;
 
 /// What programs were built from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,14 +54,18 @@ impl Inputs {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read or understood, or is not about the programs in `programs`: all that is wrong.
+    /// When it cannot be read or understood, or is not about the programs in `programs`: all that
+    /// is wrong.
     pub fn read(path: &Path, programs: &BTreeMap<String, String>) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
-        let inputs: Self =
-            serde_json::from_slice(&bytes).map_err(|error| Error::content(path, error.to_string()))?;
+        let inputs: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::content(path, error.to_string()))?;
         let mut problems = Vec::new();
         if inputs.format != 1 {
-            problems.push(format!("format {} is not known here, only 1", inputs.format));
+            problems.push(format!(
+                "format {} is not known here, only 1",
+                inputs.format
+            ));
         }
         for (name, sha256) in programs {
             match inputs.programs.get(name) {
@@ -79,7 +87,11 @@ impl Inputs {
                 .filter(|id| split(id).is_none())
                 .map(|id| format!("{id:?} is no crate: write its name, a blank, and its version")),
         );
-        if problems.is_empty() { Ok(inputs) } else { Err(Error::content(path, problems.join("\n  "))) }
+        if problems.is_empty() {
+            Ok(inputs)
+        } else {
+            Err(Error::content(path, problems.join("\n  ")))
+        }
     }
 }
 
@@ -93,5 +105,8 @@ pub fn split(id: &str) -> Option<(&str, &str)> {
 /// The digests of the programs below `bin/` of a bundle, by name.
 pub fn digests(dir: &Path) -> Result<BTreeMap<String, String>, Error> {
     let bin = dir.join("bin");
-    files::walk(&bin)?.into_iter().map(|name| Ok((name.clone(), files::digest(&bin.join(name))?.0))).collect()
+    files::walk(&bin)?
+        .into_iter()
+        .map(|name| Ok((name.clone(), files::digest(&bin.join(name))?.0)))
+        .collect()
 }

@@ -1,27 +1,21 @@
 //! Putting the document together.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use super::{
-    check::covers,
-    contents::{Contents, Installed, Program},
-    crates::{self, Inputs},
-    golang::{Go, Module},
-    licence::{self, Others, UNKNOWN},
-    purl,
-    spdx::{DOCUMENT, Document, File, Package, id},
-};
-use crate::{
-    apt::Control,
-    error::Error,
-    files,
-    licences::{Licences, Subject},
-    manifest::Manifest,
-    recipe::Reference,
-};
+use super::check::covers;
+use super::contents::{Contents, Installed, Program};
+use super::crates::Inputs;
+use super::golang::{Go, Module};
+use super::licence::{Others, UNKNOWN};
+use super::spdx::{DOCUMENT, Document, File, Package, id};
+use super::{crates, licence, purl};
+use crate::apt::Control;
+use crate::error::Error;
+use crate::files;
+use crate::licences::{Licences, Subject};
+use crate::manifest::Manifest;
+use crate::recipe::Reference;
 
 const CONTAINS: &str = "CONTAINS";
 const DESCRIBES: &str = "DESCRIBES";
@@ -50,7 +44,8 @@ pub struct Material<'a> {
     pub debs: Vec<Deb>,
     /// What our own programs were built from.
     pub inputs: Inputs,
-    /// Texts of licences that were gathered beforehand, by `go/MODULE@VERSION` and `cargo/NAME@VERSION`.
+    /// Texts of licences that were gathered beforehand, by `go/MODULE@VERSION` and
+    /// `cargo/NAME@VERSION`.
     pub texts: BTreeMap<String, Vec<(String, Vec<u8>)>>,
 }
 
@@ -84,14 +79,28 @@ pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Li
     let name = format!("halite-{}", manifest.version);
     let document = Document::new(&name, &manifest.built);
     let bundle = id("Bundle", &manifest.version);
-    let mut writer =
-        Writer { material, document, bundle, others: Others::new(), licences, there: BTreeSet::new() };
+    let mut writer = Writer {
+        material,
+        document,
+        bundle,
+        others: Others::new(),
+        licences,
+        there: BTreeSet::new(),
+    };
     writer.all()?;
-    let Writer { mut document, others, licences, .. } = writer;
+    let Writer {
+        mut document,
+        others,
+        licences,
+        ..
+    } = writer;
     document.licences(others);
     document.packages.sort_by(|a, b| a.id.cmp(&b.id));
     // The files come when the texts of licences are known, too: they are files.
-    Ok((document.finish(material.dir, manifest, &licences)?, licences))
+    Ok((
+        document.finish(material.dir, manifest, &licences)?,
+        licences,
+    ))
 }
 
 struct Writer<'a> {
@@ -107,10 +116,16 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn all(&mut self) -> Result<(), Error> {
         let manifest = self.material.manifest;
-        let bundle = Package::new("Bundle", &manifest.version, "halite-bundle", &manifest.version);
+        let bundle = Package::new(
+            "Bundle",
+            &manifest.version,
+            "halite-bundle",
+            &manifest.version,
+        );
         let bundle = bundle.purl(purl::generic("halite-bundle", &manifest.version));
         self.document.packages.push(bundle);
-        self.document.relate(DOCUMENT, DESCRIBES, &self.bundle.clone());
+        self.document
+            .relate(DOCUMENT, DESCRIBES, &self.bundle.clone());
         for (name, sha256) in crates::digests(self.material.dir)? {
             self.own(&name, &sha256);
         }
@@ -139,7 +154,9 @@ impl Writer<'_> {
     fn own(&mut self, name: &str, sha256: &str) {
         let material = self.material;
         let Some(program) = material.inputs.programs.get(name) else {
-            let mut package = Package::new("Program", sha256, name, "").sha256(sha256).purpose("APPLICATION");
+            let mut package = Package::new("Program", sha256, name, "")
+                .sha256(sha256)
+                .purpose("APPLICATION");
             package.package_file_name = format!("bin/{name}");
             package.comment = "The recipe does not say what it was built from.".to_owned();
             let id = self.add(package);
@@ -156,7 +173,8 @@ impl Writer<'_> {
         let id = self.add(package);
         self.document.relate(&self.bundle.clone(), CONTAINS, &id);
         for key in &program.crates {
-            let Some(((name, version), part)) = crates::split(key).zip(material.inputs.crates.get(key))
+            let Some(((name, version), part)) =
+                crates::split(key).zip(material.inputs.crates.get(key))
             else {
                 continue;
             };
@@ -174,7 +192,8 @@ impl Writer<'_> {
 
     fn deb(&mut self, deb: &Deb) {
         let field = |name: &str| deb.control.field(name);
-        let (name, version, architecture) = (field("Package"), field("Version"), field("Architecture"));
+        let (name, version, architecture) =
+            (field("Package"), field("Version"), field("Architecture"));
         let maintainer = field("Maintainer").to_lowercase();
         let vendor = match maintainer {
             of if of.contains(OWN) => "halite",
@@ -187,7 +206,10 @@ impl Writer<'_> {
         package.package_file_name.clone_from(&deb.path);
         let copyright = deb.contents.copyright(name).or_else(|| {
             let other = deb.contents.same.get(name)?;
-            self.material.debs.iter().find_map(|deb| deb.contents.copyright(other))
+            self.material
+                .debs
+                .iter()
+                .find_map(|deb| deb.contents.copyright(other))
         });
         self.licensed(&mut package, DEBIAN, copyright);
         let id = self.add(package);
@@ -197,10 +219,15 @@ impl Writer<'_> {
 
     /// Its licence, as its copyright file says.
     fn licensed(&mut self, package: &mut Package, kind: &'static str, copyright: Option<&str>) {
-        let subject = Subject { kind, name: package.name.clone(), version: package.version_info.clone() };
+        let subject = Subject {
+            kind,
+            name: package.name.clone(),
+            version: package.version_info.clone(),
+        };
         self.licences.subject(subject.clone());
         if let Some(text) = copyright {
-            self.licences.add(subject.clone(), "copyright", text.as_bytes());
+            self.licences
+                .add(subject.clone(), "copyright", text.as_bytes());
             if let Some(expression) = licence::of_debian(text, &mut self.others) {
                 package.license_declared = expression;
             }
@@ -211,11 +238,18 @@ impl Writer<'_> {
     fn needs(&mut self, deb: &Deb) {
         let key = |deb: &Deb| {
             let field = |name: &str| deb.control.field(name);
-            id("Deb", &deb_key(field("Package"), field("Version"), field("Architecture")))
+            id(
+                "Deb",
+                &deb_key(field("Package"), field("Version"), field("Architecture")),
+            )
         };
         let one = key(deb);
         let needs: BTreeSet<&str> = deb.control.needs().into_iter().collect();
-        let others = self.material.debs.iter().filter(|other| needs.contains(other.control.field("Package")));
+        let others = self
+            .material
+            .debs
+            .iter()
+            .filter(|other| needs.contains(other.control.field("Package")));
         for other in others.map(key).filter(|other| *other != one) {
             self.document.relate(&one, DEPENDS_ON, &other);
         }
@@ -223,11 +257,15 @@ impl Writer<'_> {
 
     fn image(&mut self, image: &Image) {
         let reference = &image.reference;
-        let mut package =
-            Package::new("Image", &reference.to_string(), &reference.repository, &reference.tag)
-                .purl(purl::image(reference, &image.digest))
-                .sha256(image.digest.trim_start_matches("sha256:"))
-                .purpose("CONTAINER");
+        let mut package = Package::new(
+            "Image",
+            &reference.to_string(),
+            &reference.repository,
+            &reference.tag,
+        )
+        .purl(purl::image(reference, &image.digest))
+        .sha256(image.digest.trim_start_matches("sha256:"))
+        .purpose("CONTAINER");
         package.comment = image.unread.join("\n");
         let id = self.add(package);
         self.document.relate(&self.bundle.clone(), CONTAINS, &id);
@@ -240,9 +278,18 @@ impl Writer<'_> {
 
     /// A package that was installed into an image.
     fn installed(&mut self, found: &Installed, contents: &Contents) -> String {
-        let Installed { kind, name, version, architecture, licence } = found;
-        let (label, vendor, subject) =
-            if kind == "deb" { ("Deb", "debian", DEBIAN) } else { ("Apk", "alpine", ALPINE) };
+        let Installed {
+            kind,
+            name,
+            version,
+            architecture,
+            licence,
+        } = found;
+        let (label, vendor, subject) = if kind == "deb" {
+            ("Deb", "debian", DEBIAN)
+        } else {
+            ("Apk", "alpine", ALPINE)
+        };
         let mut package = Package::new(label, &deb_key(name, version, architecture), name, version)
             .purl(purl::installed(kind, vendor, name, version, architecture));
         self.licensed(&mut package, subject, contents.copyright(name));
@@ -267,7 +314,8 @@ impl Writer<'_> {
             let mut package = Package::new("Program", &program.sha256, name, "")
                 .sha256(&program.sha256)
                 .purpose("APPLICATION");
-            package.comment = "A static program that does not say what it was built from.".to_owned();
+            package.comment =
+                "A static program that does not say what it was built from.".to_owned();
             return self.add(package);
         };
         let owner = owner(go);
@@ -284,9 +332,17 @@ impl Writer<'_> {
             package.license_comments = comments;
         }
         let id = self.add(package);
-        let library =
-            Module { path: STANDARD_LIBRARY.to_owned(), version: go.version.clone(), sum: String::new() };
-        for module in go.modules.iter().chain([&library]).filter(|module| !module.version.is_empty()) {
+        let library = Module {
+            path: STANDARD_LIBRARY.to_owned(),
+            version: go.version.clone(),
+            sum: String::new(),
+        };
+        for module in go
+            .modules
+            .iter()
+            .chain([&library])
+            .filter(|module| !module.version.is_empty())
+        {
             let part = self.module(module);
             self.document.relate(&id, DEPENDS_ON, &part);
         }
@@ -294,10 +350,14 @@ impl Writer<'_> {
     }
 
     fn module(&mut self, module: &Module) -> String {
-        let mut package =
-            Package::new("Go", &format!("{}@{}", module.path, module.version), &module.path, &module.version)
-                .purl(purl::module(module, ""))
-                .purpose("LIBRARY");
+        let mut package = Package::new(
+            "Go",
+            &format!("{}@{}", module.path, module.version),
+            &module.path,
+            &module.version,
+        )
+        .purl(purl::module(module, ""))
+        .purpose("LIBRARY");
         if !self.there.contains(&package.id) {
             (package.license_declared, package.license_comments) = self.module_licence(module);
         }
@@ -309,8 +369,9 @@ impl Writer<'_> {
         let key = format!("go/{}@{}", module.path, module.version);
         let subject = self.subject(GO, &module.path, &module.version, &key);
         let texts = self.material.texts.get(&key).into_iter().flatten();
-        let told: BTreeSet<&str> =
-            texts.filter_map(|(_, text)| licence::of_text(&String::from_utf8_lossy(text))).collect();
+        let told: BTreeSet<&str> = texts
+            .filter_map(|(_, text)| licence::of_text(&String::from_utf8_lossy(text)))
+            .collect();
         let declared = match told.len() {
             0 => UNKNOWN.to_owned(),
             _ => told.into_iter().collect::<Vec<_>>().join(" AND "),
@@ -320,7 +381,11 @@ impl Writer<'_> {
 
     /// Notes something whose texts were gathered under a key.
     fn subject(&mut self, kind: &'static str, name: &str, version: &str, key: &str) -> Subject {
-        let subject = Subject { kind, name: name.to_owned(), version: version.to_owned() };
+        let subject = Subject {
+            kind,
+            name: name.to_owned(),
+            version: version.to_owned(),
+        };
         self.licences.subject(subject.clone());
         for (file, text) in self.material.texts.get(key).into_iter().flatten() {
             self.licences.add(subject.clone(), file, text);
@@ -332,9 +397,15 @@ impl Writer<'_> {
 /// The module that the package of a program is in.
 fn owner(go: &Go) -> Option<&Module> {
     let inside = |module: &&Module| {
-        go.package.strip_prefix(&module.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        go.package
+            .strip_prefix(&module.path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    go.modules.iter().chain(&go.main).filter(inside).max_by_key(|module| module.path.len())
+    go.modules
+        .iter()
+        .chain(&go.main)
+        .filter(inside)
+        .max_by_key(|module| module.path.len())
 }
 
 fn deb_key(name: &str, version: &str, architecture: &str) -> String {
@@ -342,14 +413,27 @@ fn deb_key(name: &str, version: &str, architecture: &str) -> String {
 }
 
 impl Document {
-    /// Adds the files that no package is, and gives the document a name that follows from all of it.
-    fn finish(mut self, dir: &Path, manifest: &Manifest, licences: &Licences) -> Result<Vec<u8>, Error> {
-        let packaged: BTreeSet<String> =
-            self.packages.iter().map(|package| package.package_file_name.clone()).collect();
-        let open = manifest.files.iter().filter(|(path, _)| covers(path) && !packaged.contains(*path));
+    /// Adds the files that no package is, and gives the document a name that follows from all of
+    /// it.
+    fn finish(
+        mut self,
+        dir: &Path,
+        manifest: &Manifest,
+        licences: &Licences,
+    ) -> Result<Vec<u8>, Error> {
+        let packaged: BTreeSet<String> = self
+            .packages
+            .iter()
+            .map(|package| package.package_file_name.clone())
+            .collect();
+        let open = manifest
+            .files
+            .iter()
+            .filter(|(path, _)| covers(path) && !packaged.contains(*path));
         let mut digests: BTreeMap<String, (String, String)> = BTreeMap::new();
         for (path, entry) in open {
-            let content = std::fs::read(dir.join(path)).map_err(Error::file("read", dir.join(path)))?;
+            let content =
+                std::fs::read(dir.join(path)).map_err(Error::file("read", dir.join(path)))?;
             digests.insert(path.clone(), (sha1(&content), entry.sha256.clone()));
         }
         for (path, content) in licences.files() {

@@ -1,8 +1,9 @@
-//! What a Go program says of itself: the modules that it was built from (`runtime/debug.BuildInfo`).
+//! What a Go program says of itself: the modules that it was built from
+//! (`runtime/debug.BuildInfo`).
 //!
 //! Since Go 1.18 the text stands in the ELF section `.go.buildinfo`, behind a header of 32 bytes
-//! (<https://cs.opensource.google/go/go/+/master:src/debug/buildinfo/buildinfo.go>). Older programs point elsewhere; of
-//! those only that they are Go's is known.
+//! (<https://cs.opensource.google/go/go/+/master:src/debug/buildinfo/buildinfo.go>). Older programs
+//! point elsewhere; of those only that they are Go's is known.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +57,9 @@ pub fn read(program: &[u8]) -> Option<Go> {
     let (version, rest) = text(&section[HEADER..])?;
     let (info, _) = text(rest)?;
     // The linker puts 16 bytes of marks around it.
-    let info = info.get(16..info.len().saturating_sub(16)).unwrap_or_default();
+    let info = info
+        .get(16..info.len().saturating_sub(16))
+        .unwrap_or_default();
     let mut go = parse(&String::from_utf8_lossy(info));
     // Experiments and the like follow a blank.
     let version = String::from_utf8_lossy(version);
@@ -87,12 +90,26 @@ fn parse(info: &str) -> Go {
         let mut next = || fields.next().unwrap_or_default().to_owned();
         match kind {
             "path" => go.package = first,
-            "mod" => go.main = Some(Module { path: first, version: next(), sum: next() }),
-            "dep" => go.modules.push(Module { path: first, version: next(), sum: next() }),
+            "mod" => {
+                go.main = Some(Module {
+                    path: first,
+                    version: next(),
+                    sum: next(),
+                })
+            }
+            "dep" => go.modules.push(Module {
+                path: first,
+                version: next(),
+                sum: next(),
+            }),
             // It stands in the place of the one before it.
             "=>" => {
                 if let Some(replaced) = go.modules.last_mut() {
-                    *replaced = Module { path: first, version: next(), sum: next() };
+                    *replaced = Module {
+                        path: first,
+                        version: next(),
+                        sum: next(),
+                    };
                 }
             }
             _ => {}
@@ -109,13 +126,24 @@ fn section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     }
     let at = number(elf, 0x28, 8)?;
     let (count, names) = (number(elf, 0x3c, 2)?, number(elf, 0x3e, 2)?);
-    let entry = |index: usize| elf.get(at.checked_add(index.checked_mul(SECTION)?)?..)?.get(..SECTION);
-    let content = |entry: &[u8]| elf.get(number(entry, 0x18, 8)?..)?.get(..number(entry, 0x20, 8)?);
+    let entry = |index: usize| {
+        elf.get(at.checked_add(index.checked_mul(SECTION)?)?..)?
+            .get(..SECTION)
+    };
+    let content = |entry: &[u8]| {
+        elf.get(number(entry, 0x18, 8)?..)?
+            .get(..number(entry, 0x20, 8)?)
+    };
     let names = content(entry(names)?)?;
     (0..count).find_map(|index| {
         let entry = entry(index)?;
-        let name = names.get(number(entry, 0, 4)?..)?.split(|byte| *byte == 0).next()?;
-        (name == wanted.as_bytes()).then(|| content(entry)).flatten()
+        let name = names
+            .get(number(entry, 0, 4)?..)?
+            .split(|byte| *byte == 0)
+            .next()?;
+        (name == wanted.as_bytes())
+            .then(|| content(entry))
+            .flatten()
     })
 }
 
@@ -131,7 +159,10 @@ pub fn is_static(elf: &[u8]) -> bool {
         }
         let (at, count) = (number(elf, 0x20, 8)?, number(elf, 0x38, 2)?);
         let header = |index: usize| number(elf, at.checked_add(index * HEADER)?, 4);
-        Some(count > 0 && !(0..count).any(|index| header(index).is_none_or(|kind| kind == INTERPRETER)))
+        Some(
+            count > 0
+                && !(0..count).any(|index| header(index).is_none_or(|kind| kind == INTERPRETER)),
+        )
     };
     loads().unwrap_or(false)
 }
@@ -145,29 +176,56 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command};
+    use std::fs;
+    use std::process::Command;
 
     use super::*;
 
-    /// A module with one that it requires and one that is replaced, built by the real Go from folders alone.
+    /// A module with one that it requires and one that is replaced, built by the real Go from
+    /// folders alone.
     fn built(dir: &std::path::Path) -> Vec<u8> {
-        let put =
-            |name: &str, text: &str| crate::files::write(&dir.join(name), 0o644, text.as_bytes()).unwrap();
+        let put = |name: &str, text: &str| {
+            crate::files::write(&dir.join(name), 0o644, text.as_bytes()).unwrap()
+        };
         put(
             "go.mod",
             "module example.org/main\n\ngo 1.21\n\nrequire example.org/a v1.2.3\nreplace example.org/a => ./a\n",
         );
-        put("main.go", "package main\n\nimport \"example.org/a\"\n\nfunc main() { println(a.A) }\n");
+        put(
+            "main.go",
+            "package main\n\nimport \"example.org/a\"\n\nfunc main() { println(a.A) }\n",
+        );
         put("a/go.mod", "module example.org/a\n\ngo 1.21\n");
         put("a/a.go", "package a\n\nconst A = 1\n");
         let out = Command::new("go")
             .current_dir(dir)
-            .envs([("GOFLAGS", "-mod=mod -buildvcs=false"), ("GOWORK", "off"), ("CGO_ENABLED", "0")])
-            .envs([("GOTOOLCHAIN", "local"), ("GOOS", "linux"), ("GOARCH", "amd64"), ("GOPROXY", "off")])
-            .args(["build", "-trimpath", "-ldflags", "-s -w", "-o", "program", "."])
+            .envs([
+                ("GOFLAGS", "-mod=mod -buildvcs=false"),
+                ("GOWORK", "off"),
+                ("CGO_ENABLED", "0"),
+            ])
+            .envs([
+                ("GOTOOLCHAIN", "local"),
+                ("GOOS", "linux"),
+                ("GOARCH", "amd64"),
+                ("GOPROXY", "off"),
+            ])
+            .args([
+                "build",
+                "-trimpath",
+                "-ldflags",
+                "-s -w",
+                "-o",
+                "program",
+                ".",
+            ])
             .output()
             .expect("the lab builds with Go 1.26: install it");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         fs::read(dir.join("program")).unwrap()
     }
 
@@ -179,10 +237,19 @@ mod tests {
         assert!(is_static(&program));
         assert_eq!(go.package, "example.org/main");
         assert_eq!(go.main.as_ref().unwrap().path, "example.org/main");
-        let said =
-            Command::new("go").args(["version", "-m"]).arg(dir.path().join("program")).output().unwrap();
+        let said = Command::new("go")
+            .args(["version", "-m"])
+            .arg(dir.path().join("program"))
+            .output()
+            .unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
-        assert!(said.lines().next().unwrap().ends_with(&format!("go{}", go.version)), "{said}");
+        assert!(
+            said.lines()
+                .next()
+                .unwrap()
+                .ends_with(&format!("go{}", go.version)),
+            "{said}"
+        );
         assert_eq!(go.modules.len(), 1);
         assert_eq!(go.modules[0].path, "./a", "the replacement counts: {said}");
         // Whatever is cut off or changed is nothing, not a panic.
@@ -207,7 +274,10 @@ mod tests {
             sum: sum.into(),
         };
         assert_eq!(go.main, Some(module("x", "v1", "h1:a=")));
-        assert_eq!(go.modules, [module("b", "v2", "h1:b="), module("d", "v4", "h1:d=")]);
+        assert_eq!(
+            go.modules,
+            [module("b", "v2", "h1:b="), module("d", "v4", "h1:d=")]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What licence something is under: from Debian's machine-readable copyright files (DEP-5,
-//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>), from the text of a licence, and in the names of
-//! SPDX.
+//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>), from the text of a
+//! licence, and in the names of SPDX.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub struct Other {
 /// The licences that SPDX has no name for, by their id in the document.
 pub type Others = BTreeMap<String, Other>;
 
-/// Names in copyright files, in lower case, and in SPDX. Versions of the GPL and its kin are not here.
+/// Names in copyright files, in lower case, and in SPDX. Versions of the GPL and its kin are not
+/// here.
 const NAMES: &[(&str, &str)] = &[
     ("apache-2", "Apache-2.0"),
     ("apache-2.0", "Apache-2.0"),
@@ -44,7 +45,8 @@ const NAMES: &[(&str, &str)] = &[
     ("zpl-2.1", "ZPL-2.1"),
 ];
 
-/// The families of licences whose names end in a version and perhaps a `+`, and the versions that SPDX knows.
+/// The families of licences whose names end in a version and perhaps a `+`, and the versions that
+/// SPDX knows.
 const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("gpl-", "GPL", &["1.0", "2.0", "3.0"]),
     ("lgpl-", "LGPL", &["2.0", "2.1", "3.0"]),
@@ -52,34 +54,43 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("gfdl-", "GFDL", &["1.1", "1.2", "1.3"]),
 ];
 
-/// The licences of a Debian package as an SPDX expression: all that its copyright file names, joined by `AND`. `None` for
-/// a file that only people can read.
+/// The licences of a Debian package as an SPDX expression: all that its copyright file names,
+/// joined by `AND`. `None` for a file that only people can read.
 #[must_use]
 pub fn of_debian(copyright: &str, others: &mut Others) -> Option<String> {
     let stanzas: Vec<BTreeMap<String, String>> = stanzas(copyright);
-    let format = stanzas.first()?.get("format").or_else(|| stanzas.first()?.get("format-specification"))?;
+    let format = stanzas
+        .first()?
+        .get("format")
+        .or_else(|| stanzas.first()?.get("format-specification"))?;
     if !(format.contains("copyright-format") || format.to_lowercase().contains("dep5")) {
         return None;
     }
     let mut texts = BTreeMap::new();
     for field in stanzas.iter().filter_map(|stanza| stanza.get("license")) {
         if let Some((name, text)) = field.split_once('\n') {
-            texts.entry(name.trim().to_lowercase()).or_insert_with(|| text.to_owned());
+            texts
+                .entry(name.trim().to_lowercase())
+                .or_insert_with(|| text.to_owned());
         }
     }
     let mut named: Vec<String> = Vec::new();
     for stanza in stanzas.iter().filter(|stanza| stanza.contains_key("files")) {
-        let Some(field) = stanza.get("license") else { continue };
+        let Some(field) = stanza.get("license") else {
+            continue;
+        };
         let expression = expression(field.lines().next().unwrap_or_default(), &texts, others);
         if !expression.is_empty() && !named.contains(&expression) {
             named.push(expression);
         }
     }
     let several = named.len() > 1;
-    let grouped = named.iter().map(|expression| match several && expression.contains(" OR ") {
-        true => format!("({expression})"),
-        false => expression.clone(),
-    });
+    let grouped = named
+        .iter()
+        .map(|expression| match several && expression.contains(" OR ") {
+            true => format!("({expression})"),
+            false => expression.clone(),
+        });
     let all = grouped.collect::<Vec<_>>().join(" AND ");
     (!all.is_empty()).then_some(all)
 }
@@ -111,7 +122,11 @@ fn stanzas(text: &str) -> Vec<BTreeMap<String, String>> {
 /// `GPL-2+ or Artistic, and MIT` in SPDX' words: a comma binds less than `and` and `or`.
 fn expression(synopsis: &str, texts: &BTreeMap<String, String>, others: &mut Others) -> String {
     let mut groups = Vec::new();
-    for group in synopsis.replace(", or ", " or ").replace(", and ", "\u{1}").split(['\u{1}', ',']) {
+    for group in synopsis
+        .replace(", or ", " or ")
+        .replace(", and ", "\u{1}")
+        .split(['\u{1}', ','])
+    {
         let (mut terms, mut name) = (Vec::new(), Vec::new());
         for word in group.split_whitespace() {
             match word.to_lowercase().as_str() {
@@ -147,7 +162,9 @@ fn term(name: &str, texts: &BTreeMap<String, String>, others: &mut Others) -> St
         return String::new();
     }
     known(name).unwrap_or_else(|| {
-        let text = texts.get(&name.to_lowercase()).filter(|text| !text.trim().is_empty());
+        let text = texts
+            .get(&name.to_lowercase())
+            .filter(|text| !text.trim().is_empty());
         let text = text.map_or_else(|| format!("It is called {name:?}."), Clone::clone);
         other(name, &text, others)
     })
@@ -161,28 +178,57 @@ fn known(name: &str) -> Option<String> {
     }
     FAMILIES.iter().find_map(|(prefix, family, versions)| {
         let rest = lower.strip_prefix(prefix)?;
-        let (version, later) = rest.strip_suffix('+').map_or((rest, false), |version| (version, true));
-        let version = if version.contains('.') { version.to_owned() } else { format!("{version}.0") };
+        let (version, later) = rest
+            .strip_suffix('+')
+            .map_or((rest, false), |version| (version, true));
+        let version = if version.contains('.') {
+            version.to_owned()
+        } else {
+            format!("{version}.0")
+        };
         let known = versions.contains(&version.as_str());
-        known.then(|| format!("{family}-{version}-{}", if later { "or-later" } else { "only" }))
+        known.then(|| {
+            format!(
+                "{family}-{version}-{}",
+                if later { "or-later" } else { "only" }
+            )
+        })
     })
 }
 
 /// The id of a licence that SPDX has no name for.
 pub fn other(name: &str, text: &str, others: &mut Others) -> String {
-    let plain: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let plain: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     // Two packages may call different texts by the same name.
-    let id =
-        format!("LicenseRef-{}-{}", plain.trim_matches('-'), &crate::files::sha256(text.as_bytes())[..8]);
-    others.entry(id.clone()).or_insert_with(|| Other { name: name.to_owned(), text: text.to_owned() });
+    let id = format!(
+        "LicenseRef-{}-{}",
+        plain.trim_matches('-'),
+        &crate::files::sha256(text.as_bytes())[..8]
+    );
+    others.entry(id.clone()).or_insert_with(|| Other {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    });
     id
 }
 
 /// What a text of a licence is, by phrases that only it has.
 #[must_use]
 pub fn of_text(text: &str) -> Option<&'static str> {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let text = text
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .to_lowercase();
     let has = |phrase: &str| text.contains(phrase);
     if has("apache license version 2.0") || has("licensed under the apache license, version 2.0") {
         return Some("Apache-2.0");
@@ -191,23 +237,33 @@ pub fn of_text(text: &str) -> Option<&'static str> {
         return Some("MPL-2.0");
     }
     if has("redistribution and use in source and binary forms") {
-        let third =
-            has("neither the name") || has("may not be used to endorse") || has("may be used to endorse");
-        return Some(if third { "BSD-3-Clause" } else { "BSD-2-Clause" });
+        let third = has("neither the name")
+            || has("may not be used to endorse")
+            || has("may be used to endorse");
+        return Some(if third {
+            "BSD-3-Clause"
+        } else {
+            "BSD-2-Clause"
+        });
     }
     if has("permission to use, copy, modify, and distribute this software for any purpose")
         || has("permission to use, copy, modify, and/or distribute this software for any purpose")
     {
         return Some("ISC");
     }
-    let permissive = has("permission is hereby granted, free of charge, to any person obtaining a copy");
+    let permissive =
+        has("permission is hereby granted, free of charge, to any person obtaining a copy");
     permissive.then_some("MIT")
 }
 
 /// An SPDX expression as crates write it: older ones part their choices with `/`.
 #[must_use]
 pub fn of_crate(expression: &str) -> String {
-    if expression.trim().is_empty() { UNKNOWN.to_owned() } else { expression.replace('/', " OR ") }
+    if expression.trim().is_empty() {
+        UNKNOWN.to_owned()
+    } else {
+        expression.replace('/', " OR ")
+    }
 }
 
 #[cfg(test)]
@@ -240,28 +296,55 @@ mod tests {
         );
         let ids: Vec<&String> = others.keys().collect();
         assert_eq!(ids.len(), 2);
-        assert!(all.as_ref().unwrap().contains(" AND LicenseRef-public-domain-"), "{all:?}");
-        let text = &others.values().find(|other| other.name == "public-domain").unwrap().text;
+        assert!(
+            all.as_ref()
+                .unwrap()
+                .contains(" AND LicenseRef-public-domain-"),
+            "{all:?}"
+        );
+        let text = &others
+            .values()
+            .find(|other| other.name == "public-domain")
+            .unwrap()
+            .text;
         assert_eq!(text, "Nobody owns it.\n\nNo.");
-        assert!(others.values().any(|other| other.text == "It is called \"GPL-2+ with OpenSSL exception\"."));
+        assert!(
+            others
+                .values()
+                .any(|other| other.text == "It is called \"GPL-2+ with OpenSSL exception\".")
+        );
     }
 
     #[test]
     fn what_people_wrote_for_people_is_not_guessed() {
-        assert_eq!(of_debian("This package was debianized by X.\nLicense: GPL\n", &mut Others::new()), None);
+        assert_eq!(
+            of_debian(
+                "This package was debianized by X.\nLicense: GPL\n",
+                &mut Others::new()
+            ),
+            None
+        );
         assert_eq!(of_debian("", &mut Others::new()), None);
     }
 
     #[test]
     fn texts_are_told_apart() {
-        assert_eq!(of_text(include_str!("../../../LICENSE")), Some("Apache-2.0"));
         assert_eq!(
-            of_text("Permission is hereby granted, free of charge, to any\nperson obtaining a copy"),
+            of_text(include_str!("../../../LICENSE")),
+            Some("Apache-2.0")
+        );
+        assert_eq!(
+            of_text(
+                "Permission is hereby granted, free of charge, to any\nperson obtaining a copy"
+            ),
             Some("MIT")
         );
         let bsd = "Redistribution and use in source and binary forms";
         assert_eq!(of_text(bsd), Some("BSD-2-Clause"));
-        assert_eq!(of_text(&format!("{bsd} Neither the name of Google")), Some("BSD-3-Clause"));
+        assert_eq!(
+            of_text(&format!("{bsd} Neither the name of Google")),
+            Some("BSD-3-Clause")
+        );
         assert_eq!(of_text("All rights reserved."), None);
     }
 }

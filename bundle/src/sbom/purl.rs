@@ -1,4 +1,5 @@
-//! Package URLs (<https://github.com/package-url/purl-spec>): what something is called in its own world.
+//! Package URLs (<https://github.com/package-url/purl-spec>): what something is called in its own
+//! world.
 
 use super::golang::Module;
 use crate::recipe::Reference;
@@ -17,14 +18,34 @@ pub fn image(reference: &Reference, digest: &str) -> String {
 }
 
 /// A package of a system's package manager; `kind` is `deb` or `apk`.
-pub fn installed(kind: &str, vendor: &str, name: &str, version: &str, architecture: &str) -> String {
-    format!("pkg:{kind}/{vendor}/{}@{}?arch={}", percent(name), percent(version), percent(architecture))
+pub fn installed(
+    kind: &str,
+    vendor: &str,
+    name: &str,
+    version: &str,
+    architecture: &str,
+) -> String {
+    format!(
+        "pkg:{kind}/{vendor}/{}@{}?arch={}",
+        percent(name),
+        percent(version),
+        percent(architecture)
+    )
 }
 
 /// A Go module, and perhaps a package in it.
 pub fn module(module: &Module, package: &str) -> String {
-    let path = module.path.to_lowercase().split('/').map(percent).collect::<Vec<_>>().join("/");
-    let below = package.strip_prefix(&module.path).map(|below| below.trim_matches('/')).unwrap_or_default();
+    let path = module
+        .path
+        .to_lowercase()
+        .split('/')
+        .map(percent)
+        .collect::<Vec<_>>()
+        .join("/");
+    let below = package
+        .strip_prefix(&module.path)
+        .map(|below| below.trim_matches('/'))
+        .unwrap_or_default();
     let version = match module.version.as_str() {
         "" | "(devel)" => String::new(),
         version => format!("@{}", percent(version)),
@@ -49,7 +70,9 @@ pub fn generic(name: &str, version: &str) -> String {
 /// One part of it.
 fn percent(text: &str) -> String {
     let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
         other => format!("%{other:02X}"),
     };
     text.bytes().map(byte).collect()
@@ -80,9 +103,15 @@ mod tests {
             "pkg:golang/github.com/azure/x@v1.0.0%2Bincompatible"
         );
         assert_eq!(
-            module(&of("k8s.io/kubernetes", "v1.36.3"), "k8s.io/kubernetes/cmd/kubelet"),
+            module(
+                &of("k8s.io/kubernetes", "v1.36.3"),
+                "k8s.io/kubernetes/cmd/kubelet"
+            ),
             "pkg:golang/k8s.io/kubernetes@v1.36.3#cmd/kubelet"
         );
-        assert_eq!(module(&of("upstream", "(devel)"), "k8s.io/x"), "pkg:golang/upstream");
+        assert_eq!(
+            module(&of("upstream", "(devel)"), "k8s.io/x"),
+            "pkg:golang/upstream"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The parts of an SPDX 2.3 document in JSON that a bundle's has (<https://spdx.github.io/spdx-spec/v2.3/>).
+//! The parts of an SPDX 2.3 document in JSON that a bundle's has
+//! (<https://spdx.github.io/spdx-spec/v2.3/>).
 
 use std::collections::BTreeSet;
 
@@ -166,7 +167,11 @@ impl Document {
     pub fn licences(&mut self, others: Others) {
         self.has_extracted_licensing_infos = others
             .into_iter()
-            .map(|(id, other)| Licence { license_id: id, name: other.name, extracted_text: other.text })
+            .map(|(id, other)| Licence {
+                license_id: id,
+                name: other.name,
+                extracted_text: other.text,
+            })
             .collect();
     }
 
@@ -177,7 +182,8 @@ impl Document {
 }
 
 impl Package {
-    /// A package of which nothing is known but its name and version. `key` tells it from all others of its kind.
+    /// A package of which nothing is known but its name and version. `key` tells it from all others
+    /// of its kind.
     pub fn new(kind: &str, key: &str, name: &str, version: &str) -> Self {
         Self {
             id: id(kind, key),
@@ -223,7 +229,10 @@ impl Package {
 
     /// Its SHA-256, if it has one.
     pub fn digest(&self) -> Option<&str> {
-        let found = self.checksums.iter().find(|checksum| checksum.algorithm == "SHA256");
+        let found = self
+            .checksums
+            .iter()
+            .find(|checksum| checksum.algorithm == "SHA256");
         found.map(|checksum| checksum.checksum_value.as_str())
     }
 }
@@ -243,13 +252,28 @@ impl File {
 }
 
 fn checksum(algorithm: &str, value: &str) -> Checksum {
-    Checksum { algorithm: algorithm.to_owned(), checksum_value: value.to_owned() }
+    Checksum {
+        algorithm: algorithm.to_owned(),
+        checksum_value: value.to_owned(),
+    }
 }
 
 /// An id that people can read and that nothing else of the document has.
 pub fn id(kind: &str, key: &str) -> String {
-    let plain: String =
-        key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let plain: String = key
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     let short: String = plain.chars().take(80).collect();
-    format!("SPDXRef-{kind}-{}-{}", short.trim_matches('-'), &files::sha256(key.as_bytes())[..8])
+    format!(
+        "SPDXRef-{kind}-{}-{}",
+        short.trim_matches('-'),
+        &files::sha256(key.as_bytes())[..8]
+    )
 }

@@ -1,11 +1,17 @@
 //! Checking a sealed image: who vouches for it, then every byte.
 
-use std::{collections::BTreeSet, fs::File, path::Path};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
 
-use super::{
-    keys::Trust, map, pass, report::Report, signature::Signature, statement::Statement, trailer::Footer,
-};
-use crate::{error::Error, files};
+use super::keys::Trust;
+use super::report::Report;
+use super::signature::Signature;
+use super::statement::Statement;
+use super::trailer::Footer;
+use super::{map, pass};
+use crate::error::Error;
+use crate::files;
 
 /// A sealed file, opened; nothing in it is believed.
 pub struct Sealed {
@@ -31,7 +37,8 @@ impl Sealed {
     pub fn signatures(&self) -> Result<Vec<Signature>, String> {
         let read = |part: &super::trailer::Part| {
             let bytes = part.read(&self.file, "signature")?;
-            let text = std::str::from_utf8(&bytes).map_err(|_| "its signature is no text".to_owned())?;
+            let text =
+                std::str::from_utf8(&bytes).map_err(|_| "its signature is no text".to_owned())?;
             Signature::parse(text)
                 .map_err(|why| format!("its signature is none that this version reads: {why}"))
         };
@@ -39,21 +46,25 @@ impl Sealed {
     }
 }
 
-/// The statement of a sealed image as it is signed, for a key that is kept on another machine. It is not believed:
-/// whoever signs it checks the image before, with [`Trust::unsigned`] where nobody has signed yet.
+/// The statement of a sealed image as it is signed, for a key that is kept on another machine. It
+/// is not believed: whoever signs it checks the image before, with [`Trust::unsigned`] where nobody
+/// has signed yet.
 ///
 /// # Errors
 /// When the file cannot be read or has no whole seal.
 pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
-    Sealed::open(iso)?.statement().map_err(|why| Error::content(iso, why))
+    Sealed::open(iso)?
+        .statement()
+        .map_err(|why| Error::content(iso, why))
 }
 
-/// Checks a sealed image: first that a trusted key vouches for its statement, then every byte against it. Nothing of
-/// the image is believed before, and nothing of it should be used before the report is there and sound.
+/// Checks a sealed image: first that a trusted key vouches for its statement, then every byte
+/// against it. Nothing of the image is believed before, and nothing of it should be used before the
+/// report is there and sound.
 ///
 /// # Errors
-/// When the file cannot be read, its trailer is damaged, or no trusted key vouches for it. Bytes of the image that are
-/// not as they were sealed are in the report.
+/// When the file cannot be read, its trailer is damaged, or no trusted key vouches for it. Bytes of
+/// the image that are not as they were sealed are in the report.
 pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let refused = |why: String| Error::content(iso, why);
     let sealed = Sealed::open(iso)?;
@@ -81,6 +92,16 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
     let segments = map::parse(&map, statement.size).map_err(refused)?;
     drop(map);
     let problems = pass::compare(iso, &segments, progress)?;
-    let files = segments.iter().filter_map(|segment| segment.path.as_ref()).collect::<BTreeSet<_>>().len();
-    Ok(Report { statement, signers: verdict.signers, ignored: verdict.ignored, files, problems })
+    let files = segments
+        .iter()
+        .filter_map(|segment| segment.path.as_ref())
+        .collect::<BTreeSet<_>>()
+        .len();
+    Ok(Report {
+        statement,
+        signers: verdict.signers,
+        ignored: verdict.ignored,
+        files,
+        problems,
+    })
 }

@@ -1,10 +1,10 @@
-//! Signatures in files of their own, for a bundle that is a directory: mounted, or extracted by another program.
+//! Signatures in files of their own, for a bundle that is a directory: mounted, or extracted by
+//! another program.
 
-use super::{
-    keys::{SecretKey, Trust},
-    report::Signer,
-    signature::{self, Signature},
-};
+use super::keys::{SecretKey, Trust};
+use super::report::Signer;
+use super::signature;
+use super::signature::Signature;
 use crate::files;
 
 /// Who vouches for a message.
@@ -27,13 +27,22 @@ pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
 /// Judges the signature files of a message.
 ///
 /// # Errors
-/// When one of them is none, does not fit the message although its key is trusted, or no trusted key signed.
+/// When one of them is none, does not fit the message although its key is trusted, or no trusted
+/// key signed.
 pub fn judge(message: &[u8], signatures: &[String], trust: &Trust) -> Result<Vouched, String> {
     let parse = |text: &String| {
-        Signature::parse(text).map_err(|why| format!("a signature is none that this version reads: {why}"))
+        Signature::parse(text)
+            .map_err(|why| format!("a signature is none that this version reads: {why}"))
     };
-    let signatures = signatures.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let signatures = signatures
+        .iter()
+        .map(parse)
+        .collect::<Result<Vec<_>, _>>()?;
     let verdict = trust.judge(message, &signatures)?;
     let sha256 = files::sha256(message);
-    Ok(Vouched { sha256, signers: verdict.signers, ignored: verdict.ignored })
+    Ok(Vouched {
+        sha256,
+        signers: verdict.signers,
+        ignored: verdict.ignored,
+    })
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::files;
 
-/// The largest segment. Small enough to say where in a file it is damaged, large enough for a map of 20 GB to stay small.
+/// The largest segment. Small enough to say where in a file it is damaged, large enough for a map
+/// of 20 GB to stay small.
 pub(super) const LARGEST: u64 = 16 << 20;
 
 /// The only format of the map so far.
@@ -21,7 +22,8 @@ pub struct Segment {
     /// Its SHA-256.
     #[serde(serialize_with = "to_hex", deserialize_with = "from_hex")]
     pub sha256: [u8; 32],
-    /// The file that it belongs to; none for what lies between files: descriptors, directories, padding.
+    /// The file that it belongs to; none for what lies between files: descriptors, directories,
+    /// padding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -39,13 +41,18 @@ fn to_hex<S: Serializer>(sha256: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
 
 fn from_hex<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
     let text = String::deserialize(from)?;
-    parse_hex(&text).ok_or_else(|| serde::de::Error::custom("sha256 is not 64 lower-case hexadecimal digits"))
+    parse_hex(&text)
+        .ok_or_else(|| serde::de::Error::custom("sha256 is not 64 lower-case hexadecimal digits"))
 }
 
 fn parse_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     let digits = text.as_bytes();
-    if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+    if digits.len() != 64
+        || !digits
+            .iter()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    {
         return None;
     }
     for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
@@ -61,7 +68,12 @@ pub(super) fn cut(size: u64, files: &[(u64, u64, &str)]) -> Vec<Segment> {
         let mut offset = from;
         while offset < to {
             let size = LARGEST.min(to - offset);
-            segments.push(Segment { offset, size, sha256: [0; 32], path: path.map(str::to_owned) });
+            segments.push(Segment {
+                offset,
+                size,
+                sha256: [0; 32],
+                path: path.map(str::to_owned),
+            });
             offset += size;
         }
     };
@@ -80,7 +92,11 @@ pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
     let mut bytes = format!("{{\"format\":{FORMAT},\"segments\":[\n").into_bytes();
     for (index, segment) in segments.iter().enumerate() {
         serde_json::to_writer(&mut bytes, segment).map_err(|error| error.to_string())?;
-        bytes.extend_from_slice(if index + 1 < segments.len() { b",\n" } else { b"\n" });
+        bytes.extend_from_slice(if index + 1 < segments.len() {
+            b",\n"
+        } else {
+            b"\n"
+        });
     }
     bytes.extend_from_slice(b"]}\n");
     Ok(bytes)
@@ -98,19 +114,38 @@ pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, String> {
     }
     let mut at = 0;
     for segment in &map.segments {
-        let Segment { offset, size: length, path, .. } = segment;
+        let Segment {
+            offset,
+            size: length,
+            path,
+            ..
+        } = segment;
         if *offset != at {
-            return Err(format!("its map goes on at byte {offset} where it should at {at}"));
+            return Err(format!(
+                "its map goes on at byte {offset} where it should at {at}"
+            ));
         }
         if *length == 0 || *length > LARGEST {
-            return Err(format!("its map has a segment of {length} bytes at {offset}"));
+            return Err(format!(
+                "its map has a segment of {length} bytes at {offset}"
+            ));
         }
-        if path.as_ref().is_some_and(|path| path.is_empty() || path.chars().any(char::is_control)) {
-            return Err(format!("its map has no proper name for the file at byte {offset}"));
+        if path
+            .as_ref()
+            .is_some_and(|path| path.is_empty() || path.chars().any(char::is_control))
+        {
+            return Err(format!(
+                "its map has no proper name for the file at byte {offset}"
+            ));
         }
-        at = at.checked_add(*length).filter(|end| *end <= size).ok_or_else(|| {
-            format!("its map has a segment at {offset} that ends after the image of {size} bytes")
-        })?;
+        at = at
+            .checked_add(*length)
+            .filter(|end| *end <= size)
+            .ok_or_else(|| {
+                format!(
+                    "its map has a segment at {offset} that ends after the image of {size} bytes"
+                )
+            })?;
     }
     if at == size {
         Ok(map.segments)
@@ -127,11 +162,17 @@ mod tests {
     #[test]
     fn the_map_of_a_large_image_is_small_and_covers_it() {
         const SIZE: u64 = 20_000_000_000 / 2048 * 2048;
-        let names: Vec<_> = (0..6000).map(|at| format!("images/blobs/sha256/{at:064}")).collect();
+        let names: Vec<_> = (0..6000)
+            .map(|at| format!("images/blobs/sha256/{at:064}"))
+            .collect();
         let sizes: [u64; 5] = [2_000_000_001, 1_000_000, 16 << 20, (16 << 20) + 1, 5];
         let (mut files, mut at) = (Vec::new(), 2048);
         for (number, name) in names.iter().enumerate() {
-            let size = if number < 5 { sizes[0] } else { sizes[number % 4 + 1].min(1_500_000) };
+            let size = if number < 5 {
+                sizes[0]
+            } else {
+                sizes[number % 4 + 1].min(1_500_000)
+            };
             files.push((at, size, name.as_str()));
             at = (at + size).next_multiple_of(2048);
         }

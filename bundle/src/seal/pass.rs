@@ -1,24 +1,19 @@
 //! One pass over an image: reading and hashing every segment.
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt as _,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    map::Segment,
-    report::{Found, Problem},
-};
-use crate::{error::Error, files, tenths::Tenths};
+use super::map::Segment;
+use super::report::{Found, Problem};
+use crate::error::Error;
+use crate::files;
+use crate::tenths::Tenths;
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;
@@ -41,7 +36,9 @@ pub fn measure(
     let (sender, chunks) = mpsc::sync_channel::<Arc<Vec<u8>>>(AHEAD);
     thread::scope(|scope| {
         let whole = scope.spawn(move || {
-            let hash = chunks.iter().fold(Sha256::new(), |hash, chunk| hash.chain_update(chunk.as_slice()));
+            let hash = chunks.iter().fold(Sha256::new(), |hash, chunk| {
+                hash.chain_update(chunk.as_slice())
+            });
             files::hex(&hash.finalize())
         });
         for segment in segments {
@@ -49,7 +46,8 @@ pub fn measure(
             let mut at = 0;
             while at < segment.size {
                 let mut chunk = vec![0; piece(segment.size - at)];
-                file.read_exact_at(&mut chunk, segment.offset + at).map_err(Error::file("read", image))?;
+                file.read_exact_at(&mut chunk, segment.offset + at)
+                    .map_err(Error::file("read", image))?;
                 let chunk = Arc::new(chunk);
                 // The other end lives until this one is dropped.
                 let _ = sender.send(Arc::clone(&chunk));
@@ -60,7 +58,9 @@ pub fn measure(
             tenths.add(segment.size);
         }
         drop(sender);
-        whole.join().map_err(|_| Error::content(image, "the thread that hashes it ended early"))
+        whole
+            .join()
+            .map_err(|_| Error::content(image, "the thread that hashes it ended early"))
     })
 }
 
@@ -85,7 +85,9 @@ pub fn compare(
                 let mut buffer = vec![0; CHUNK];
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(segment) = segments.get(index) else { return };
+                    let Some(segment) = segments.get(index) else {
+                        return;
+                    };
                     let found = examine(&file, segment, &mut buffer).err();
                     if sender.send((index, segment.size, found)).is_err() {
                         return;
@@ -114,7 +116,11 @@ fn examine(file: &File, segment: &Segment, buffer: &mut [u8]) -> Result<(), Foun
         at += chunk.len() as u64;
     }
     let sha256: [u8; 32] = hash.finalize().into();
-    if sha256 == segment.sha256 { Ok(()) } else { Err(Found::Other) }
+    if sha256 == segment.sha256 {
+        Ok(())
+    } else {
+        Err(Found::Other)
+    }
 }
 
 fn piece(left: u64) -> usize {
@@ -125,7 +131,9 @@ fn piece(left: u64) -> usize {
 fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for (index, found) in wrong {
-        let Some(segment) = segments.get(index) else { continue };
+        let Some(segment) = segments.get(index) else {
+            continue;
+        };
         if let Some(last) = problems.last_mut()
             && last.path == segment.path
             && last.offset + last.size == segment.offset
@@ -135,8 +143,19 @@ fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
             continue;
         }
         let path = segment.path.clone();
-        let within = segment.offset - if path.is_some() { beginning(segments, index) } else { 0 };
-        problems.push(Problem { path, within, offset: segment.offset, size: segment.size, found });
+        let within = segment.offset
+            - if path.is_some() {
+                beginning(segments, index)
+            } else {
+                0
+            };
+        problems.push(Problem {
+            path,
+            within,
+            offset: segment.offset,
+            size: segment.size,
+            found,
+        });
     }
     problems
 }
@@ -145,5 +164,8 @@ fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
 fn beginning(segments: &[Segment], index: usize) -> u64 {
     let path = segments.get(index).map(|segment| &segment.path);
     let before = segments.get(..=index).unwrap_or_default().iter().rev();
-    before.take_while(|segment| Some(&segment.path) == path).last().map_or(0, |segment| segment.offset)
+    before
+        .take_while(|segment| Some(&segment.path) == path)
+        .last()
+        .map_or(0, |segment| segment.offset)
 }

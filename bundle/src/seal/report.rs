@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{keys::KeyId, statement::Statement};
+use super::keys::KeyId;
+use super::statement::Statement;
 
 /// What checking a sealed image found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,9 +51,11 @@ impl fmt::Display for Signer {
 /// A range of the image that is not as it was sealed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file that lies there; none for what lies between files: descriptors, directories, padding.
+    /// The file that lies there; none for what lies between files: descriptors, directories,
+    /// padding.
     pub path: Option<String>,
-    /// Where the range begins, in bytes from the beginning of the file, or of the image where there is no file.
+    /// Where the range begins, in bytes from the beginning of the file, or of the image where there
+    /// is no file.
     pub within: u64,
     /// Where the range begins, in bytes from the beginning of the image.
     pub offset: u64,
@@ -78,7 +81,11 @@ impl fmt::Display for Problem {
         match &self.path {
             Some(path) => {
                 let at = self.offset;
-                write!(f, "{path}: bytes {} to {last} (at {at} of the image)", self.within)?;
+                write!(
+                    f,
+                    "{path}: bytes {} to {last} (at {at} of the image)",
+                    self.within
+                )?;
             }
             None => {
                 write!(

@@ -1,10 +1,12 @@
 //! Signatures in the format of `minisign`: Ed25519 over the BLAKE2b-512 of the message.
 //!
-//! Source: "Signature format" in minisign's manual. The format is read and written here, and not by a crate, because the
-//! one that can sign puts randomness into each signature, so that no two builds would be equal, and panics on a comment
-//! signature that is too short; the curve, the hashes and the key derivation are crates.
+//! Source: "Signature format" in minisign's manual. The format is read and written here, and not by
+//! a crate, because the one that can sign puts randomness into each signature, so that no two
+//! builds would be equal, and panics on a comment signature that is too short; the curve, the
+//! hashes and the key derivation are crates.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use blake2::{Blake2b512, Digest as _};
 use ring::signature::{ED25519, UnparsedPublicKey};
 
@@ -32,11 +34,18 @@ impl Signature {
     /// Reads a signature file.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
-        let mut next = |what: &str| lines.next().ok_or_else(|| format!("it has no line with the {what}"));
+        let mut next = |what: &str| {
+            lines
+                .next()
+                .ok_or_else(|| format!("it has no line with the {what}"))
+        };
         let untrusted = next("untrusted comment")?;
         let signature = decode::<74>(next("signature")?, "signature")?;
         let trusted = next("trusted comment")?;
-        let global = decode::<64>(next("signature of the comment")?, "signature of the comment")?;
+        let global = decode::<64>(
+            next("signature of the comment")?,
+            "signature of the comment",
+        )?;
         if !untrusted.starts_with(UNTRUSTED) {
             return Err(format!("its first line does not begin with `{UNTRUSTED}`"));
         }
@@ -49,21 +58,33 @@ impl Signature {
         let [a, b, rest @ ..] = signature;
         match &[a, b] {
             b"ED" => {}
-            b"Ed" => return Err("it was made in minisign's old form: sign again without `-l`".to_owned()),
+            b"Ed" => {
+                return Err(
+                    "it was made in minisign's old form: sign again without `-l`".to_owned(),
+                );
+            }
             _ => return Err("its algorithm is not minisign's `ED`".to_owned()),
         }
         let mut key = [0; 8];
         key.copy_from_slice(&rest[..8]);
         let mut signature = [0; 64];
         signature.copy_from_slice(&rest[8..]);
-        Ok(Self { key: KeyId(key), signature, comment: comment.to_owned(), global })
+        Ok(Self {
+            key: KeyId(key),
+            signature,
+            comment: comment.to_owned(),
+            global,
+        })
     }
 
     /// Whether a key made this signature and its comment over a message.
     pub fn is_by(&self, key: &PublicKey, message: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, key.bytes());
-        key.verify(&Blake2b512::digest(message), &self.signature).is_ok()
-            && key.verify(&with_comment(&self.signature, &self.comment), &self.global).is_ok()
+        key.verify(&Blake2b512::digest(message), &self.signature)
+            .is_ok()
+            && key
+                .verify(&with_comment(&self.signature, &self.comment), &self.global)
+                .is_ok()
     }
 }
 
@@ -82,7 +103,11 @@ fn with_comment(signature: &[u8], comment: &str) -> Vec<u8> {
 }
 
 fn decode<const N: usize>(line: &str, what: &str) -> Result<[u8; N], String> {
-    let bytes = BASE64.decode(line.trim()).map_err(|error| format!("its {what} is no base64: {error}"))?;
+    let bytes = BASE64
+        .decode(line.trim())
+        .map_err(|error| format!("its {what} is no base64: {error}"))?;
     let size = bytes.len();
-    bytes.try_into().map_err(|_| format!("its {what} has {size} bytes instead of {N}"))
+    bytes
+        .try_into()
+        .map_err(|_| format!("its {what} has {size} bytes instead of {N}"))
 }

@@ -51,7 +51,13 @@ struct Format {
 
 impl Statement {
     /// States the facts of an image.
-    pub(super) fn new(facts: &Facts, size: u64, sha256: String, map: String, manifest: String) -> Self {
+    pub(super) fn new(
+        facts: &Facts,
+        size: u64,
+        sha256: String,
+        map: String,
+        manifest: String,
+    ) -> Self {
         Self {
             format: FORMAT,
             name: facts.name.clone(),
@@ -74,8 +80,9 @@ impl Statement {
 
     /// Reads a statement.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let unreadable =
-            |error: serde_json::Error| format!("its statement is none that this version reads: {error}");
+        let unreadable = |error: serde_json::Error| {
+            format!("its statement is none that this version reads: {error}")
+        };
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if format != FORMAT {
             return Err(format!(

@@ -1,6 +1,7 @@
 //! The trailer: where map, statement and signatures are.
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 use crate::files;
 
@@ -13,8 +14,13 @@ pub const SECTOR: u64 = 2048;
 /// How many signatures a footer has room for, with some to spare.
 pub const SIGNATURES: usize = 8;
 
-/// What a part may have at most. A map of 20 GB takes about a megabyte; who writes a larger one wants our memory.
-const LARGEST: [(&str, u64); 3] = [("map", 64 << 20), ("statement", 64 << 10), ("signature", SECTOR)];
+/// What a part may have at most. A map of 20 GB takes about a megabyte; who writes a larger one
+/// wants our memory.
+const LARGEST: [(&str, u64); 3] = [
+    ("map", 64 << 20),
+    ("statement", 64 << 10),
+    ("signature", SECTOR),
+];
 
 /// The newlines that fill a part up to whole sectors.
 const FILL: u8 = b'\n';
@@ -43,7 +49,11 @@ pub struct Footer {
 impl Part {
     /// A part that begins at an offset.
     pub fn new(offset: u64, content: &[u8]) -> Self {
-        Self { offset, size: content.len() as u64, sha256: files::sha256(content) }
+        Self {
+            offset,
+            size: content.len() as u64,
+            sha256: files::sha256(content),
+        }
     }
 
     /// Where the next part begins.
@@ -56,7 +66,9 @@ impl Part {
         let mut bytes =
             vec![0; usize::try_from(self.end() - self.offset).map_err(|error| error.to_string())?];
         file.read_exact_at(&mut bytes, self.offset)
-            .map_err(|error| format!("its {what} at byte {} cannot be read: {error}", self.offset))?;
+            .map_err(|error| {
+                format!("its {what} at byte {} cannot be read: {error}", self.offset)
+            })?;
         let fill = bytes.split_off(usize::try_from(self.size).map_err(|error| error.to_string())?);
         let sha256 = files::sha256(&bytes);
         if sha256 != self.sha256 {
@@ -95,21 +107,30 @@ impl Footer {
             let _ = writeln!(text, "{what} {} {} {}", part.offset, part.size, part.sha256);
             end = part.end();
         }
-        let Part { offset, size, sha256 } = Part::new(end, text.as_bytes());
+        let Part {
+            offset,
+            size,
+            sha256,
+        } = Part::new(end, text.as_bytes());
         let _ = writeln!(text, "footer {offset} {size} {sha256}");
         filled(text.into_bytes())
     }
 
     fn parts(&self) -> impl Iterator<Item = (&'static str, &Part)> {
         let signatures = self.signatures.iter().map(|part| ("signature", part));
-        [("map", &self.map), ("statement", &self.statement)].into_iter().chain(signatures)
+        [("map", &self.map), ("statement", &self.statement)]
+            .into_iter()
+            .chain(signatures)
     }
 
     /// Reads the footer of a file of a size.
     pub fn read(file: &File, size: u64) -> Result<Self, String> {
         let mut sector = [0; SECTOR as usize];
-        let at = size.checked_sub(SECTOR).ok_or_else(|| missing(file, size))?;
-        file.read_exact_at(&mut sector, at).map_err(|error| format!("its end cannot be read: {error}"))?;
+        let at = size
+            .checked_sub(SECTOR)
+            .ok_or_else(|| missing(file, size))?;
+        file.read_exact_at(&mut sector, at)
+            .map_err(|error| format!("its end cannot be read: {error}"))?;
         if !sector.starts_with(MAGIC.as_bytes()) {
             return Err(missing(file, size));
         }
@@ -121,7 +142,9 @@ impl Footer {
         footer.place(at).map_err(|why| damaged(&why))?;
         // So that no byte of the sector is free to be another.
         if footer.render() != sector {
-            return Err(damaged("its lines do not fit its last line, which is about them"));
+            return Err(damaged(
+                "its lines do not fit its last line, which is about them",
+            ));
         }
         Ok(footer)
     }
@@ -129,37 +152,63 @@ impl Footer {
     fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().skip(1);
         let mut line = |what: &str| {
-            let line =
-                lines.next().filter(|line| !line.is_empty()).ok_or_else(|| format!("it has no {what}"))?;
+            let line = lines
+                .next()
+                .filter(|line| !line.is_empty())
+                .ok_or_else(|| format!("it has no {what}"))?;
             let words: Vec<_> = line.split(' ').collect();
             let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
             match (words.first(), number(1), number(2)) {
-                (Some(first), Some(offset), Some(size)) if *first == what => {
-                    Ok(Part { offset, size, sha256: words.get(3).copied().unwrap_or_default().to_owned() })
-                }
-                _ => Err(format!("`{}` is no line for the {what}", line.escape_debug())),
+                (Some(first), Some(offset), Some(size)) if *first == what => Ok(Part {
+                    offset,
+                    size,
+                    sha256: words.get(3).copied().unwrap_or_default().to_owned(),
+                }),
+                _ => Err(format!(
+                    "`{}` is no line for the {what}",
+                    line.escape_debug()
+                )),
             }
         };
         let image = line("image")?.size;
         let (map, statement) = (line("map")?, line("statement")?);
-        let count = text.lines().filter(|line| line.starts_with("signature ")).count();
+        let count = text
+            .lines()
+            .filter(|line| line.starts_with("signature "))
+            .count();
         if count > SIGNATURES {
             return Err(format!("it has {count} signatures, more than {SIGNATURES}"));
         }
-        let signatures = (0..count).map(|_| line("signature")).collect::<Result<_, _>>()?;
-        Ok(Self { image, map, statement, signatures })
+        let signatures = (0..count)
+            .map(|_| line("signature"))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            image,
+            map,
+            statement,
+            signatures,
+        })
     }
 
     /// Whether the parts follow one another without a gap, up to the footer.
     fn place(&self, footer: u64) -> Result<(), String> {
         if self.image == 0 || !self.image.is_multiple_of(SECTOR) {
-            return Err(format!("an image of {} bytes is not of whole sectors", self.image));
+            return Err(format!(
+                "an image of {} bytes is not of whole sectors",
+                self.image
+            ));
         }
         let mut at = self.image;
         for (what, part) in self.parts() {
-            let largest = LARGEST.iter().find(|(name, _)| *name == what).map_or(0, |(_, size)| *size);
+            let largest = LARGEST
+                .iter()
+                .find(|(name, _)| *name == what)
+                .map_or(0, |(_, size)| *size);
             if part.size == 0 || part.size > largest {
-                return Err(format!("its {what} has {} bytes, not 1 to {largest}", part.size));
+                return Err(format!(
+                    "its {what} has {} bytes, not 1 to {largest}",
+                    part.size
+                ));
             }
             if part.offset != at || at > footer {
                 return Err(format!(
@@ -169,11 +218,16 @@ impl Footer {
             }
             at = part.end();
         }
-        if at == footer { Ok(()) } else { Err(format!("its parts end at byte {at} and it is at {footer}")) }
+        if at == footer {
+            Ok(())
+        } else {
+            Err(format!("its parts end at byte {at} and it is at {footer}"))
+        }
     }
 }
 
-/// Why a file has no footer, as far as can be told. Nothing here is believed: it is to help the reader.
+/// Why a file has no footer, as far as can be told. Nothing here is believed: it is to help the
+/// reader.
 fn missing(file: &File, size: u64) -> String {
     if let Some(end) = find(file, size) {
         return match size.checked_sub(end) {
@@ -181,7 +235,10 @@ fn missing(file: &File, size: u64) -> String {
                 "{more} bytes follow its seal: something was appended; copy it again, or cut it with \
                  `truncate -s {end}` and check it"
             ),
-            _ => format!("it is cut off in its seal, {} bytes are missing: copy it again", end - size),
+            _ => format!(
+                "it is cut off in its seal, {} bytes are missing: copy it again",
+                end - size
+            ),
         };
     }
     match volume(file) {
@@ -189,11 +246,13 @@ fn missing(file: &File, size: u64) -> String {
             format!("it is cut off: {size} bytes of an image of {volume}; copy it again")
         }
         Some(volume) if size == volume => {
-            "it has no seal: it was never sealed, or it is cut off exactly at the end of the image".to_owned()
+            "it has no seal: it was never sealed, or it is cut off exactly at the end of the image"
+                .to_owned()
         }
         Some(_) => "its seal is damaged or cut off: copy it again".to_owned(),
         None => {
-            "it has no seal at its end: it is cut off, damaged, or no image of ours; copy it again".to_owned()
+            "it has no seal at its end: it is cut off, damaged, or no image of ours; copy it again"
+                .to_owned()
         }
     }
 }
@@ -205,7 +264,9 @@ fn find(file: &File, size: u64) -> Option<u64> {
     let mut bytes = vec![0; usize::try_from(size - from).ok()?];
     file.read_exact_at(&mut bytes, from).ok()?;
     let magic = format!("{MAGIC}\nimage 0 ");
-    let at = bytes.windows(magic.len()).rposition(|window| window == magic.as_bytes())?;
+    let at = bytes
+        .windows(magic.len())
+        .rposition(|window| window == magic.as_bytes())?;
     Some(from + at as u64 + SECTOR)
 }
 
@@ -214,5 +275,7 @@ fn volume(file: &File) -> Option<u64> {
     let mut sector = [0; SECTOR as usize];
     file.read_exact_at(&mut sector, 16 * SECTOR).ok()?;
     let sectors = u32::from_le_bytes(sector.get(80..84)?.try_into().ok()?);
-    sector.starts_with(b"\x01CD001").then(|| u64::from(sectors) * SECTOR)
+    sector
+        .starts_with(b"\x01CD001")
+        .then(|| u64::from(sectors) * SECTOR)
 }

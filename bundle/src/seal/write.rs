@@ -1,23 +1,26 @@
 //! Sealing an image, and adding a signature to a sealed one.
 
-use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
-use super::{
-    check::Sealed,
-    keys::{PublicKey, SecretKey},
-    map, pass,
-    signature::{Signature, sign},
-    statement::{Facts, Statement},
-    trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled},
-};
-use crate::{delta, error::Error, files, iso::write::Placed, manifest};
+use super::check::Sealed;
+use super::keys::{PublicKey, SecretKey};
+use super::signature::{Signature, sign};
+use super::statement::{Facts, Statement};
+use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
+use super::{map, pass};
+use crate::error::Error;
+use crate::iso::write::Placed;
+use crate::{delta, files, manifest};
 
-/// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a key the image can be
-/// checked for damage, and is unsigned. On an error the image is as it was.
+/// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a
+/// key the image can be checked for damage, and is unsigned. On an error the image is as it was.
 ///
 /// # Errors
-/// When the file is no image of whole sectors or is sealed already, when the files do not lie in it one beside the
-/// other or no manifest is among them, or when it cannot be read or written.
+/// When the file is no image of whole sectors or is sealed already, when the files do not lie in it
+/// one beside the other or no manifest is among them, or when it cannot be read or written.
 pub fn seal(
     iso: &Path,
     placed: &[Placed],
@@ -26,30 +29,50 @@ pub fn seal(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let refused = |why: String| Error::content(iso, why);
-    let file = File::options().read(true).write(true).open(iso).map_err(Error::file("write", iso))?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(iso)
+        .map_err(Error::file("write", iso))?;
     let size = file.metadata().map_err(Error::file("read", iso))?.len();
     unsealed(&file, size).map_err(refused)?;
     if keys.len() > SIGNATURES {
-        return Err(refused(format!("{} keys are to sign, and there is room for {SIGNATURES}", keys.len())));
+        return Err(refused(format!(
+            "{} keys are to sign, and there is room for {SIGNATURES}",
+            keys.len()
+        )));
     }
     let text = [&facts.name, &facts.version, &facts.volume];
     if text.iter().any(|text| text.chars().any(char::is_control)) {
-        return Err(refused("its name, version or volume id holds a control character".to_owned()));
+        return Err(refused(
+            "its name, version or volume id holds a control character".to_owned(),
+        ));
     }
     let files = arrange(placed, size).map_err(refused)?;
     let manifest = placed
         .iter()
         .find(|placed| placed.path == manifest::FILE || placed.path == delta::FILE)
         .ok_or_else(|| refused(format!("no {} is in it", manifest::FILE)))?;
-    let mut content = vec![0; usize::try_from(manifest.size).map_err(|error| refused(error.to_string()))?];
-    file.read_exact_at(&mut content, manifest.offset).map_err(Error::file("read", iso))?;
+    let mut content =
+        vec![0; usize::try_from(manifest.size).map_err(|error| refused(error.to_string()))?];
+    file.read_exact_at(&mut content, manifest.offset)
+        .map_err(Error::file("read", iso))?;
 
     let mut segments = map::cut(size, &files);
     let sha256 = pass::measure(iso, &mut segments, size, progress)?;
     let map = map::render(&segments).map_err(refused)?;
-    let statement = Statement::new(facts, size, sha256, files::sha256(&map), files::sha256(&content));
+    let statement = Statement::new(
+        facts,
+        size,
+        sha256,
+        files::sha256(&map),
+        files::sha256(&content),
+    );
     let bytes = statement.to_bytes().map_err(refused)?;
-    let signatures = keys.iter().map(|key| sign(key, &bytes, &statement.comment()).into_bytes()).collect();
+    let signatures = keys
+        .iter()
+        .map(|key| sign(key, &bytes, &statement.comment()).into_bytes())
+        .collect();
     append(&file, size, map, bytes, signatures)
         .inspect_err(|_| {
             // Best effort: the first error is the one that matters.
@@ -73,20 +96,33 @@ fn append(
         io::Result::Ok(part)
     };
     let (map, statement) = (put(map)?, put(statement)?);
-    let signatures = signatures.into_iter().map(&mut put).collect::<Result<_, _>>()?;
-    let footer = Footer { image, map, statement, signatures };
+    let signatures = signatures
+        .into_iter()
+        .map(&mut put)
+        .collect::<Result<_, _>>()?;
+    let footer = Footer {
+        image,
+        map,
+        statement,
+        signatures,
+    };
     file.write_all_at(&footer.render(), at)?;
     file.sync_all()
 }
 
 fn unsealed(file: &File, size: u64) -> Result<(), String> {
     if size == 0 || !size.is_multiple_of(SECTOR) {
-        return Err(format!("{size} bytes are no image: it has whole sectors of {SECTOR}"));
+        return Err(format!(
+            "{size} bytes are no image: it has whole sectors of {SECTOR}"
+        ));
     }
     let mut start = vec![0; MAGIC.len()];
-    file.read_exact_at(&mut start, size - SECTOR).map_err(|error| error.to_string())?;
+    file.read_exact_at(&mut start, size - SECTOR)
+        .map_err(|error| error.to_string())?;
     if start == MAGIC.as_bytes() {
-        return Err("it is sealed already: to sign it with another key, add a signature".to_owned());
+        return Err(
+            "it is sealed already: to sign it with another key, add a signature".to_owned(),
+        );
     }
     Ok(())
 }
@@ -102,7 +138,10 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String
     let (mut wrong, mut at, mut before) = (Vec::new(), 0, "");
     for &(offset, length, path) in &files {
         if path.is_empty() || path.chars().any(char::is_control) {
-            wrong.push(format!("`{}` is no name for a file of an image", path.escape_debug()));
+            wrong.push(format!(
+                "`{}` is no name for a file of an image",
+                path.escape_debug()
+            ));
         }
         if offset < at {
             wrong.push(format!("{path} lies on {before}"));
@@ -112,19 +151,29 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String
             None => wrong.push(format!("{path} ends after the image")),
         }
     }
-    if wrong.is_empty() { Ok(files) } else { Err(wrong.join("\n  ")) }
+    if wrong.is_empty() {
+        Ok(files)
+    } else {
+        Err(wrong.join("\n  "))
+    }
 }
 
-/// Adds a signature that `minisign` or another builder's key made of the [`statement`](super::statement()).
+/// Adds a signature that `minisign` or another builder's key made of the
+/// [`statement`](super::statement()).
 ///
-/// An interruption leaves a file that is refused; the next call makes it what it was before, and begins again.
+/// An interruption leaves a file that is refused; the next call makes it what it was before, and
+/// begins again.
 ///
 /// # Errors
-/// When the file has no whole seal, the signature is not by the key or not of this image's statement, or the file
-/// cannot be read or written.
+/// When the file has no whole seal, the signature is not by the key or not of this image's
+/// statement, or the file cannot be read or written.
 pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     let refused = |why: String| Error::content(iso, why);
-    let writable = File::options().read(true).write(true).open(iso).map_err(Error::file("write", iso))?;
+    let writable = File::options()
+        .read(true)
+        .write(true)
+        .open(iso)
+        .map_err(Error::file("write", iso))?;
     recover(&writable).map_err(Error::file("write", iso))?;
     let sealed = Sealed::open(iso)?;
     let statement = sealed.statement().map_err(refused)?;
@@ -139,14 +188,18 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     }
     let there = sealed.signatures().map_err(refused)?;
     if there.iter().any(|there| there.key() == made.key()) {
-        return Err(refused(format!("it has a signature by key {} already", key.id())));
+        return Err(refused(format!(
+            "it has a signature by key {} already",
+            key.id()
+        )));
     }
     if there.len() >= SIGNATURES || signature.len() as u64 > SECTOR {
         return Err(refused(format!(
             "there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most"
         )));
     }
-    // The signature takes the place of the footer. The new footer is on the disk before the old one is overwritten.
+    // The signature takes the place of the footer. The new footer is on the disk before the old one
+    // is overwritten.
     let at = sealed.size - SECTOR;
     let mut footer = sealed.footer;
     footer.signatures.push(Part::new(at, signature.as_bytes()));
@@ -159,7 +212,8 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     write().map_err(Error::file("write", iso))
 }
 
-/// Takes back what an interrupted [`add`] left: a second footer, whole or not, behind one that is whole.
+/// Takes back what an interrupted [`add`] left: a second footer, whole or not, behind one that is
+/// whole.
 fn recover(file: &File) -> io::Result<()> {
     let size = file.metadata()?.len();
     let before = size.saturating_sub(1) / SECTOR * SECTOR;

@@ -1,23 +1,16 @@
 //! Adding a bundle to a site.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::{Component, Path, PathBuf},
-};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
 
-use super::{
-    Bundles, Held,
-    room::{Need, Room},
-};
-use crate::{
-    delta::{self, Delta},
-    error::Error,
-    files,
-    manifest::{self, Manifest},
-    sound::Sound,
-    verify,
-};
+use super::room::{Need, Room};
+use super::{Bundles, Held};
+use crate::delta::Delta;
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::sound::Sound;
+use crate::{delta, files, manifest, verify};
 
 /// What became of a bundle that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,19 +23,21 @@ pub enum Added {
     Replaced,
 }
 
-/// Directories that the services which read bundles do not see, or that nothing lasts in (their units have
-/// `ProtectHome=` and `PrivateTmp=`).
+/// Directories that the services which read bundles do not see, or that nothing lasts in (their
+/// units have `ProtectHome=` and `PrivateTmp=`).
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
 
 impl Bundles {
-    /// Puts the bundle of an image, which was [checked](crate::seal::check()) before, in its place: a whole one is taken
-    /// out, of a delta and the bundle that it is for a whole one is made. What stands there as a link, or damaged, is
-    /// replaced in one step when it is the same bundle. `sha256` is what the checked statement says of the manifest: each
-    /// file is compared once more as it comes out, and nothing is put in place that is not what was checked.
+    /// Puts the bundle of an image, which was [checked](crate::seal::check()) before, in its place:
+    /// a whole one is taken out, of a delta and the bundle that it is for a whole one is made. What
+    /// stands there as a link, or damaged, is replaced in one step when it is the same bundle.
+    /// `sha256` is what the checked statement says of the manifest: each file is compared once more
+    /// as it comes out, and nothing is put in place that is not what was checked.
     ///
     /// # Errors
-    /// When it is not what was checked any more, another bundle of the same version is there, a delta's old bundle is not,
-    /// there is no room, somebody else changes the bundles, or the system refuses. Then everything is as it was.
+    /// When it is not what was checked any more, another bundle of the same version is there, a
+    /// delta's old bundle is not, there is no room, somebody else changes the bundles, or the
+    /// system refuses. Then everything is as it was.
     pub fn add_image(
         &self,
         iso: &Path,
@@ -56,12 +51,19 @@ impl Bundles {
         self.clear()?;
         let there = fs::symlink_metadata(&place).is_ok();
         if there {
-            self.refuse_other(&manifest.version, Manifest::checksum(&sound.bytes).as_bytes())?;
+            self.refuse_other(
+                &manifest.version,
+                Manifest::checksum(&sound.bytes).as_bytes(),
+            )?;
             if !place.is_symlink() && verify(&place, progress)?.is_sound() {
                 return Ok(Added::There);
             }
         }
-        let to = if there { files::sibling(&place, "whole") } else { place.clone() };
+        let to = if there {
+            files::sibling(&place, "whole")
+        } else {
+            place.clone()
+        };
         match sound.delta() {
             Some(delta) => delta::combine(&sound, delta, &self.old(iso, delta)?, &to, progress)?,
             None => {
@@ -89,13 +91,14 @@ impl Bundles {
         })
     }
 
-    /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched for](manifest::vouched()) before, without
-    /// copying it. Its files are looked at, not read: each is there and has its size. The digest is recorded: what is at the
-    /// same place later with another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
+    /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched
+    /// for](manifest::vouched()) before, without copying it. Its files are looked at, not read:
+    /// each is there and has its size. The digest is recorded: what is at the same place later with
+    /// another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, the directory does not hold what its manifest says, somebody
-    /// else changes the bundles, or the system refuses.
+    /// When another bundle of the same version is there, the directory does not hold what its
+    /// manifest says, somebody else changes the bundles, or the system refuses.
     pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
         let manifest = manifest::load_same(&dir, sha256)?;
@@ -105,7 +108,10 @@ impl Bundles {
         }
         let wrong = crate::verify::sizes(&dir, &manifest)?;
         if !wrong.is_empty() {
-            return Err(Error::content(&dir, format!("it is not whole:\n  {}", wrong.join("\n  "))));
+            return Err(Error::content(
+                &dir,
+                format!("it is not whole:\n  {}", wrong.join("\n  ")),
+            ));
         }
         let _lock = self.lock()?;
         self.clear()?;
@@ -128,13 +134,18 @@ impl Bundles {
         }
         let beside = files::sibling(&place, "link");
         symlink(&dir, &beside).map_err(Error::file("make", &beside))?;
-        let added = if fs::symlink_metadata(&place).is_ok() { Added::Replaced } else { Added::New };
+        let added = if fs::symlink_metadata(&place).is_ok() {
+            Added::Replaced
+        } else {
+            Added::New
+        };
         files::put_in_place(&beside, &place)?;
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. What a link leads to may be away or damaged: then the
-    /// record of the link says which one it was. Of a damaged directory of one's own nobody knows, and it may be replaced.
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away
+    /// or damaged: then the record of the link says which one it was. Of a damaged directory of
+    /// one's own nobody knows, and it may be replaced.
     ///
     /// # Errors
     /// Another bundle of that version is there; or the text can be no version.
@@ -142,9 +153,9 @@ impl Bundles {
         let place = self.path(version)?;
         let there = match fs::read(place.join(manifest::CHECKSUM)) {
             Ok(there) if manifest::load(&place).is_ok() => Some(there),
-            _ if place.is_symlink() => {
-                self.recorded(version).map(|sha256| manifest::checksum_of(&sha256).into_bytes())
-            }
+            _ if place.is_symlink() => self
+                .recorded(version)
+                .map(|sha256| manifest::checksum_of(&sha256).into_bytes()),
             _ => None,
         };
         if there.is_none_or(|there| there == checksum) {
@@ -173,7 +184,9 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
         Err(Error::content(dir, message))
     };
     if let Some(hidden) = HIDDEN.iter().find(|hidden| dir.starts_with(hidden)) {
-        return refused(format!("the services that read a bundle do not see what is below {hidden}"));
+        return refused(format!(
+            "the services that read a bundle do not see what is below {hidden}"
+        ));
     }
     let mut path = PathBuf::new();
     for part in dir.components() {
@@ -181,9 +194,15 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
         if part == Component::RootDir {
             continue;
         }
-        let mode = fs::metadata(&path).map_err(Error::file("read", &path))?.permissions().mode();
+        let mode = fs::metadata(&path)
+            .map_err(Error::file("read", &path))?
+            .permissions()
+            .mode();
         if mode & 0o001 == 0 {
-            return refused(format!("{} is closed to other users, of whom nginx is one", path.display()));
+            return refused(format!(
+                "{} is closed to other users, of whom nginx is one",
+                path.display()
+            ));
         }
     }
     Ok(())
@@ -196,7 +215,10 @@ mod tests {
     #[test]
     fn what_the_services_do_not_see_is_refused() {
         let text = visible(Path::new("/root/bundle")).unwrap_err().to_string();
-        assert!(text.contains("below /root") && text.contains("/srv"), "{text}");
+        assert!(
+            text.contains("below /root") && text.contains("/srv"),
+            "{text}"
+        );
         visible(Path::new("/usr/lib")).unwrap();
     }
 }

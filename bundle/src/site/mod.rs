@@ -1,31 +1,28 @@
-//! The bundles of a site, side by side: each stands in one directory under its version, as a directory of its own, or as
-//! a link to one that is mounted or was extracted elsewhere.
+//! The bundles of a site, side by side: each stands in one directory under its version, as a
+//! directory of its own, or as a link to one that is mounted or was extracted elsewhere.
 //!
-//! Everything here can be cut off at any moment and done again: a bundle is there whole or not at all. Names that begin
-//! with a dot are work in progress, and of no meaning to anybody else; the next change removes what was left of them.
+//! Everything here can be cut off at any moment and done again: a bundle is there whole or not at
+//! all. Names that begin with a dot are work in progress, and of no meaning to anybody else; the
+//! next change removes what was left of them.
 
 mod add;
 mod copy;
 mod room;
 
-use std::{
-    fs::{self, File},
-    io::ErrorKind,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::{files, manifest};
 
 pub use add::{Added, visible};
 pub use copy::{Copied, Origin};
 pub use room::{Need, Room};
-
-use crate::{
-    error::Error,
-    files,
-    manifest::{self, Manifest},
-};
 
 /// Where the bundles of a site stand, each under its version.
 pub const DIRECTORY: &str = "/var/lib/halite/bundles";
@@ -36,7 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What a file system of its own has at its top.
 const OF_THE_DISK: &str = "lost+found";
 
-/// What is recorded of a bundle that is linked: in a file `VERSION@` and this. No version has an `@` in it.
+/// What is recorded of a bundle that is linked: in a file `VERSION@` and this. No version has an
+/// `@` in it.
 const RECORD: &str = manifest::CHECKSUM;
 
 /// The longest version of a bundle on a site.
@@ -103,7 +101,10 @@ impl Bundles {
     /// # Errors
     /// When the directory is there and cannot be listed.
     pub fn list(&self) -> Result<Vec<Held>, Error> {
-        self.versions()?.iter().map(|version| self.held(version)).collect()
+        self.versions()?
+            .iter()
+            .map(|version| self.held(version))
+            .collect()
     }
 
     /// The bundle of a version.
@@ -114,26 +115,39 @@ impl Bundles {
         let path = self.path(version)?;
         if fs::symlink_metadata(&path).is_err() {
             let there = self.versions()?;
-            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+            let there = if there.is_empty() {
+                "none".to_owned()
+            } else {
+                there.join(", ")
+            };
             let message = format!("there is no bundle {version} on this site (there are: {there})");
             return Err(Error::content(path, message));
         }
         self.held(version)
     }
 
-    /// The manifests of all bundles: when name, time and size of none of these files change, the bundles are the same.
+    /// The manifests of all bundles: when name, time and size of none of these files change, the
+    /// bundles are the same.
     #[must_use]
     pub fn manifests(&self) -> Vec<PathBuf> {
         let versions = self.versions().unwrap_or_default();
-        versions.iter().map(|version| self.root.join(version).join(manifest::FILE)).collect()
+        versions
+            .iter()
+            .map(|version| self.root.join(version).join(manifest::FILE))
+            .collect()
     }
 
     /// A file of any of the bundles by its SHA-256.
     #[must_use]
     pub fn file(&self, sha256: &str) -> Option<PathBuf> {
         let find = |held: &Held| {
-            let (path, _) =
-                held.manifest.as_ref().ok()?.files.iter().find(|(_, entry)| entry.sha256 == sha256)?;
+            let (path, _) = held
+                .manifest
+                .as_ref()
+                .ok()?
+                .files
+                .iter()
+                .find(|(_, entry)| entry.sha256 == sha256)?;
             Some(held.path.join(path))
         };
         self.list().ok()?.iter().find_map(find)
@@ -148,13 +162,16 @@ impl Bundles {
         self.change()?.remove(version)
     }
 
-    /// Keeps everybody else from changing the bundles until the answer is dropped: what was found out about one stays so
-    /// until something is done about it.
+    /// Keeps everybody else from changing the bundles until the answer is dropped: what was found
+    /// out about one stays so until something is done about it.
     ///
     /// # Errors
     /// When somebody else changes them, or the system refuses.
     pub fn change(&self) -> Result<Change<'_>, Error> {
-        Ok(Change { bundles: self, _lock: self.lock()? })
+        Ok(Change {
+            bundles: self,
+            _lock: self.lock()?,
+        })
     }
 
     fn versions(&self) -> Result<Vec<String>, Error> {
@@ -180,9 +197,10 @@ impl Bundles {
         let elsewhere = fs::read_link(&path).ok();
         let manifest = match &elsewhere {
             // What is missing there is not of this bundle: its medium is not where it was.
-            Some(real) if !real.join(manifest::FILE).exists() => {
-                Err(format!("it is a link to {}, and no bundle is there now", real.display()))
-            }
+            Some(real) if !real.join(manifest::FILE).exists() => Err(format!(
+                "it is a link to {}, and no bundle is there now",
+                real.display()
+            )),
             _ => manifest::load(&path).map_err(|error| error.to_string()),
         };
         let manifest = manifest.and_then(|manifest| {
@@ -190,9 +208,13 @@ impl Bundles {
                 return Ok(manifest);
             }
             let at = elsewhere.as_ref().unwrap_or(&path).display();
-            Err(format!("the bundle {} is at {at} now, not {version}", manifest.version))
+            Err(format!(
+                "the bundle {} is at {at} now, not {version}",
+                manifest.version
+            ))
         });
-        // Of a link only the place is one's own: what is there must still be what somebody vouched for.
+        // Of a link only the place is one's own: what is there must still be what somebody vouched
+        // for.
         let recorded = self.recorded(version).filter(|_| elsewhere.is_some());
         let manifest = match &recorded {
             Some(sha256) => manifest.and_then(|_| {
@@ -201,18 +223,29 @@ impl Bundles {
             }),
             None => manifest,
         };
-        Ok(Held { version: version.to_owned(), path, elsewhere, recorded, manifest })
+        Ok(Held {
+            version: version.to_owned(),
+            path,
+            elsewhere,
+            recorded,
+            manifest,
+        })
     }
 
-    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that was not recorded, and
-    /// what matches no manifest where the record cannot be read.
+    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that
+    /// was not recorded, and what matches no manifest where the record cannot be read.
     #[must_use]
     pub fn recorded(&self, version: &str) -> Option<String> {
         let text = match fs::read_to_string(self.record(version)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             read => read.unwrap_or_default(),
         };
-        Some(text.split_whitespace().next().unwrap_or_default().to_owned())
+        Some(
+            text.split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        )
     }
 
     fn record(&self, version: &str) -> PathBuf {
@@ -228,8 +261,8 @@ impl Bundles {
     fn lock(&self) -> Result<File, Error> {
         let made = !self.root.exists();
         files::make_dir(&self.root)?;
-        // Whoever serves what is in it is not root, and a minion makes directories for root alone. A directory of somebody
-        // else's that was named stays as it is.
+        // Whoever serves what is in it is not root, and a minion makes directories for root alone.
+        // A directory of somebody else's that was named stays as it is.
         if made || self.root == Path::new(DIRECTORY) {
             let open = fs::Permissions::from_mode(0o755);
             fs::set_permissions(&self.root, open).map_err(Error::file("open", &self.root))?;
@@ -237,12 +270,14 @@ impl Bundles {
         let lock = File::open(&self.root).map_err(Error::file("open", &self.root))?;
         let since = Instant::now();
         while lock.try_lock().is_err() {
-            // A process that is being started by one that just ended its change holds the lock for a moment more.
+            // A process that is being started by one that just ended its change holds the lock for
+            // a moment more.
             if since.elapsed() < PATIENCE {
                 thread::sleep(PATIENCE / 50);
                 continue;
             }
-            let message = "somebody else adds or removes a bundle here just now: wait until that has ended";
+            let message =
+                "somebody else adds or removes a bundle here just now: wait until that has ended";
             return Err(Error::content(&self.root, message));
         }
         Ok(lock)
@@ -274,7 +309,8 @@ impl Change<'_> {
             files::sync_parent(&held.path)?;
             return Ok(held);
         }
-        // From one moment to the next there is nothing of that name, whatever happens while it is deleted.
+        // From one moment to the next there is nothing of that name, whatever happens while it is
+        // deleted.
         let aside = files::sibling(&held.path, "removed");
         fs::rename(&held.path, &aside).map_err(files::moved("remove", &held.path))?;
         files::sync_parent(&held.path)?;
@@ -284,14 +320,16 @@ impl Change<'_> {
 }
 
 impl Held {
-    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it cannot be read. Of a link it is
-    /// the recorded one, whatever is there by now.
+    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it
+    /// cannot be read. Of a link it is the recorded one, whatever is there by now.
     #[must_use]
     pub fn digest(&self) -> Option<String> {
         if self.recorded.is_some() {
             return self.recorded.clone();
         }
-        fs::read(self.path.join(manifest::FILE)).ok().map(|text| files::sha256(&text))
+        fs::read(self.path.join(manifest::FILE))
+            .ok()
+            .map(|text| files::sha256(&text))
     }
 
     /// Why it cannot be used now, and what to do; nothing for one that can.
@@ -310,11 +348,16 @@ impl Held {
             ),
             None => "put its ISO in its place with `ctl bundle add`".to_owned(),
         };
-        format!("the bundle {} at {} cannot be used: {why}; {remedy}", self.version, self.path.display())
+        format!(
+            "the bundle {} at {} cannot be used: {why}; {remedy}",
+            self.version,
+            self.path.display()
+        )
     }
 }
 
-/// Whether a text can be the version of a bundle: it is the name of a directory on the site, and a part of addresses.
+/// Whether a text can be the version of a bundle: it is the name of a directory on the site, and a
+/// part of addresses.
 ///
 /// # Errors
 /// What a version is made of.
@@ -330,7 +373,10 @@ pub(crate) fn check_version(text: &str) -> Result<(), String> {
 
 fn is_version(text: &str) -> bool {
     let byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+~".contains(&byte);
-    let begin = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let begin = text
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
     begin && text.len() <= LONGEST_VERSION && text.bytes().all(byte)
 }
 
@@ -343,7 +389,18 @@ mod tests {
         for good in ["0.1.0", "1", "2026.11-rc1+site_3~x", "a"] {
             assert!(is_version(good), "{good}");
         }
-        for bad in ["", ".", "..", ".new", "a/b", "../x", "a b", "ä", "-1", &"x".repeat(65)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".new",
+            "a/b",
+            "../x",
+            "a b",
+            "ä",
+            "-1",
+            &"x".repeat(65),
+        ] {
             assert!(!is_version(bad), "{bad}");
             assert!(Bundles::default().path(bad).is_err(), "{bad}");
         }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{error::Error, iso::read::Entry};
+use crate::error::Error;
+use crate::iso::read::Entry;
 
 /// What every file and directory takes at least, in bytes: the block of the common file systems.
 const BLOCK: u64 = 4096;
@@ -48,7 +49,8 @@ impl Room {
     /// # Errors
     /// The system's reason.
     pub fn at(dir: &Path) -> Result<Self, Error> {
-        let found = rustix::fs::statvfs(dir).map_err(|error| Error::file("look at", dir)(error.into()))?;
+        let found =
+            rustix::fs::statvfs(dir).map_err(|error| Error::file("look at", dir)(error.into()))?;
         Ok(Self {
             bytes: found.f_bavail.saturating_mul(found.f_frsize),
             files: (found.f_files > 0).then_some(found.f_favail),
@@ -80,7 +82,9 @@ impl Room {
         }
         let free = self.files.filter(|free| need.files > *free)?;
         let needed = need.files;
-        Some(format!("{what} needs {needed} files and this file system has room for {free} more"))
+        Some(format!(
+            "{what} needs {needed} files and this file system has room for {free} more"
+        ))
     }
 }
 
@@ -93,15 +97,33 @@ mod tests {
         let mut need = Need::default();
         need.add(1 << 20);
         need.add(1);
-        assert_eq!(need, Need { bytes: (1 << 20) + 3 * 4096, files: 2 });
+        assert_eq!(
+            need,
+            Need {
+                bytes: (1 << 20) + 3 * 4096,
+                files: 2
+            }
+        );
         let dir = Path::new("/var/lib/halite/bundles");
         let room = |bytes, files| Room { bytes, files };
         assert!(room(need.bytes, None).holds(need, dir).is_ok());
         assert!(room(need.bytes, Some(2)).holds(need, dir).is_ok());
-        let text = room(need.bytes - 1, None).holds(need, dir).unwrap_err().to_string();
-        assert!(text.contains("needs 2 MiB") && text.contains("1 MiB are free"), "{text}");
-        assert!(text.contains("/var/lib/halite/bundles") && text.contains("nothing was written"), "{text}");
-        let text = room(need.bytes, Some(1)).holds(need, dir).unwrap_err().to_string();
+        let text = room(need.bytes - 1, None)
+            .holds(need, dir)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("needs 2 MiB") && text.contains("1 MiB are free"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/var/lib/halite/bundles") && text.contains("nothing was written"),
+            "{text}"
+        );
+        let text = room(need.bytes, Some(1))
+            .holds(need, dir)
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("needs 2 files"), "{text}");
         assert!(Room::at(&std::env::temp_dir()).unwrap().bytes > 0);
         assert!(Room::at(Path::new("/no/such/place")).is_err());

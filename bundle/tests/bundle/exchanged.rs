@@ -1,26 +1,29 @@
-//! What is checked is what is used: an image or a directory that is another one when it is read again.
+//! What is checked is what is used: an image or a directory that is another one when it is read
+//! again.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::FileExt as _, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
-use halite_bundle::{
-    Sound, delta,
-    iso::{
-        read::Image,
-        write::{Content, Source, Volume, write},
-    },
-    manifest,
-    seal::keys::{SecretKey, Trust},
-    verify_same,
-};
+use halite_bundle::iso::read::Image;
+use halite_bundle::iso::write::{Content, Source, Volume, write};
+use halite_bundle::seal::keys::{SecretKey, Trust};
+use halite_bundle::{Sound, delta, manifest, verify_same};
 use halite_testkit::{Site, files, hex, put};
 use serde_json::Value;
 
 use crate::several::{Two, checked, two};
 
-/// Changes one byte of a file in an image, as a failing stick does, or somebody with the stick in his hand.
+/// Changes one byte of a file in an image, as a failing stick does, or somebody with the stick in
+/// his hand.
 fn change(iso: &Path, path: &str) {
     let offset = Image::open(iso).unwrap().entry(path).unwrap().offset;
-    let file = fs::File::options().read(true).write(true).open(iso).unwrap();
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(iso)
+        .unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
@@ -29,7 +32,11 @@ fn change(iso: &Path, path: &str) {
 /// Adds what was checked before something was done to it; why that is refused.
 fn refused(two: &Two, name: &str, sha256: &str) -> String {
     let before = two.versions();
-    let error = two.bundles.add_image(&two.site.path(name), sha256, &mut |_| ()).unwrap_err().to_string();
+    let error = two
+        .bundles
+        .add_image(&two.site.path(name), sha256, &mut |_| ())
+        .unwrap_err()
+        .to_string();
     assert_eq!(two.versions(), before, "nothing is put in place");
     two.is_tidy();
     error
@@ -41,10 +48,18 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
     let iso = two.site.path("0.1.0.iso");
     let sha256 = checked(&iso);
     let good = fs::read(&iso).unwrap();
-    for path in ["bin/ctl", "states/host/init.sls", "manifest.json", "manifest.json.sha256"] {
+    for path in [
+        "bin/ctl",
+        "states/host/init.sls",
+        "manifest.json",
+        "manifest.json.sha256",
+    ] {
         change(&iso, path);
         let error = refused(&two, "0.1.0.iso", &sha256);
-        assert!(error.contains(&format!("{path} has the sha256")) && error.contains("0.1.0.iso"), "{error}");
+        assert!(
+            error.contains(&format!("{path} has the sha256")) && error.contains("0.1.0.iso"),
+            "{error}"
+        );
         fs::write(&iso, &good).unwrap();
     }
     // Another bundle, whole and signed by the same key, is not the one that was checked either.
@@ -65,7 +80,10 @@ fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, Source>))
     };
     let mut sources = files(&dir).into_iter().map(source).collect();
     alter(&mut sources);
-    let volume = Volume { id: "X".to_owned(), date: jiff::Timestamp::UNIX_EPOCH };
+    let volume = Volume {
+        id: "X".to_owned(),
+        date: jiff::Timestamp::UNIX_EPOCH,
+    };
     write(&site.path(out), &volume, &sources, &mut |_| ()).unwrap();
 }
 
@@ -73,11 +91,18 @@ fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, Source>))
 fn an_image_holds_nothing_but_what_its_manifest_names() {
     let two = two();
     let sha256 = checked(&two.site.path("0.1.0.iso"));
-    let more = Source { from: Content::Bytes(b"#!/bin/sh\n".to_vec()), mode: 0o755 };
-    forged(&two.site, "more.iso", &|sources| drop(sources.insert("bin/more".to_owned(), more.clone())));
+    let more = Source {
+        from: Content::Bytes(b"#!/bin/sh\n".to_vec()),
+        mode: 0o755,
+    };
+    forged(&two.site, "more.iso", &|sources| {
+        drop(sources.insert("bin/more".to_owned(), more.clone()))
+    });
     let error = refused(&two, "more.iso", &sha256);
     assert!(error.contains("bin/more is not in its manifest"), "{error}");
-    forged(&two.site, "less.iso", &|sources| drop(sources.remove("bin/ctl")));
+    forged(&two.site, "less.iso", &|sources| {
+        drop(sources.remove("bin/ctl"))
+    });
     let error = refused(&two, "less.iso", &sha256);
     assert!(error.contains("bin/ctl is not in it"), "{error}");
 }
@@ -90,7 +115,9 @@ fn a_look_at_a_part_is_a_look_at_what_was_checked() {
     let look = |name: &str| {
         let sound = Sound::open(&iso, &sha256).unwrap();
         let out = two.site.path(name);
-        sound.unpack_some(&out, &|path| path.starts_with("bin/")).map_err(|error| error.to_string())
+        sound
+            .unpack_some(&out, &|path| path.starts_with("bin/"))
+            .map_err(|error| error.to_string())
     };
     look("good").unwrap();
     assert!(files(&two.site.path("good")).contains(&"bin/ctl".to_owned()));
@@ -99,7 +126,10 @@ fn a_look_at_a_part_is_a_look_at_what_was_checked() {
     look("other").unwrap();
     change(&iso, "bin/halite-minion");
     let error = look("bad").unwrap_err();
-    assert!(error.contains("bin/halite-minion has the sha256"), "{error}");
+    assert!(
+        error.contains("bin/halite-minion has the sha256"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -114,7 +144,10 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
     for (path, named) in [
         ("delta.json", "delta.json has the sha256"),
         ("new/manifest.json", "new/manifest.json has the sha256"),
-        ("files/states/host/init.sls", "states/host/init.sls: it came out as sha256"),
+        (
+            "files/states/host/init.sls",
+            "states/host/init.sls: it came out as sha256",
+        ),
     ] {
         change(&iso, path);
         let error = refused(&two, "delta.iso", &sha256);
@@ -135,7 +168,8 @@ fn a_delta_that_names_files_outside_is_not_taken() {
     two.add("0.1.0.iso").unwrap();
     let good = Image::open(&iso).unwrap();
     for (forged, outside) in [("up.iso", "../outside"), ("root.iso", "/outside")] {
-        let mut manifest: Value = serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
+        let mut manifest: Value =
+            serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
         let files = manifest["files"].as_object_mut().unwrap();
         files.insert(outside.to_owned(), files["bin/ctl"].clone());
         let text = serde_json::to_vec(&manifest).unwrap();
@@ -148,17 +182,35 @@ fn a_delta_that_names_files_outside_is_not_taken() {
             ("delta.json", said),
             ("new/manifest.json", text),
             ("new/manifest.json.sha256", checksum.into_bytes()),
-            ("files/states/host/init.sls", good.small("files/states/host/init.sls").unwrap()),
+            (
+                "files/states/host/init.sls",
+                good.small("files/states/host/init.sls").unwrap(),
+            ),
         ];
         let source = |(name, bytes): (&str, Vec<u8>)| {
-            (name.to_owned(), Source { from: Content::Bytes(bytes), mode: 0o644 })
+            (
+                name.to_owned(),
+                Source {
+                    from: Content::Bytes(bytes),
+                    mode: 0o644,
+                },
+            )
         };
-        let volume = Volume { id: "X".to_owned(), date: jiff::Timestamp::UNIX_EPOCH };
-        write(&two.site.path(forged), &volume, &sources.into_iter().map(source).collect(), &mut |_| ())
-            .unwrap();
+        let volume = Volume {
+            id: "X".to_owned(),
+            date: jiff::Timestamp::UNIX_EPOCH,
+        };
+        write(
+            &two.site.path(forged),
+            &volume,
+            &sources.into_iter().map(source).collect(),
+            &mut |_| (),
+        )
+        .unwrap();
         let error = refused(&two, forged, &sha256);
         assert!(
-            error.contains(&format!("names {outside:?}")) && error.contains("outside of the bundle"),
+            error.contains(&format!("names {outside:?}"))
+                && error.contains("outside of the bundle"),
             "{error}"
         );
         assert!(!two.bundles.root().join("outside").exists());
@@ -172,11 +224,24 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     let vouched = manifest::vouched(&dir, &Trust::unsigned()).unwrap();
     // Consistent in itself, and another one.
     for name in [manifest::FILE, manifest::CHECKSUM] {
-        put(&dir.join(name), &fs::read(two.site.path("0.2.0").join(name)).unwrap());
+        put(
+            &dir.join(name),
+            &fs::read(two.site.path("0.2.0").join(name)).unwrap(),
+        );
     }
-    let error = two.bundles.add_directory(&dir, &vouched.sha256).unwrap_err().to_string();
-    assert!(error.contains("manifest.json") && error.contains("it was exchanged"), "{error}");
+    let error = two
+        .bundles
+        .add_directory(&dir, &vouched.sha256)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("manifest.json") && error.contains("it was exchanged"),
+        "{error}"
+    );
     assert!(two.versions().is_empty());
     let report = verify_same(&dir, &vouched.sha256, &mut |_| ()).unwrap();
-    assert!(report.problems[0].to_string().contains("it was exchanged"), "{report:?}");
+    assert!(
+        report.problems[0].to_string().contains("it was exchanged"),
+        "{report:?}"
+    );
 }

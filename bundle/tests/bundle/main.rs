@@ -1,4 +1,5 @@
-//! Bundles: built, damaged, verified and served. The modules are marked as tests for the lints that tests are free of.
+//! Bundles: built, damaged, verified and served. The modules are marked as tests for the lints that
+//! tests are free of.
 
 #[cfg(test)]
 mod build;

@@ -1,27 +1,42 @@
 //! Names: what a bundle may have, and that every program takes them out of the image as they are.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
-use halite_bundle::{Error, iso::read::Image, pack, verify};
+use halite_bundle::iso::read::Image;
+use halite_bundle::{Error, pack, verify};
 use halite_testkit::{Site, files, put};
 
 fn run(program: &str, args: &[&str]) {
-    let output =
-        Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    let output = Command::new(program)
+        .args(args)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 #[test]
 fn a_name_that_an_image_would_change_is_refused_by_the_build() {
     let site = Site::new();
     let long = format!("states/custom/{}.sls", "x".repeat(61));
-    for name in
-        ["states/custom/a:b.sls", "states/Host/more.sls", &long, "states/custom/what?", "states/custom/dot."]
-    {
+    for name in [
+        "states/custom/a:b.sls",
+        "states/Host/more.sls",
+        &long,
+        "states/custom/what?",
+        "states/custom/dot.",
+    ] {
         put(&site.path(name), b"{}\n");
     }
     let error = site.build("bundle").unwrap_err();
-    let Error::Names(names) = &error else { panic!("{error}") };
+    let Error::Names(names) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(names.len(), 5, "{names:#?}");
     let text = error.to_string();
     for wanted in [
@@ -52,31 +67,56 @@ fn every_program_takes_the_same_names_out() {
         "%2f",
         "nul.txt",
     ] {
-        put(&site.path(&format!("states/custom/{name}")), name.as_bytes());
+        put(
+            &site.path(&format!("states/custom/{name}")),
+            name.as_bytes(),
+        );
     }
     let made = site.build("bundle").unwrap();
     assert_eq!(made.packages["kubectl"], version);
-    let pool: Vec<_> = made.files.keys().filter(|path| path.starts_with("apt/pool/kubectl_")).collect();
-    assert!(pool.len() == 1 && pool[0].len() - "apt/pool/".len() <= 64, "{pool:?}");
+    let pool: Vec<_> = made
+        .files
+        .keys()
+        .filter(|path| path.starts_with("apt/pool/kubectl_"))
+        .collect();
+    assert!(
+        pool.len() == 1 && pool[0].len() - "apt/pool/".len() <= 64,
+        "{pool:?}"
+    );
     let (iso, expected) = (site.path("X.iso"), files(&site.path("bundle")));
     pack(&site.path("bundle"), &iso, &[], &mut |_| ()).unwrap();
     let iso = iso.to_str().unwrap();
     for (name, program, args) in [
         ("7z", "7z", &["x", "-bd", "-oOUT", iso][..]),
-        ("rock", "xorriso", &["-indev", iso, "-osirrox", "on", "-extract", "/", "OUT"]),
+        (
+            "rock",
+            "xorriso",
+            &["-indev", iso, "-osirrox", "on", "-extract", "/", "OUT"],
+        ),
         (
             "joliet",
             "xorriso",
-            &["-read_fs", "norock", "-indev", iso, "-osirrox", "on", "-extract", "/", "OUT"],
+            &[
+                "-read_fs", "norock", "-indev", iso, "-osirrox", "on", "-extract", "/", "OUT",
+            ],
         ),
     ] {
         let out = site.path(name);
-        let args: Vec<String> = args.iter().map(|arg| arg.replace("OUT", out.to_str().unwrap())).collect();
-        run(program, &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| arg.replace("OUT", out.to_str().unwrap()))
+            .collect();
+        run(
+            program,
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
         assert_eq!(files(&out), expected, "{name}");
         assert!(verify(&out, &mut |_| ()).unwrap().is_sound(), "{name}");
     }
-    Image::open(Path::new(iso)).unwrap().extract(&site.path("own"), &mut |_| ()).unwrap();
+    Image::open(Path::new(iso))
+        .unwrap()
+        .extract(&site.path("own"), &mut |_| ())
+        .unwrap();
     assert_eq!(files(&site.path("own")), expected);
 }
 
@@ -89,12 +129,24 @@ fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
     put(&site.path("bundle/states/more.sls"), b"{}\n");
     fs::remove_file(site.path("bundle/install")).unwrap();
     let error = pack(&site.path("bundle"), &site.path("X.iso"), &[], &mut |_| ()).unwrap_err();
-    assert!(matches!(&error, Error::Unsound { problems, .. } if problems.len() == 3), "{error}");
+    assert!(
+        matches!(&error, Error::Unsound { problems, .. } if problems.len() == 3),
+        "{error}"
+    );
     let text = error.to_string();
-    for wanted in
-        ["is not sealed", "bin/ctl: changed", "install: missing", "states/more.sls: is there but not"]
-    {
+    for wanted in [
+        "is not sealed",
+        "bin/ctl: changed",
+        "install: missing",
+        "states/more.sls: is there but not",
+    ] {
         assert!(text.contains(wanted), "{text}");
     }
-    assert_eq!(files(site.dir.path()).iter().filter(|name| name.contains("iso")).count(), 0);
+    assert_eq!(
+        files(site.dir.path())
+            .iter()
+            .filter(|name| name.contains("iso"))
+            .count(),
+        0
+    );
 }

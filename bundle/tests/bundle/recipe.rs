@@ -14,13 +14,26 @@ fn all_problems_are_reported_at_once() {
 
 #[test]
 fn what_is_no_yaml_is_said_with_its_place() {
-    let error = Recipe::parse("recipe.yaml", "format: [1", Path::new("/site")).unwrap_err().to_string();
-    assert!(error.starts_with("recipe.yaml: ") && error.contains("line"), "{error}");
+    let error = Recipe::parse("recipe.yaml", "format: [1", Path::new("/site"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("recipe.yaml: ") && error.contains("line"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_version_that_no_site_would_take_is_refused_here_already() {
-    let error = Recipe::parse("recipe.yaml", "{format: 1, version: 1/2}", Path::new("/site")).unwrap_err();
+    let error = Recipe::parse(
+        "recipe.yaml",
+        "{format: 1, version: 1/2}",
+        Path::new("/site"),
+    )
+    .unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("recipe.yaml: version: \"1/2\" can be no bundle's version on a site"), "{text}");
+    assert!(
+        text.contains("recipe.yaml: version: \"1/2\" can be no bundle's version on a site"),
+        "{text}"
+    );
 }

@@ -1,6 +1,8 @@
 //! The yum repository of a bundle, judged by rpm itself.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use halite_bundle::Manifest;
 use halite_testkit::{Site, files, put};
@@ -22,9 +24,16 @@ fn build(site: &Site, out: &str) -> Manifest {
 }
 
 fn query(package: &Path, format: &str) -> String {
-    let output =
-        Command::new("rpm").args(["-qp", "--nosignature", "--qf", format]).arg(package).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("rpm")
+        .args(["-qp", "--nosignature", "--qf", format])
+        .arg(package)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -34,17 +43,27 @@ fn what_the_recipe_makes_is_made_for_rpm_too() {
     let made = build(&site, "bundle");
     assert_eq!(made.rpms["kubelet"], "1.2.3-1");
     assert_eq!(made.rpms.len(), 5);
-    for path in
-        ["rpm/repodata/repomd.xml", "rpm/repodata/repomd.xml.asc", "rpm/halite.asc", "base/rpm-packages"]
-    {
-        assert!(made.sha256(path).is_some(), "{path} is missing: {:?}", made.files.keys());
+    for path in [
+        "rpm/repodata/repomd.xml",
+        "rpm/repodata/repomd.xml.asc",
+        "rpm/halite.asc",
+        "base/rpm-packages",
+    ] {
+        assert!(
+            made.sha256(path).is_some(),
+            "{path} is missing: {:?}",
+            made.files.keys()
+        );
     }
     let kubelet = site.path("bundle/rpm/packages/kubelet-1.2.3-1.x86_64.rpm");
     let needs = query(&kubelet, "[%{REQUIRENEVRS}\n]");
     for need in ["kubernetes-cni >= 1.2.0", "util-linux", "/bin/sh"] {
         assert!(needs.lines().any(|line| line == need), "{needs}");
     }
-    let held = query(&kubelet, "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILENAMES} %{FILEFLAGS:fflags}\n]");
+    let held = query(
+        &kubelet,
+        "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILENAMES} %{FILEFLAGS:fflags}\n]",
+    );
     for line in [
         "-rwxr-xr-x root /usr/bin/kubelet ",
         "-rw-r--r-- root /usr/lib/systemd/system/kubelet.service ",
@@ -55,7 +74,10 @@ fn what_the_recipe_makes_is_made_for_rpm_too() {
         assert!(held.lines().any(|held| held == line), "{line}: {held}");
     }
     assert!(query(&kubelet, "%{POSTIN}%{POSTUN}").contains("systemctl daemon-reload"));
-    assert_eq!(query(&kubelet, "%{BUILDHOST} %{BUILDTIME} %{LICENSE}"), "halite 315532800 Apache-2.0");
+    assert_eq!(
+        query(&kubelet, "%{BUILDHOST} %{BUILDTIME} %{LICENSE}"),
+        "halite 315532800 Apache-2.0"
+    );
     // A host checks the packages with the key of the bundle.
     let home = site.path("home");
     let keys = |args: &[&str], files: &[&Path]| {
@@ -69,21 +91,36 @@ fn what_the_recipe_makes_is_made_for_rpm_too() {
         rpmkeys.args(args).args(files).output().unwrap()
     };
     assert!(!keys(&["--checksig"], &[&kubelet]).status.success());
-    assert!(keys(&["--import"], &[&site.path("bundle/rpm/halite.asc")]).status.success());
+    assert!(
+        keys(&["--import"], &[&site.path("bundle/rpm/halite.asc")])
+            .status
+            .success()
+    );
     let said = keys(&["--checksig", "-v"], &[&kubelet]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.contains("RSA/SHA512 Signature") && !said.contains("NOKEY"), "{said}");
+    assert!(
+        said.contains("RSA/SHA512 Signature") && !said.contains("NOKEY"),
+        "{said}"
+    );
     let mut changed = fs::read(&kubelet).unwrap();
     let last = changed.len() - 20;
     changed[last] ^= 1;
     put(&site.path("changed.rpm"), &changed);
-    assert!(!keys(&["--checksig"], &[&site.path("changed.rpm")]).status.success());
+    assert!(
+        !keys(&["--checksig"], &[&site.path("changed.rpm")])
+            .status
+            .success()
+    );
 }
 
 #[test]
 fn a_key_that_not_every_rpm_can_check_is_refused() {
     let mut site = site();
-    let rpm = site.recipe["packages"].as_object_mut().unwrap().remove("rpm").unwrap();
+    let rpm = site.recipe["packages"]
+        .as_object_mut()
+        .unwrap()
+        .remove("rpm")
+        .unwrap();
     site.build("before").unwrap();
     site.recipe["packages"]["rpm"] = rpm;
     site.update(true).unwrap();
@@ -101,17 +138,29 @@ fn the_same_recipe_and_key_make_the_same_repository() {
     let (one, two) = (site.path("one/rpm"), site.path("two/rpm"));
     assert_eq!(files(&one), files(&two));
     for file in files(&one) {
-        assert!(fs::read(one.join(&file)).unwrap() == fs::read(two.join(&file)).unwrap(), "{file} differs");
+        assert!(
+            fs::read(one.join(&file)).unwrap() == fs::read(two.join(&file)).unwrap(),
+            "{file} differs"
+        );
     }
 }
 
 #[test]
 fn a_package_that_a_minimal_host_could_not_install_is_found_by_dnf() {
     let site = site();
-    put(&site.path("rpm-base"), BASE.replace("runc", "other").as_bytes());
+    put(
+        &site.path("rpm-base"),
+        BASE.replace("runc", "other").as_bytes(),
+    );
     let error = site.build("bundle").unwrap_err().to_string();
-    assert!(error.contains("dnf cannot install") && error.contains("nothing provides runc"), "{error}");
+    assert!(
+        error.contains("dnf cannot install") && error.contains("nothing provides runc"),
+        "{error}"
+    );
     put(&site.path("rpm-base"), b"Package: bash\n");
     let error = site.build("bundle").unwrap_err().to_string();
-    assert!(error.contains("rpm-base: it is no list of packages") && error.contains("line 1"), "{error}");
+    assert!(
+        error.contains("rpm-base: it is no list of packages") && error.contains("line 1"),
+        "{error}"
+    );
 }

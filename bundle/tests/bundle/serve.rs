@@ -1,23 +1,22 @@
-//! Bundles that stand side by side, pulled from a real nginx with the configuration that the state tree makes.
+//! Bundles that stand side by side, pulled from a real nginx with the configuration that the state
+//! tree makes.
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 
-use halite_states::{
-    compile::{self, Input},
-    tree::DirTree,
-};
+use halite_states::compile;
+use halite_states::compile::Input;
+use halite_states::tree::DirTree;
 use halite_testkit::{Nginx, Site, hex, layout};
 use serde_json::{Value, json};
 
 /// An nginx that serves bundles.
 struct Server(Nginx);
 
-/// What the state tree writes for a bootstrap host with these bundles, of which the first is in use.
+/// What the state tree writes for a bootstrap host with these bundles, of which the first is in
+/// use.
 fn configuration(bundles: &[(&str, PathBuf)]) -> String {
     let states = Path::new(env!("CARGO_MANIFEST_DIR")).join("../states");
     let fixture = fs::read_to_string(states.join("tests/tree/bootstrap.json")).unwrap();
@@ -36,8 +35,12 @@ fn configuration(bundles: &[(&str, PathBuf)]) -> String {
     };
     let compiled = compile::sls(&input, &["halite.bundle_server".to_owned()]);
     let compiled = compiled.unwrap_or_else(|problems| panic!("{problems:?}"));
-    let file =
-        compiled.low.chunks.iter().find(|chunk| chunk.name == "/etc/nginx/conf.d/halite.conf").unwrap();
+    let file = compiled
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.name == "/etc/nginx/conf.d/halite.conf")
+        .unwrap();
     file.args["contents"].as_str().unwrap().to_owned()
 }
 
@@ -46,7 +49,10 @@ impl Server {
         // Here it speaks without TLS, on a port of ours, and tells nobody.
         let ours = |port| {
             configuration(bundles)
-                .replace("listen 10.10.0.11:4551 ssl", &format!("listen 127.0.0.1:{port}"))
+                .replace(
+                    "listen 10.10.0.11:4551 ssl",
+                    &format!("listen 127.0.0.1:{port}"),
+                )
                 .lines()
                 .filter(|line| {
                     !["listen 127.0.0.1:4551", "ssl_", "error_log"]
@@ -61,11 +67,21 @@ impl Server {
 
     fn ask(&self, method: &str, path: &str) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: halite\r\nConnection: close\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: halite\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        Answer { head: String::from_utf8_lossy(&bytes[..end]).into_owned(), body: bytes[end + 4..].to_vec() }
+        let end = bytes
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .unwrap();
+        Answer {
+            head: String::from_utf8_lossy(&bytes[..end]).into_owned(),
+            body: bytes[end + 4..].to_vec(),
+        }
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -85,7 +101,9 @@ impl Answer {
 
     fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
-        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+        headers
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
     }
 
     fn json(&self) -> Value {
@@ -96,14 +114,23 @@ impl Answer {
 
 /// Pulls an image as containerd does, from the API at `root`; returns its layer.
 fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) -> Vec<u8> {
-    let head = server.ask("HEAD", &format!("{root}/{repository}/manifests/{tag}{suffix}"));
+    let head = server.ask(
+        "HEAD",
+        &format!("{root}/{repository}/manifests/{tag}{suffix}"),
+    );
     assert_eq!(head.status(), "200", "{}", head.head);
     assert!(head.body.is_empty());
     let digest = head.header("docker-content-digest");
     let answer = server.get(&format!("{root}/{repository}/manifests/{digest}{suffix}"));
     assert_eq!(answer.status(), "200", "{}", answer.head);
-    assert_eq!(answer.header("content-type"), "application/vnd.oci.image.manifest.v1+json");
-    assert_eq!(answer.header("content-length"), head.header("content-length"));
+    assert_eq!(
+        answer.header("content-type"),
+        "application/vnd.oci.image.manifest.v1+json"
+    );
+    assert_eq!(
+        answer.header("content-length"),
+        head.header("content-length")
+    );
     assert_eq!(format!("sha256:{}", hex(&answer.body)), digest);
     let manifest = answer.json();
     let mut layer = Vec::new();
@@ -115,7 +142,10 @@ fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) 
         assert_eq!(answer.header("docker-content-digest"), digest);
         assert_eq!(answer.header("content-type"), "application/octet-stream");
         assert_eq!(format!("sha256:{}", hex(&answer.body)), digest);
-        assert_eq!(server.ask("HEAD", &path).header("content-length"), answer.body.len().to_string());
+        assert_eq!(
+            server.ask("HEAD", &path).header("content-length"),
+            answer.body.len().to_string()
+        );
         layer = answer.body;
     }
     layer
@@ -125,10 +155,21 @@ fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) 
 fn two(site: &mut Site) -> [(&'static str, PathBuf); 2] {
     site.build("bundle").unwrap();
     site.recipe["version"] = json!("0.2.0");
-    layout(&site.path("images/etcd"), "registry.k8s.io/etcd:3.6.9-0", b"etcd, the next");
-    layout(&site.path("images/coredns"), "registry.k8s.io/coredns/coredns:v1.14.2", b"coredns, rebuilt");
+    layout(
+        &site.path("images/etcd"),
+        "registry.k8s.io/etcd:3.6.9-0",
+        b"etcd, the next",
+    );
+    layout(
+        &site.path("images/coredns"),
+        "registry.k8s.io/coredns/coredns:v1.14.2",
+        b"coredns, rebuilt",
+    );
     let images = site.recipe["images"].as_array_mut().unwrap();
-    let etcd = images.iter_mut().find(|image| image["component"] == "etcd").unwrap();
+    let etcd = images
+        .iter_mut()
+        .find(|image| image["component"] == "etcd")
+        .unwrap();
     etcd["reference"] = json!("registry.k8s.io/etcd:3.6.9-0");
     site.renew("next");
     [("0.1.0", site.path("bundle")), ("0.2.0", site.path("next"))]
@@ -140,24 +181,67 @@ fn each_bundle_has_its_own_images_and_files() {
     let bundles = two(&mut site);
     let server = Server::start(&site, &bundles);
     for (root, etcd, coredns) in [
-        ("/bundles/0.1.0/v2", ("3.6.8-0", &b"etcd"[..]), &b"coredns"[..]),
-        ("/bundles/0.2.0/v2", ("3.6.9-0", b"etcd, the next"), b"coredns, rebuilt"),
+        (
+            "/bundles/0.1.0/v2",
+            ("3.6.8-0", &b"etcd"[..]),
+            &b"coredns"[..],
+        ),
+        (
+            "/bundles/0.2.0/v2",
+            ("3.6.9-0", b"etcd, the next"),
+            b"coredns, rebuilt",
+        ),
         // The bundle in use.
         ("/v2", ("3.6.8-0", b"etcd"), b"coredns"),
     ] {
         let ping = server.get(&format!("{root}/"));
-        assert_eq!((ping.status(), ping.header("docker-distribution-api-version")), ("200", "registry/2.0"));
-        for (name, suffix) in [("", "?ns=registry.k8s.io"), ("", ""), ("registry.k8s.io/", "")] {
-            assert_eq!(pull(&server, root, &format!("{name}etcd"), etcd.0, suffix), etcd.1);
-            assert_eq!(pull(&server, root, &format!("{name}coredns/coredns"), "v1.14.2", suffix), coredns);
+        assert_eq!(
+            (
+                ping.status(),
+                ping.header("docker-distribution-api-version")
+            ),
+            ("200", "registry/2.0")
+        );
+        for (name, suffix) in [
+            ("", "?ns=registry.k8s.io"),
+            ("", ""),
+            ("registry.k8s.io/", ""),
+        ] {
+            assert_eq!(
+                pull(&server, root, &format!("{name}etcd"), etcd.0, suffix),
+                etcd.1
+            );
+            assert_eq!(
+                pull(
+                    &server,
+                    root,
+                    &format!("{name}coredns/coredns"),
+                    "v1.14.2",
+                    suffix
+                ),
+                coredns
+            );
         }
-        assert_eq!(pull(&server, root, "flannel-io/flannel", "v0.28.4", "?ns=ghcr.io"), b"flannel");
+        assert_eq!(
+            pull(
+                &server,
+                root,
+                "flannel-io/flannel",
+                "v0.28.4",
+                "?ns=ghcr.io"
+            ),
+            b"flannel"
+        );
         let tags = server.get(&format!("{root}/etcd/tags/list?ns=registry.k8s.io"));
         assert_eq!(tags.json(), json!({"name": "etcd", "tags": [etcd.0]}));
     }
     for (version, bundle) in &bundles {
         let manifest = halite_bundle::manifest::load(bundle).unwrap();
-        for path in manifest.files.keys().map(String::as_str).chain(["manifest.json", "manifest.json.sha256"])
+        for path in manifest
+            .files
+            .keys()
+            .map(String::as_str)
+            .chain(["manifest.json", "manifest.json.sha256"])
         {
             let answer = server.get(&format!("/bundles/{version}/{path}"));
             assert_eq!(answer.status(), "200", "{path}");
@@ -175,7 +259,10 @@ fn each_bundle_has_its_own_images_and_files() {
         "/manifest.json",
     ] {
         let status = server.get(path).status().to_owned();
-        assert!(["400", "404"].contains(&status.as_str()), "{path}: {status}");
+        assert!(
+            ["400", "404"].contains(&status.as_str()),
+            "{path}: {status}"
+        );
     }
 }
 
@@ -192,7 +279,10 @@ fn a_bundle_that_is_taken_out_holds_up_no_other() {
         if left == 0 {
             assert!(!pull(&server, &root(left), "etcd", tag, "?ns=registry.k8s.io").is_empty());
         }
-        let answer = server.get(&format!("{}/etcd/manifests/{tag}?ns=registry.k8s.io", root(gone)));
+        let answer = server.get(&format!(
+            "{}/etcd/manifests/{tag}?ns=registry.k8s.io",
+            root(gone)
+        ));
         assert_eq!(answer.status(), "404", "{}", answer.head);
         drop(server);
         fs::rename(&away, &taken).unwrap();
@@ -205,12 +295,22 @@ fn names_and_tags_are_listed_in_pages() {
     let bundles = two(&mut site);
     let server = Server::start(&site, &bundles);
     let whole = server.get("/v2/_catalog").json();
-    let names: Vec<&str> =
-        whole["repositories"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+    let names: Vec<&str> = whole["repositories"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_str().unwrap())
+        .collect();
     assert_eq!(names.len(), 9);
-    assert!(names.is_sorted() && names.contains(&"ghcr.io/flannel-io/flannel"), "{names:?}");
+    assert!(
+        names.is_sorted() && names.contains(&"ghcr.io/flannel-io/flannel"),
+        "{names:?}"
+    );
     // What is listed can be pulled by that name.
-    assert_eq!(pull(&server, "/v2", "ghcr.io/flannel-io/flannel", "v0.28.4", ""), b"flannel");
+    assert_eq!(
+        pull(&server, "/v2", "ghcr.io/flannel-io/flannel", "v0.28.4", ""),
+        b"flannel"
+    );
     for n in ["1", "4", "10", "37", "1000"] {
         let (mut seen, mut next) = (Vec::new(), format!("/v2/_catalog?n={n}"));
         loop {
@@ -223,7 +323,12 @@ fn names_and_tags_are_listed_in_pages() {
             if link.is_empty() {
                 break;
             }
-            next = link.strip_prefix('<').unwrap().strip_suffix(">; rel=\"next\"").unwrap().to_owned();
+            next = link
+                .strip_prefix('<')
+                .unwrap()
+                .strip_suffix(">; rel=\"next\"")
+                .unwrap()
+                .to_owned();
         }
         assert_eq!(seen, names, "n={n}");
     }
@@ -237,8 +342,14 @@ fn names_and_tags_are_listed_in_pages() {
         of("/v2/_catalog?ns=ghcr.io&last=flannel-io%2Fflannel"),
         json!({"repositories": ["flannel-io/flannel-cni-plugin"]})
     );
-    assert_eq!(of("/bundles/0.2.0/v2/etcd/tags/list?n=5"), json!({"name": "etcd", "tags": ["3.6.9-0"]}));
-    assert_eq!(of("/v2/etcd/tags/list?last=3.6.8-0"), json!({"name": "etcd", "tags": []}));
+    assert_eq!(
+        of("/bundles/0.2.0/v2/etcd/tags/list?n=5"),
+        json!({"name": "etcd", "tags": ["3.6.9-0"]})
+    );
+    assert_eq!(
+        of("/v2/etcd/tags/list?last=3.6.8-0"),
+        json!({"name": "etcd", "tags": []})
+    );
     let wrong = server.get("/v2/_catalog?n=many");
     assert_eq!(
         (wrong.status(), &wrong.json()["errors"][0]["code"]),
@@ -253,10 +364,22 @@ fn what_is_not_there_and_what_would_write_is_refused() {
     let server = Server::start(&site, &[("0.1.0", site.path("bundle"))]);
     for root in ["/v2", "/bundles/0.1.0/v2"] {
         for (path, code) in [
-            ("/etcd/manifests/3.6.9-0?ns=registry.k8s.io", "MANIFEST_UNKNOWN"),
+            (
+                "/etcd/manifests/3.6.9-0?ns=registry.k8s.io",
+                "MANIFEST_UNKNOWN",
+            ),
             ("/etcd/manifests/3.6.8-0?ns=docker.io", "MANIFEST_UNKNOWN"),
-            (&format!("/etcd/manifests/sha256:{}?ns=registry.k8s.io", "0".repeat(64)), "MANIFEST_UNKNOWN"),
-            (&format!("/etcd/blobs/sha256:{}?ns=registry.k8s.io", "0".repeat(64)), "BLOB_UNKNOWN"),
+            (
+                &format!(
+                    "/etcd/manifests/sha256:{}?ns=registry.k8s.io",
+                    "0".repeat(64)
+                ),
+                "MANIFEST_UNKNOWN",
+            ),
+            (
+                &format!("/etcd/blobs/sha256:{}?ns=registry.k8s.io", "0".repeat(64)),
+                "BLOB_UNKNOWN",
+            ),
             ("/other/tags/list", "NAME_UNKNOWN"),
             ("/_catalog?ns=docker.io", "NAME_UNKNOWN"),
             ("/etcd/blobs/sha256:../../index.json", "NAME_UNKNOWN"),
@@ -278,15 +401,28 @@ fn what_is_not_there_and_what_would_write_is_refused() {
             for method in ["POST", "PUT", "DELETE", "PATCH"] {
                 let answer = server.ask(method, &format!("{root}{path}"));
                 assert_eq!(answer.status(), "405", "{method} {path}: {}", answer.head);
-                assert_eq!(answer.json()["errors"][0]["code"], "UNSUPPORTED", "{method} {path}");
+                assert_eq!(
+                    answer.json()["errors"][0]["code"],
+                    "UNSUPPORTED",
+                    "{method} {path}"
+                );
             }
         }
     }
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        assert_eq!(server.ask(method, "/bundles/0.1.0/manifest.json").status(), "405", "{method}");
+        assert_eq!(
+            server.ask(method, "/bundles/0.1.0/manifest.json").status(),
+            "405",
+            "{method}"
+        );
     }
     // What is internal cannot be asked for.
-    assert_eq!(server.get(&format!("/.halite/manifest/oci/{}", hex(b"etcd"))).status(), "404");
+    assert_eq!(
+        server
+            .get(&format!("/.halite/manifest/oci/{}", hex(b"etcd")))
+            .status(),
+        "404"
+    );
 }
 
 /// As when the medium that a bundle is on is pulled out while nginx runs.
@@ -297,9 +433,15 @@ fn a_bundle_that_went_away_is_no_error_of_the_others() {
     let server = Server::start(&site, &bundles);
     fs::rename(&bundles[0].1, site.path("away")).unwrap();
     let answer = server.get("/v2/etcd/manifests/3.6.8-0?ns=registry.k8s.io");
-    assert_eq!((answer.status(), &answer.json()["errors"][0]["code"]), ("404", &json!("MANIFEST_UNKNOWN")));
+    assert_eq!(
+        (answer.status(), &answer.json()["errors"][0]["code"]),
+        ("404", &json!("MANIFEST_UNKNOWN"))
+    );
     assert_eq!(server.get("/bundles/0.1.0/manifest.json").status(), "404");
-    assert_eq!(pull(&server, "/bundles/0.2.0/v2", "etcd", "3.6.9-0", ""), b"etcd, the next");
+    assert_eq!(
+        pull(&server, "/bundles/0.2.0/v2", "etcd", "3.6.9-0", ""),
+        b"etcd, the next"
+    );
     fs::rename(site.path("away"), &bundles[0].1).unwrap();
     assert_eq!(pull(&server, "/v2", "etcd", "3.6.8-0", ""), b"etcd");
 }

@@ -1,16 +1,19 @@
-//! The closure of packages, compared with what the real dnf installs on the same host from the same repositories.
+//! The closure of packages, compared with what the real dnf installs on the same host from the same
+//! repositories.
 
-use std::{collections::BTreeSet, path::PathBuf, process::Command};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
 
-use halite_bundle::{
-    fetch::{Keyring, yum},
-    rpm::{self, Base, Closure},
-};
+use halite_bundle::fetch::{Keyring, yum};
+use halite_bundle::rpm;
+use halite_bundle::rpm::{Base, Closure};
 use halite_testkit::{Server, Signer, run};
 
 use crate::fixture::Fixture;
 
-/// A host with a base, and repositories that rpmbuild and createrepo_c made; all written as the list of a base.
+/// A host with a base, and repositories that rpmbuild and createrepo_c made; all written as the
+/// list of a base.
 struct Site {
     /// Before the directory that it works in, so that it ends before that.
     signer: Signer,
@@ -26,7 +29,13 @@ impl Site {
         let signer = Signer::new(fixture.path(""), "key.asc");
         rpm::database(&Base::parse(base).unwrap(), &fixture.path("root")).unwrap();
         let server = Server::directory(fixture.path(""));
-        let mut site = Self { base: Base::default(), signer, fixture, server, repositories: Vec::new() };
+        let mut site = Self {
+            base: Base::default(),
+            signer,
+            fixture,
+            server,
+            repositories: Vec::new(),
+        };
         site.base = site.installed();
         for (number, packages) in repositories.iter().enumerate() {
             let repository = site.repository(number, packages);
@@ -39,7 +48,15 @@ impl Site {
     fn installed(&self) -> Base {
         let root = self.fixture.path("root");
         let database = "_dbpath /var/lib/rpm";
-        let args = ["--root", root.to_str().unwrap(), "--define", database, "-qa", "--qf", rpm::FORMAT];
+        let args = [
+            "--root",
+            root.to_str().unwrap(),
+            "--define",
+            database,
+            "-qa",
+            "--qf",
+            rpm::FORMAT,
+        ];
         let listed = run("rpm", &self.fixture.path(""), "rpm", &args);
         Base::parse(std::str::from_utf8(&listed).unwrap()).unwrap()
     }
@@ -54,10 +71,14 @@ impl Site {
         rpm::stubs(&Base::parse(packages).unwrap().packages, &dir).unwrap();
         run("createrepo-c", &dir, "createrepo_c", &["--quiet", "."]);
         let repomd = dir.join("repodata/repomd.xml");
-        self.signer.detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
+        self.signer
+            .detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
         let keyring = Keyring::open(&self.fixture.path("key.asc")).unwrap();
-        let source =
-            yum::Source { url: self.server.url(&format!("/repository-{number}")), keyring, signed: true };
+        let source = yum::Source {
+            url: self.server.url(&format!("/repository-{number}")),
+            keyring,
+            signed: true,
+        };
         yum::Repository::open(&self.fixture.fetcher(), &source, &["x86_64"]).unwrap()
     }
 
@@ -88,18 +109,41 @@ impl Site {
         let _ = std::fs::remove_dir_all(&out);
         std::fs::create_dir(&out).unwrap();
         let mut dnf = Command::new("dnf");
-        dnf.env("HOME", self.fixture.path("")).env("LC_ALL", "C.UTF-8").args(["-c", &path("dnf.conf")]);
-        dnf.args(["--installroot", &path("root"), "--releasever=9", "--forcearch=x86_64", "-y", "install"]);
-        dnf.args(["--downloadonly", &format!("--downloaddir={}", out.display())]);
+        dnf.env("HOME", self.fixture.path(""))
+            .env("LC_ALL", "C.UTF-8")
+            .args(["-c", &path("dnf.conf")]);
+        dnf.args([
+            "--installroot",
+            &path("root"),
+            "--releasever=9",
+            "--forcearch=x86_64",
+            "-y",
+            "install",
+        ]);
+        dnf.args([
+            "--downloadonly",
+            &format!("--downloaddir={}", out.display()),
+        ]);
         // A version is bound with `-` there.
         dnf.args(names.iter().map(|name| name.replace('=', "-")));
-        let output = dnf.output().expect("dnf runs; install the Debian package dnf");
+        let output = dnf
+            .output()
+            .expect("dnf runs; install the Debian package dnf");
         if !output.status.success() {
             let said = [output.stdout, output.stderr].concat();
             return Err(String::from_utf8_lossy(&said).into_owned());
         }
-        let files = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().file_name());
-        Ok(files.map(|name| name.into_string().unwrap().trim_end_matches(".rpm").to_owned()).collect())
+        let files = std::fs::read_dir(out)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        Ok(files
+            .map(|name| {
+                name.into_string()
+                    .unwrap()
+                    .trim_end_matches(".rpm")
+                    .to_owned()
+            })
+            .collect())
     }
 
     /// Both come to the same.
@@ -112,28 +156,39 @@ impl Site {
             .map(|(package, _)| {
                 format!(
                     "{}-{}-{}.{}",
-                    package.name, package.version.version, package.version.release, package.architecture
+                    package.name,
+                    package.version.version,
+                    package.version.release,
+                    package.architecture
                 )
             })
             .collect();
-        let theirs = self.dnf(names).unwrap_or_else(|said| panic!("{names:?}: {said}"));
+        let theirs = self
+            .dnf(names)
+            .unwrap_or_else(|said| panic!("{names:?}: {said}"));
         assert_eq!(ours, theirs, "{names:?}: ours, and that of dnf");
-        let named: BTreeSet<_> = ours.iter().map(|label| label.split("-1.el9").next().unwrap()).collect();
+        let named: BTreeSet<_> = ours
+            .iter()
+            .map(|label| label.split("-1.el9").next().unwrap())
+            .collect();
         assert_eq!(named, expected.iter().copied().collect(), "{names:?}");
     }
 
     /// Both find that it cannot be.
     fn neither(&self, names: &[&str], expected: &str) {
         let lacks = self.closure(names).lacks;
-        let lacks: Vec<_> =
-            lacks.iter().map(|lack| format!("{} needs {}: {}", lack.user, lack.need, lack.why)).collect();
+        let lacks: Vec<_> = lacks
+            .iter()
+            .map(|lack| format!("{} needs {}: {}", lack.user, lack.need, lack.why))
+            .collect();
         assert_eq!(lacks, [expected], "{names:?}");
         let theirs = self.dnf(names).expect_err("dnf finds no way either");
         assert!(theirs.contains("Error:"), "{names:?}: {theirs}");
     }
 }
 
-/// A package in the short form of the tests: `name version`, then `r …`, `p …`, `c …`, `o …`, parted by `;`.
+/// A package in the short form of the tests: `name version`, then `r …`, `p …`, `c …`, `o …`,
+/// parted by `;`.
 fn list(packages: &[&str]) -> String {
     let mut text = String::new();
     for package in packages {
@@ -194,9 +249,20 @@ fn what_dnf_installs_is_what_the_closure_has() {
     let three = list(&["first 0:1;r tool"]);
     let site = Site::new(&list(BASE), &[&one, &two, &three]);
     for (names, expected) in [
-        (&["kubelet"][..], &["conntrack-tools-1.4", "kubelet-1.36", "libmnl-1.0", "libnfct-1.3"][..]),
+        (
+            &["kubelet"][..],
+            &[
+                "conntrack-tools-1.4",
+                "kubelet-1.36",
+                "libmnl-1.0",
+                "libnfct-1.3",
+            ][..],
+        ),
         (&["file-user"], &["file-user-1", "tool-1"]),
-        (&["newer-ssl"], &["newer-ssl-1", "openssl-3.2", "openssl-libs-3.2"]),
+        (
+            &["newer-ssl"],
+            &["newer-ssl-1", "openssl-3.2", "openssl-libs-3.2"],
+        ),
         (&["both"], &["both-1", "libnfct-1.2", "tool-1"]),
         (&["met"], &["met-1", "tool-1"]),
         (&["unmet"], &["unmet-1"]),
@@ -208,7 +274,10 @@ fn what_dnf_installs_is_what_the_closure_has() {
         (&["renamed-old"], &["renamed-new-2"]),
         (&["pair"], &["libnfct-1.1", "pair-1"]),
         (&["fallback"], &["fallback-1", "tool-1"]),
-        (&["modern"], &["modern-1", "openssl-3.2", "openssl-libs-3.2"]),
+        (
+            &["modern"],
+            &["modern-1", "openssl-3.2", "openssl-libs-3.2"],
+        ),
         (&["drops"], &["drops-1"]),
         (&["pinned"], &["pinned-2"]),
         (&["pinned=1"], &["pinned-1"]),
@@ -237,8 +306,14 @@ fn what_dnf_installs_is_what_the_closure_has() {
     }
     // For a host that has what the base has not.
     let closure = site.closure(&["unmet"]);
-    let besides: Vec<_> =
-        closure.besides.iter().map(|(package, why)| (package.name.as_str(), why.as_str())).collect();
+    let besides: Vec<_> = closure
+        .besides
+        .iter()
+        .map(|(package, why)| (package.name.as_str(), why.as_str()))
+        .collect();
     assert_eq!(besides, [("tool", "unmet needs (tool if selinux-policy)")]);
-    assert_eq!(site.closure(&["drops"]).replaced, ["halfway-1-1.el9.x86_64"]);
+    assert_eq!(
+        site.closure(&["drops"]).replaced,
+        ["halfway-1-1.el9.x86_64"]
+    );
 }

@@ -1,10 +1,8 @@
 //! What every test needs: a directory, a cache in it, settings that make no pauses.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use halite_bundle::fetch::{Artifact, Cache, Client, Digest, Fetcher, Settings};
 use halite_testkit::names;
@@ -16,7 +14,10 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), pauses: Arc::default() }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            pauses: Arc::default(),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -27,7 +28,8 @@ impl Fixture {
         Cache::open(&self.path("cache")).unwrap()
     }
 
-    /// Settings that note pauses in place of making them, and know nothing of this machine's proxies and authorities.
+    /// Settings that note pauses in place of making them, and know nothing of this machine's
+    /// proxies and authorities.
     pub fn settings(&self) -> Settings {
         let noted = Arc::clone(&self.pauses);
         Settings {
@@ -49,7 +51,12 @@ impl Fixture {
 
     /// The pauses so far, in seconds.
     pub fn pauses(&self) -> Vec<u64> {
-        self.pauses.lock().unwrap().iter().map(Duration::as_secs).collect()
+        self.pauses
+            .lock()
+            .unwrap()
+            .iter()
+            .map(Duration::as_secs)
+            .collect()
     }
 
     /// The names of whole and of partial contents in the cache.
@@ -71,5 +78,11 @@ impl Fixture {
 /// A file whose digest and size are known.
 pub fn artifact(name: &str, url: String, content: &[u8]) -> Artifact {
     let (digest, size) = (Some(Digest::of(content)), Some(content.len() as u64));
-    Artifact { name: name.into(), url, digest, size, limit: None }
+    Artifact {
+        name: name.into(),
+        url,
+        digest,
+        size,
+        limit: None,
+    }
 }

@@ -1,5 +1,5 @@
-//! Fetching from servers on this machine: real ones, and one that misbehaves on demand. The modules are marked as tests
-//! for the lints that tests are free of.
+//! Fetching from servers on this machine: real ones, and one that misbehaves on demand. The modules
+//! are marked as tests for the lints that tests are free of.
 
 #[cfg(test)]
 mod apt;

@@ -1,14 +1,10 @@
 //! Files from a real nginx, through proxies that cut connections.
 
-use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use halite_bundle::fetch::{Digest, Settings};
 use halite_testkit::{Nginx, content};
@@ -63,7 +59,11 @@ fn connections_that_are_cut_in_mid_file_cost_no_byte_twice() {
         relay(client, TcpStream::connect(("127.0.0.1", port))?, 700_000)
     });
     let url = format!("http://127.0.0.1:{cutting}/file");
-    let entry = fixture.fetcher().files(&[artifact("file", url, &file)]).unwrap().remove(0);
+    let entry = fixture
+        .fetcher()
+        .files(&[artifact("file", url, &file)])
+        .unwrap()
+        .remove(0);
     assert_eq!(std::fs::read(entry.path).unwrap(), file);
     // 700 000 bytes with their headers each time, so eight connections.
     assert_eq!(passed.load(Ordering::SeqCst), 8);
@@ -74,7 +74,12 @@ fn connections_that_are_cut_in_mid_file_cost_no_byte_twice() {
 fn a_file_that_is_replaced_between_two_cuts_is_fetched_anew() {
     let (fixture, old, new) = (Fixture::new(), content(900_000, 21), content(900_001, 22));
     let nginx = site(&fixture, &[("file", &old)]);
-    let (port, turn, path, next) = (nginx.port, AtomicUsize::new(0), fixture.path("www/file"), new.clone());
+    let (port, turn, path, next) = (
+        nginx.port,
+        AtomicUsize::new(0),
+        fixture.path("www/file"),
+        new.clone(),
+    );
     let cutting = listen(move |client| {
         let bytes = match turn.fetch_add(1, Ordering::SeqCst) {
             0 => 300_000,
@@ -117,15 +122,30 @@ fn a_proxy_is_gone_through_unless_it_is_not_to_be() {
         relay(client, TcpStream::connect(("127.0.0.1", port))?, u64::MAX)
     });
     let address = format!("http://me:pass@127.0.0.1:{proxy}");
-    let settings =
-        Settings { proxy: Some(address), no_proxy: Some("127.0.0.0/8".into()), ..fixture.settings() };
+    let settings = Settings {
+        proxy: Some(address),
+        no_proxy: Some("127.0.0.0/8".into()),
+        ..fixture.settings()
+    };
     let fetcher = fixture.fetcher_with(settings);
     // This name is known to nobody: the proxy alone has to know it.
-    fetcher.files(&[artifact("a", "http://files.halite.invalid/a".into(), &file)]).unwrap();
-    fetcher.files(&[artifact("b", format!("http://127.0.0.1:{port}/b"), &file[1..])]).unwrap();
+    fetcher
+        .files(&[artifact("a", "http://files.halite.invalid/a".into(), &file)])
+        .unwrap();
+    fetcher
+        .files(&[artifact(
+            "b",
+            format!("http://127.0.0.1:{port}/b"),
+            &file[1..],
+        )])
+        .unwrap();
     let asked = asked.lock().unwrap();
-    assert_eq!((asked.len(), asked[0][0].as_str()), (1, "CONNECT files.halite.invalid:80 HTTP/1.1"));
-    let login =
-        asked[0].iter().any(|line| line.eq_ignore_ascii_case("proxy-authorization: Basic bWU6cGFzcw=="));
+    assert_eq!(
+        (asked.len(), asked[0][0].as_str()),
+        (1, "CONNECT files.halite.invalid:80 HTTP/1.1")
+    );
+    let login = asked[0]
+        .iter()
+        .any(|line| line.eq_ignore_ascii_case("proxy-authorization: Basic bWU6cGFzcw=="));
     assert!(login, "{asked:?}");
 }

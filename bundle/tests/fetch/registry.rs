@@ -1,12 +1,11 @@
 //! A registry in this process: the pull half of the distribution protocol, with logins.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use halite_bundle::fetch::Digest;
-use halite_testkit::{Answer, Authority, Seen, Server, registry::Content};
+use halite_testkit::registry::Content;
+use halite_testkit::{Answer, Authority, Seen, Server};
 use serde_json::json;
 
 /// The media type of a list of manifests, as Docker has it.
@@ -39,8 +38,13 @@ fn pull(content: &Content, seen: &Seen) -> Answer {
             None => Answer::new(404).body(r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
         };
     }
-    let blob = path.split_once("/blobs/").and_then(|(_, digest)| content.blobs.get(digest));
-    blob.map_or_else(|| Answer::new(404), |bytes| Answer::file(seen, bytes, "\"x\""))
+    let blob = path
+        .split_once("/blobs/")
+        .and_then(|(_, digest)| content.blobs.get(digest));
+    blob.map_or_else(
+        || Answer::new(404),
+        |bytes| Answer::file(seen, bytes, "\"x\""),
+    )
 }
 
 /// Starts a registry with TLS; `change` may put something else in the place of an answer.
@@ -57,8 +61,11 @@ pub fn start(
         let given = seen.header("Authorization").unwrap_or_default();
         let login = given == "Basic bWU6c2VjcmV0";
         if seen.path.starts_with("/token?") {
-            let Access::Token(count) = access else { return Answer::new(404) };
-            let asked = seen.path.contains("service=r") && seen.path.contains("scope=repository%3A");
+            let Access::Token(count) = access else {
+                return Answer::new(404);
+            };
+            let asked =
+                seen.path.contains("service=r") && seen.path.contains("scope=repository%3A");
             if !login || !asked {
                 return Answer::new(401).body("wrong login");
             }
@@ -79,7 +86,9 @@ pub fn start(
                 let realm = address.lock().unwrap().clone();
                 let current = format!("Bearer token-{}", tokens.load(Ordering::SeqCst));
                 let spent = left
-                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                        left.checked_sub(1)
+                    })
                     .is_err();
                 if given != current || spent {
                     return denied(format!(

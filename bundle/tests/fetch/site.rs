@@ -1,21 +1,15 @@
 //! A bundle copied from hosts of the same site that serve it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use halite_bundle::{
-    fetch::Settings,
-    site::{Added, Bundles, Copied, Origin},
-};
+use halite_bundle::fetch::Settings;
+use halite_bundle::site::{Added, Bundles, Copied, Origin};
 use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put};
 use serde_json::json;
 
@@ -41,7 +35,12 @@ fn bundle(version: &str, layer: &[u8]) -> (Files, String) {
     }
     let listed: serde_json::Map<_, _> = files
         .iter()
-        .map(|(path, bytes)| (path.clone(), json!({"sha256": hex(bytes), "size": bytes.len()})))
+        .map(|(path, bytes)| {
+            (
+                path.clone(),
+                json!({"sha256": hex(bytes), "size": bytes.len()}),
+            )
+        })
         .collect();
     let manifest = json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
         "kubernetes": "v1.36.3", "components": {}, "images": {}, "packages": {}, "files": listed});
@@ -72,7 +71,11 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         let bundles = Bundles::new(dir.path().join("bundles"));
         let authority = Authority::new(dir.path());
-        Self { dir, bundles, authority }
+        Self {
+            dir,
+            bundles,
+            authority,
+        }
     }
 
     fn copy(&self, version: &str, hash: &str, servers: &[String]) -> Result<Copied, String> {
@@ -97,9 +100,14 @@ impl Host {
             sleep: Arc::new(|_| ()),
             ..Settings::default()
         };
-        let servers = servers.iter().map(|server| format!("{server}/bundles/{version}")).collect();
+        let servers = servers
+            .iter()
+            .map(|server| format!("{server}/bundles/{version}"))
+            .collect();
         let origin = Origin { servers, settings };
-        self.bundles.copy(version, hash, &origin, &mut |_| ()).map_err(|error| error.to_string())
+        self.bundles
+            .copy(version, hash, &origin, &mut |_| ())
+            .map_err(|error| error.to_string())
     }
 
     fn place(&self, version: &str) -> PathBuf {
@@ -116,11 +124,18 @@ fn same(place: &Path, files: &Files) {
     for (path, bytes) in files {
         assert_eq!(&fs::read(place.join(path)).unwrap(), bytes, "{path}");
         let mode = fs::metadata(place.join(path)).unwrap().permissions().mode() & 0o777;
-        let wanted = if path == "install" || path.starts_with("bin/") { 0o755 } else { 0o644 };
+        let wanted = if path == "install" || path.starts_with("bin/") {
+            0o755
+        } else {
+            0o644
+        };
         assert_eq!(mode, wanted, "{path}");
     }
     let checksum = fs::read_to_string(place.join("manifest.json.sha256")).unwrap();
-    assert!(checksum.starts_with(&hex(&files["manifest.json"])), "{checksum}");
+    assert!(
+        checksum.starts_with(&hex(&files["manifest.json"])),
+        "{checksum}"
+    );
 }
 
 #[test]
@@ -141,10 +156,14 @@ fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
 
     // Nothing is asked for what is there.
     let asked = server.seen().len();
-    assert_eq!(host.copy("0.1.0", &hash, &from).unwrap().added, Added::There);
+    assert_eq!(
+        host.copy("0.1.0", &hash, &from).unwrap().added,
+        Added::There
+    );
     assert_eq!(server.seen().len(), asked);
 
-    // A file that is gone and one that is cut are mended, with nothing else fetched but the manifest.
+    // A file that is gone and one that is cut are mended, with nothing else fetched but the
+    // manifest.
     fs::remove_file(host.place("0.1.0").join("states/7.sls")).unwrap();
     fs::write(host.place("0.1.0").join("bin/ctl"), "#").unwrap();
     fs::write(host.place("0.1.0").join("left-over"), "x").unwrap();
@@ -164,8 +183,17 @@ fn whoever_serves_the_bundles_can_reach_them() {
     let root = host.dir.path().join("bundles");
     let from = [server.url("").trim_end_matches('/').to_owned()];
     host.copy("0.1.0", &hash, &from).unwrap();
-    for path in [root.clone(), host.place("0.1.0"), host.place("0.1.0").join("states")] {
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755, "{}", path.display());
+    for path in [
+        root.clone(),
+        host.place("0.1.0"),
+        host.place("0.1.0").join("states"),
+    ] {
+        assert_eq!(
+            fs::metadata(&path).unwrap().mode() & 0o777,
+            0o755,
+            "{}",
+            path.display()
+        );
     }
     // A directory that was there is somebody else's, like /tmp.
     for mode in [0o1777, 0o700] {
@@ -184,7 +212,10 @@ fn what_another_bundle_has_is_neither_fetched_nor_stored_again() {
     let (new, new_hash) = bundle("0.2.0", b"another layer");
     let both = [old.clone(), new.clone()];
     let server = Server::tls(&host.authority, move |seen| {
-        answer(&both[usize::from(seen.path.starts_with("/bundles/0.2.0/"))], seen)
+        answer(
+            &both[usize::from(seen.path.starts_with("/bundles/0.2.0/"))],
+            seen,
+        )
     });
     let from = [server.url("").trim_end_matches('/').to_owned()];
     host.copy("0.1.0", &old_hash, &from).unwrap();
@@ -192,12 +223,16 @@ fn what_another_bundle_has_is_neither_fetched_nor_stored_again() {
     assert_eq!(copied.fetched, b"another layer".len() as u64);
     same(&host.place("0.1.0"), &old);
     same(&host.place("0.2.0"), &new);
-    let inode =
-        |version: &str| fs::metadata(host.place(version).join("images/blobs/sha256/base")).unwrap().ino();
+    let inode = |version: &str| {
+        fs::metadata(host.place(version).join("images/blobs/sha256/base"))
+            .unwrap()
+            .ino()
+    };
     assert_eq!(inode("0.1.0"), inode("0.2.0"));
 }
 
-/// A directory that is linked belongs to somebody else, who may write into it, and whose modes are his.
+/// A directory that is linked belongs to somebody else, who may write into it, and whose modes are
+/// his.
 #[test]
 fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
     let host = Host::new();
@@ -217,8 +252,10 @@ fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
     assert_eq!((copied.added, copied.fetched), (Added::Replaced, 4));
     same(&host.place("0.1.0"), &files);
     for path in files.keys().filter(|path| *path != "states/7.sls") {
-        let (own, foreign) =
-            (fs::metadata(host.place("0.1.0").join(path)).unwrap(), fs::metadata(theirs.join(path)).unwrap());
+        let (own, foreign) = (
+            fs::metadata(host.place("0.1.0").join(path)).unwrap(),
+            fs::metadata(theirs.join(path)).unwrap(),
+        );
         assert_ne!(own.ino(), foreign.ino(), "{path}");
         assert_eq!(foreign.mode() & 0o777, 0o640, "{path}");
     }
@@ -232,12 +269,16 @@ fn a_mode_is_that_of_its_bundle_alone() {
     let (new, new_hash) = bundle("0.2.0", b"#!/bin/sh\n");
     let both = [old.clone(), new.clone()];
     let server = Server::tls(&host.authority, move |seen| {
-        answer(&both[usize::from(seen.path.starts_with("/bundles/0.2.0/"))], seen)
+        answer(
+            &both[usize::from(seen.path.starts_with("/bundles/0.2.0/"))],
+            seen,
+        )
     });
     let from = [server.url("").trim_end_matches('/').to_owned()];
-    for versions in
-        [[("0.1.0", &old_hash), ("0.2.0", &new_hash)], [("0.2.0", &new_hash), ("0.1.0", &old_hash)]]
-    {
+    for versions in [
+        [("0.1.0", &old_hash), ("0.2.0", &new_hash)],
+        [("0.2.0", &new_hash), ("0.1.0", &old_hash)],
+    ] {
         for (version, hash) in versions {
             host.copy(version, hash, &from).unwrap();
         }
@@ -265,8 +306,13 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     });
     let dead = "https://127.0.0.1:1".to_owned();
     let one = dying.url("").trim_end_matches('/').to_owned();
-    let error = host.copy("0.1.0", &hash, &[dead.clone(), one.clone()]).unwrap_err();
-    assert!(error.contains("503") && error.contains("127.0.0.1:1"), "{error}");
+    let error = host
+        .copy("0.1.0", &hash, &[dead.clone(), one.clone()])
+        .unwrap_err();
+    assert!(
+        error.contains("503") && error.contains("127.0.0.1:1"),
+        "{error}"
+    );
     assert_eq!(host.names(), [".0.1.0.copy"]);
     assert!(host.bundles.holds("0.1.0", &hash).is_err());
 
@@ -274,7 +320,10 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     let noted = Arc::clone(&sent);
     let second = Server::tls(&host.authority, move |seen| {
         if seen.path.ends_with("/layer") {
-            noted.lock().unwrap().push(seen.header("Range").map(str::to_owned));
+            noted
+                .lock()
+                .unwrap()
+                .push(seen.header("Range").map(str::to_owned));
         }
         answer(&served, seen)
     });
@@ -298,12 +347,19 @@ fn what_came_earlier_and_is_damaged_since_comes_again() {
     let on = Arc::clone(&whole);
     let server = Server::tls(&host.authority, move |seen| {
         let lacks = seen.path.ends_with("/layer") && on.load(Ordering::SeqCst) == 0;
-        if lacks { Answer::new(404) } else { answer(&served, seen) }
+        if lacks {
+            Answer::new(404)
+        } else {
+            answer(&served, seen)
+        }
     });
     let from = [server.url("").trim_end_matches('/').to_owned()];
     host.copy("0.1.0", &hash, &from).unwrap_err();
     let came = walk(&host.place(".0.1.0.copy"));
-    let program = came.iter().find(|path| path.ends_with(hex(&files["bin/ctl"]))).unwrap();
+    let program = came
+        .iter()
+        .find(|path| path.ends_with(hex(&files["bin/ctl"])))
+        .unwrap();
     let mut bytes = fs::read(program).unwrap();
     bytes[0] ^= 1;
     fs::write(program, bytes).unwrap();
@@ -322,21 +378,36 @@ fn whoever_serves_something_else_is_not_believed() {
         let server = Server::tls(&host.authority, move |seen| answer(&served, seen));
         let from = [server.url("").trim_end_matches('/').to_owned()];
         let error = host.copy("0.1.0", &hash, &from).unwrap_err();
-        assert!(error.contains(path) && error.contains("expected SHA-256"), "{path}: {error}");
+        assert!(
+            error.contains(path) && error.contains("expected SHA-256"),
+            "{path}: {error}"
+        );
         assert!(!host.place("0.1.0").exists(), "{path}");
         // A second server that is honest is enough.
         let served = files.clone();
         let honest = Server::tls(&host.authority, move |seen| answer(&served, seen));
-        let from = [from[0].clone(), honest.url("").trim_end_matches('/').to_owned()];
+        let from = [
+            from[0].clone(),
+            honest.url("").trim_end_matches('/').to_owned(),
+        ];
         host.copy("0.1.0", &hash, &from).unwrap();
         same(&host.place("0.1.0"), &files);
     }
-    // Neither is one whose certificate another authority signed, nor a bundle with another version's manifest.
+    // Neither is one whose certificate another authority signed, nor a bundle with another
+    // version's manifest.
     let host = Host::new();
     let other = tempfile::tempdir().unwrap();
     let served = files.clone();
-    let stranger = Server::tls(&Authority::new(other.path()), move |seen| answer(&served, seen));
-    let error = host.copy("0.1.0", &hash, &[stranger.url("").trim_end_matches('/').to_owned()]).unwrap_err();
+    let stranger = Server::tls(&Authority::new(other.path()), move |seen| {
+        answer(&served, seen)
+    });
+    let error = host
+        .copy(
+            "0.1.0",
+            &hash,
+            &[stranger.url("").trim_end_matches('/').to_owned()],
+        )
+        .unwrap_err();
     assert!(error.contains("no trusted connection"), "{error}");
     let served = files.clone();
     let server = Server::tls(&host.authority, move |seen| answer(&served, seen));
@@ -357,9 +428,17 @@ fn what_cannot_be_laid_out_leaves_nothing_beside() {
     let text = serde_json::to_vec(&manifest).unwrap();
     let hash = hex(&text);
     files.insert("manifest.json".to_owned(), text);
-    files.insert("states/0.sls/more".to_owned(), files["states/1.sls"].clone());
+    files.insert(
+        "states/0.sls/more".to_owned(),
+        files["states/1.sls"].clone(),
+    );
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
-    host.copy("0.1.0", &hash, &[server.url("").trim_end_matches('/').to_owned()]).unwrap_err();
+    host.copy(
+        "0.1.0",
+        &hash,
+        &[server.url("").trim_end_matches('/').to_owned()],
+    )
+    .unwrap_err();
     assert_eq!(host.names(), [".0.1.0.copy"]);
 }
 
@@ -373,27 +452,58 @@ fn a_manifest_without_end_fills_no_disk() {
     let length = Arc::clone(&says);
     let endless = Server::tls(&host.authority, move |seen| {
         let mut answered = served.clone();
-        answered.get_mut("manifest.json").unwrap().resize(size + 4_000_000, b' ');
+        answered
+            .get_mut("manifest.json")
+            .unwrap()
+            .resize(size + 4_000_000, b' ');
         let answer = answer(&answered, seen);
-        if length.load(Ordering::SeqCst) == 1 { answer } else { answer.endless() }
+        if length.load(Ordering::SeqCst) == 1 {
+            answer
+        } else {
+            answer.endless()
+        }
     });
     let from = [endless.url("").trim_end_matches('/').to_owned()];
     for said in [1, 0] {
         says.store(said, Ordering::SeqCst);
-        let error = host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap_err();
-        let wanted = format!("larger than {size} bytes, which cannot be right; what came was removed");
-        assert!(error.contains("manifest.json") && error.contains(&wanted), "{error}");
+        let error = host
+            .copy_up_to(Some(size as u64), "0.1.0", &hash, &from)
+            .unwrap_err();
+        let wanted =
+            format!("larger than {size} bytes, which cannot be right; what came was removed");
+        assert!(
+            error.contains("manifest.json") && error.contains(&wanted),
+            "{error}"
+        );
         let left = walk(&host.dir.path().join("bundles"));
-        assert!(left.iter().all(|path| fs::metadata(path).unwrap().len() < 1000), "{left:?}");
+        assert!(
+            left.iter()
+                .all(|path| fs::metadata(path).unwrap().len() < 1000),
+            "{left:?}"
+        );
     }
     // What has a size that is known may be larger.
     let honest = Server::tls(&host.authority, move |seen| answer(&files, seen));
-    let from = [from[0].clone(), honest.url("").trim_end_matches('/').to_owned()];
-    host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from).unwrap();
+    let from = [
+        from[0].clone(),
+        honest.url("").trim_end_matches('/').to_owned(),
+    ];
+    host.copy_up_to(Some(size as u64), "0.1.0", &hash, &from)
+        .unwrap();
 }
 
 /// Every file below a directory.
 fn walk(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                walk(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }

@@ -32,7 +32,11 @@ impl Made {
     }
 
     fn package(&self, name: &str, version: &str, architecture: &str) {
-        let all = if architecture == "noarch" { "BuildArch: noarch\n" } else { "" };
+        let all = if architecture == "noarch" {
+            "BuildArch: noarch\n"
+        } else {
+            ""
+        };
         let spec = format!(
             r"Name: {name}
 Epoch: 1
@@ -76,9 +80,15 @@ echo hello > %{{buildroot}}/usr/bin/{name}
 
     /// Makes the indexes and signs them.
     fn index(&self, options: &[&str]) {
-        run("createrepo-c", &self.path(""), "createrepo_c", &[options, &["--quiet", "repo"]].concat());
+        run(
+            "createrepo-c",
+            &self.path(""),
+            "createrepo_c",
+            &[options, &["--quiet", "repo"]].concat(),
+        );
         let repomd = self.path("repo/repodata/repomd.xml");
-        self.signer.detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
+        self.signer
+            .detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
     }
 
     /// Compresses the index of packages with Zstandard, as newer createrepo_c does by itself.
@@ -86,7 +96,12 @@ echo hello > %{{buildroot}}/usr/bin/{name}
         self.index(&["--general-compress-type=gz"]);
         let repodata = self.path("repo/repodata");
         let packed = self.primary();
-        let xml = run("gzip", &repodata, "gzip", &["-dc", packed.to_str().unwrap()]);
+        let xml = run(
+            "gzip",
+            &repodata,
+            "gzip",
+            &["-dc", packed.to_str().unwrap()],
+        );
         std::fs::write(self.path("primary.xml"), &xml).unwrap();
         let packed = run("zstd", &self.path(""), "zstd", &["-qc", "primary.xml"]);
         std::fs::write(repodata.join("primary.xml.zst"), &packed).unwrap();
@@ -100,19 +115,29 @@ echo hello > %{{buildroot}}/usr/bin/{name}
             xml.len(),
         );
         std::fs::write(repodata.join("repomd.xml"), repomd).unwrap();
-        self.signer.detach(&repodata.join("repomd.xml"), &repodata.join("repomd.xml.asc"));
+        self.signer.detach(
+            &repodata.join("repomd.xml"),
+            &repodata.join("repomd.xml.asc"),
+        );
     }
 
     /// The index of packages.
     fn primary(&self) -> PathBuf {
-        let mut entries =
-            std::fs::read_dir(self.path("repo/repodata")).unwrap().map(|entry| entry.unwrap().path());
-        entries.find(|path| path.to_string_lossy().contains("-primary.xml")).unwrap()
+        let mut entries = std::fs::read_dir(self.path("repo/repodata"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        entries
+            .find(|path| path.to_string_lossy().contains("-primary.xml"))
+            .unwrap()
     }
 
     fn open(&self, server: &Server) -> Result<yum::Repository, Error> {
         let keyring = Keyring::open(&self.path("key.asc")).unwrap();
-        let source = yum::Source { url: server.url("/repo/"), keyring, signed: true };
+        let source = yum::Source {
+            url: server.url("/repo/"),
+            keyring,
+            signed: true,
+        };
         yum::Repository::open(&self.fixture.fetcher(), &source, &["x86_64"])
     }
 
@@ -128,27 +153,81 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
     for kind in ["gz", "xz", "zstd"] {
         match kind {
             "zstd" => made.repack(),
-            kind => made.index(&[&format!("--general-compress-type={kind}"), "--compress-type", kind]),
+            kind => made.index(&[
+                &format!("--general-compress-type={kind}"),
+                "--compress-type",
+                kind,
+            ]),
         }
         let repository = made.open(&server).unwrap();
-        let names: Vec<_> = repository.packages().iter().map(|package| package.name.as_str()).collect();
-        assert_eq!((names.len(), names.contains(&"hello-libs")), (3, false), "{kind}");
+        let names: Vec<_> = repository
+            .packages()
+            .iter()
+            .map(|package| package.name.as_str())
+            .collect();
+        assert_eq!(
+            (names.len(), names.contains(&"hello-libs")),
+            (3, false),
+            "{kind}"
+        );
         let newest = repository.find("hello", None, "x86_64").unwrap();
-        assert_eq!((newest.version.to_string().as_str(), newest.licence.as_str()), ("1:1.10-2.el9", "MIT"));
-        assert_eq!(repository.find("hello", Some("1.9"), "x86_64").unwrap().version.version, "1.9");
-        assert_eq!(repository.find("hello-data", None, "x86_64").unwrap().architecture, "noarch");
-        let entry = made.fixture.fetcher().files(&[newest.artifact()]).unwrap().remove(0);
-        assert_eq!(Digest::of(&std::fs::read(entry.path).unwrap()), newest.digest);
+        assert_eq!(
+            (newest.version.to_string().as_str(), newest.licence.as_str()),
+            ("1:1.10-2.el9", "MIT")
+        );
+        assert_eq!(
+            repository
+                .find("hello", Some("1.9"), "x86_64")
+                .unwrap()
+                .version
+                .version,
+            "1.9"
+        );
+        assert_eq!(
+            repository
+                .find("hello-data", None, "x86_64")
+                .unwrap()
+                .architecture,
+            "noarch"
+        );
+        let entry = made
+            .fixture
+            .fetcher()
+            .files(&[newest.artifact()])
+            .unwrap()
+            .remove(0);
+        assert_eq!(
+            Digest::of(&std::fs::read(entry.path).unwrap()),
+            newest.digest
+        );
         // What a closure needs.
-        let need = newest.requires.iter().find(|need| need.name == "libhello(x)").unwrap();
+        let need = newest
+            .requires
+            .iter()
+            .find(|need| need.name == "libhello(x)")
+            .unwrap();
         let (flag, version) = need.version.as_ref().unwrap();
-        assert_eq!((*flag, version.to_string().as_str()), (yum::Flag::Ge, "1:1.2-3"));
-        assert!(newest.requires.iter().any(|need| need.name == "/bin/sh" && need.version.is_none()));
+        assert_eq!(
+            (*flag, version.to_string().as_str()),
+            (yum::Flag::Ge, "1:1.2-3")
+        );
+        assert!(
+            newest
+                .requires
+                .iter()
+                .any(|need| need.name == "/bin/sh" && need.version.is_none())
+        );
         assert!(newest.provides.iter().any(|need| need.name == "greeting"));
         assert_eq!(newest.files, ["/usr/bin/hello"]);
     }
-    let error = made.open(&server).unwrap().find("hello", Some("3"), "x86_64").unwrap_err().to_string();
-    let there = "there is no hello 3 for x86_64; there is 1:1.10-2.el9 (x86_64), 1:1.9-2.el9 (x86_64)";
+    let error = made
+        .open(&server)
+        .unwrap()
+        .find("hello", Some("3"), "x86_64")
+        .unwrap_err()
+        .to_string();
+    let there =
+        "there is no hello 3 for x86_64; there is 1:1.10-2.el9 (x86_64), 1:1.9-2.el9 (x86_64)";
     assert!(error.ends_with(there), "{error}");
 }
 
@@ -165,9 +244,18 @@ fn only_what_a_trusted_key_signed_counts() {
     // What is in the cache is not asked for again, so this one has none of it.
     let fixture = Fixture::new();
     let keyring = || Keyring::open(&made.path("key.asc")).unwrap();
-    let source = yum::Source { url: server.url("/repo"), keyring: keyring(), signed: true };
-    let error = yum::Repository::open(&fixture.fetcher(), &source, &["x86_64"]).unwrap_err().to_string();
-    assert!(error.contains("expected SHA-256") && fixture.kept().0.is_empty(), "{error}");
+    let source = yum::Source {
+        url: server.url("/repo"),
+        keyring: keyring(),
+        signed: true,
+    };
+    let error = yum::Repository::open(&fixture.fetcher(), &source, &["x86_64"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("expected SHA-256") && fixture.kept().0.is_empty(),
+        "{error}"
+    );
 
     let repomd = repodata.join("repomd.xml");
     let text = std::fs::read_to_string(&repomd).unwrap();
@@ -180,9 +268,15 @@ fn only_what_a_trusted_key_signed_counts() {
     std::fs::write(&repomd, &text).unwrap();
     let other = Signer::new(made.path("other"), "key.gpg");
     other.detach(&repomd, &repodata.join("repomd.xml.asc"));
-    assert!(made.failure(&server).contains("is by a key that is not trusted"));
+    assert!(
+        made.failure(&server)
+            .contains("is by a key that is not trusted")
+    );
     std::fs::remove_file(repodata.join("repomd.xml.asc")).unwrap();
-    assert!(made.failure(&server).contains("it is not signed (no repomd.xml.asc)"));
+    assert!(
+        made.failure(&server)
+            .contains("it is not signed (no repomd.xml.asc)")
+    );
 }
 
 #[test]

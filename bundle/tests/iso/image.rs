@@ -1,18 +1,12 @@
 //! What we write and read ourselves.
 
-use std::{
-    fs,
-    io::{Read as _, Seek as _, SeekFrom},
-};
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
 
-use halite_bundle::{
-    Error,
-    iso::{
-        SECTOR,
-        read::Image,
-        write::{Content, Source, Volume, write},
-    },
-};
+use halite_bundle::Error;
+use halite_bundle::iso::SECTOR;
+use halite_bundle::iso::read::Image;
+use halite_bundle::iso::write::{Content, Source, Volume, write};
 
 use crate::made::{Files, Made, assert_same, bytes, read, sources, tree, try_write, volume, zoo};
 
@@ -35,12 +29,22 @@ fn what_the_writer_says_is_where_it_lies() {
     let image = Image::open(&made.image()).unwrap();
     assert_eq!(made.placed.len(), files.len());
     for (placed, entry) in made.placed.iter().zip(image.entries()) {
-        assert_eq!((&placed.path, placed.offset, placed.size), (&entry.path, entry.offset, entry.size));
-        let (from, to) = (placed.offset as usize, (placed.offset + placed.size) as usize);
+        assert_eq!(
+            (&placed.path, placed.offset, placed.size),
+            (&entry.path, entry.offset, entry.size)
+        );
+        let (from, to) = (
+            placed.offset as usize,
+            (placed.offset + placed.size) as usize,
+        );
         assert!(bytes[from..to] == files[&placed.path].1, "{}", placed.path);
         assert!(placed.offset.is_multiple_of(SECTOR));
     }
-    let empty = made.placed.iter().find(|placed| placed.path == "sizes/0").unwrap();
+    let empty = made
+        .placed
+        .iter()
+        .find(|placed| placed.path == "sizes/0")
+        .unwrap();
     assert_eq!((empty.offset, empty.size), (0, 0));
 }
 
@@ -57,7 +61,10 @@ fn a_reader_goes_anywhere_in_a_file_and_not_beyond() {
     assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0);
     assert!(reader.seek(SeekFrom::Current(1)).is_err());
     let error = image.reader("sizes/5").unwrap_err().to_string();
-    assert!(error.contains("there is no file sizes/5 in this image"), "{error}");
+    assert!(
+        error.contains("there is no file sizes/5 in this image"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -69,7 +76,9 @@ fn the_same_files_make_the_same_bytes() {
     let mut from_disk = sources(&files);
     for (number, source) in from_disk.values_mut().enumerate() {
         let path = made.path(&number.to_string());
-        let Content::Bytes(bytes) = &source.from else { panic!("{source:?}") };
+        let Content::Bytes(bytes) = &source.from else {
+            panic!("{source:?}")
+        };
         fs::write(&path, bytes).unwrap();
         source.from = Content::File(path);
     }
@@ -109,10 +118,18 @@ fn extraction_is_whole_or_not_at_all() {
     fs::create_dir_all(made.path(".out.new/names")).unwrap();
     fs::write(made.path(".out.new/names/left"), "left").unwrap();
     let mut said = Vec::new();
-    image.extract(&out, &mut |line| said.push(line.to_owned())).unwrap();
+    image
+        .extract(&out, &mut |line| said.push(line.to_owned()))
+        .unwrap();
     assert_same(&tree(&out), &files);
     assert!(!made.path(".out.new").exists());
-    assert!(said.len() <= 10 && said.last().is_some_and(|line| line == "extracted 5 of 5 MB"), "{said:?}");
+    assert!(
+        said.len() <= 10
+            && said
+                .last()
+                .is_some_and(|line| line == "extracted 5 of 5 MB"),
+        "{said:?}"
+    );
     // A second one changes nothing.
     let error = image.extract(&out, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("something is there already"), "{error}");
@@ -132,7 +149,10 @@ fn two_extractions_to_one_place_do_not_mix() {
         })
         .unwrap();
     let error = second.unwrap();
-    assert!(error.contains("another extraction to it is under way"), "{error}");
+    assert!(
+        error.contains("another extraction to it is under way"),
+        "{error}"
+    );
     assert_same(&tree(&out), &zoo());
 }
 
@@ -141,9 +161,17 @@ fn an_extraction_that_fails_leaves_nothing() {
     let made = Made::new(&zoo());
     let image = Image::open(&made.image()).unwrap();
     // The image is cut after it was opened.
-    fs::File::options().write(true).open(made.image()).unwrap().set_len(image.size() / 2).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(made.image())
+        .unwrap()
+        .set_len(image.size() / 2)
+        .unwrap();
     image.extract(&made.path("out"), &mut |_| ()).unwrap_err();
-    let left: Vec<_> = fs::read_dir(made.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(made.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["X.iso"]);
 }
 
@@ -154,7 +182,18 @@ fn what_cannot_be_in_an_image_is_said_at_once() {
     let file = |mode| (mode, b"x".to_vec());
     let long = "l".repeat(254);
     let mut files = Files::new();
-    for path in ["/etc/passwd", "a//b", "a/../b", "./c", "d/", "", "zero\0", &long, "file", "file/below"] {
+    for path in [
+        "/etc/passwd",
+        "a//b",
+        "a/../b",
+        "./c",
+        "d/",
+        "",
+        "zero\0",
+        &long,
+        "file",
+        "file/below",
+    ] {
         files.insert(path.to_owned(), file(0o644));
     }
     files.insert("suid".to_owned(), file(0o4755));
@@ -181,9 +220,17 @@ fn a_wrong_volume_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("X.iso");
     for id in ["", "lower", "TWO WORDS", &"A".repeat(33)] {
-        let wrong = Volume { id: id.to_owned(), date: "2200-01-01T00:00:00Z".parse().unwrap() };
-        let error = write(&out, &wrong, &sources(&Files::new()), &mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains("the volume id") && error.contains("1900 to 2155"), "{error}");
+        let wrong = Volume {
+            id: id.to_owned(),
+            date: "2200-01-01T00:00:00Z".parse().unwrap(),
+        };
+        let error = write(&out, &wrong, &sources(&Files::new()), &mut |_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("the volume id") && error.contains("1900 to 2155"),
+            "{error}"
+        );
     }
     assert!(!out.exists());
 }
@@ -203,17 +250,40 @@ fn files_that_cannot_be_read_leave_no_image() {
     let out = dir.path().join("X.iso");
     let changing = dir.path().join("changing");
     fs::write(&changing, vec![7; 5 << 20]).unwrap();
-    let source = |path: &std::path::Path| Source { from: Content::File(path.to_owned()), mode: 0o644 };
+    let source = |path: &std::path::Path| Source {
+        from: Content::File(path.to_owned()),
+        mode: 0o644,
+    };
     let missing = [("a", dir.path().join("none")), ("b", dir.path().to_owned())];
-    let missing = missing.iter().map(|(name, path)| ((*name).to_owned(), source(path))).collect();
-    let error = write(&out, &volume(), &missing, &mut |_| ()).unwrap_err().to_string();
-    assert!(error.contains("a: cannot read") && error.contains("is no plain file"), "{error}");
+    let missing = missing
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), source(path)))
+        .collect();
+    let error = write(&out, &volume(), &missing, &mut |_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("a: cannot read") && error.contains("is no plain file"),
+        "{error}"
+    );
     assert!(!out.exists());
     for size in [0, 1 << 20, 6 << 20] {
         let files = [("changing".to_owned(), source(&changing))].into();
-        let change = || fs::File::options().write(true).open(&changing).unwrap().set_len(size).unwrap();
-        let error = write(&out, &volume(), &files, &mut |_| change()).unwrap_err().to_string();
-        assert!(error.contains("its size changed while it was put into the image"), "{error}");
+        let change = || {
+            fs::File::options()
+                .write(true)
+                .open(&changing)
+                .unwrap()
+                .set_len(size)
+                .unwrap()
+        };
+        let error = write(&out, &volume(), &files, &mut |_| change())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("its size changed while it was put into the image"),
+            "{error}"
+        );
         assert!(!out.exists());
         fs::write(&changing, vec![7; 5 << 20]).unwrap();
     }

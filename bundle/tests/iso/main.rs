@@ -1,5 +1,5 @@
-//! ISO 9660 images: written by us, read by us and by others, and damaged. The modules are marked as tests for the lints
-//! that tests are free of.
+//! ISO 9660 images: written by us, read by us and by others, and damaged. The modules are marked as
+//! tests for the lints that tests are free of.
 
 #[cfg(test)]
 mod hostile;

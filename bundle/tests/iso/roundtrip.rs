@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use crate::made::{Files, Made, assert_same, read, tree};
 
-/// Names that any file system takes, with what is hard about them made likely: equal beginnings, dots, case, length.
+/// Names that any file system takes, with what is hard about them made likely: equal beginnings,
+/// dots, case, length.
 fn name() -> impl Strategy<Value = String> {
     let name = prop_oneof![
         3 => "[a-cA-C0-2._~;-]{1,6}",
@@ -14,7 +15,9 @@ fn name() -> impl Strategy<Value = String> {
         1 => "é{50,126}[ab]?",
         1 => "x{60,252}[ab]?",
     ];
-    name.prop_filter("a name", |name| name.len() <= 253 && name != "." && name != "..")
+    name.prop_filter("a name", |name| {
+        name.len() <= 253 && name != "." && name != ".."
+    })
 }
 
 fn files() -> impl Strategy<Value = Files> {
@@ -26,7 +29,9 @@ fn files() -> impl Strategy<Value = Files> {
         for (path, mode, content) in made {
             let below = format!("{path}/");
             let is_directory = files.keys().any(|other: &String| other.starts_with(&below));
-            let is_below = path.match_indices('/').any(|(at, _)| files.contains_key(&path[..at]));
+            let is_below = path
+                .match_indices('/')
+                .any(|(at, _)| files.contains_key(&path[..at]));
             if !is_directory && !is_below {
                 files.insert(path, (mode, content));
             }

@@ -1,21 +1,13 @@
 //! Charts from a folder, a web server and a registry, rendered by the real Helm.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use halite_bundle::{
-    Error, Manifest, Options,
-    complete::{Gathering, Rendering, State},
-    verify,
-};
-use halite_testkit::{
-    Server, Site, layout, put,
-    registry::{Content, OCI_MANIFEST},
-    run,
-};
+use halite_bundle::complete::{Gathering, Rendering, State};
+use halite_bundle::{Error, Manifest, Options, verify};
+use halite_testkit::registry::{Content, OCI_MANIFEST};
+use halite_testkit::{Server, Site, layout, put, run};
 use serde_json::{Value, json};
 
 use crate::images::World;
@@ -81,11 +73,18 @@ fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
                 line: 1,
                 function: "kubernetes.manifest".into(),
                 name: name.clone(),
-                args: json!({"documents": documents}).as_object().cloned().unwrap(),
+                args: json!({"documents": documents})
+                    .as_object()
+                    .cloned()
+                    .unwrap(),
                 files: Vec::new(),
             };
             let states = vec![Rc::new(state)];
-            gathering.add(&Rendering { options: "a site".into(), states, ..Rendering::default() });
+            gathering.add(&Rendering {
+                options: "a site".into(),
+                states,
+                ..Rendering::default()
+            });
         }
         Ok(gathering.needs())
     };
@@ -100,7 +99,10 @@ fn add_image(site: &mut Site, reference: &str) {
 }
 
 fn offline() -> Options {
-    Options { offline: true, ..Options::default() }
+    Options {
+        offline: true,
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -108,7 +110,10 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     let mut site = Site::new();
     with_chart(&mut site, "charts/web");
     let error = build(&site, &Options::default()).unwrap_err();
-    assert!(matches!(&error, Error::Missing(missing) if missing.len() == 2), "{error}");
+    assert!(
+        matches!(&error, Error::Missing(missing) if missing.len() == 2),
+        "{error}"
+    );
     let text = error.to_string();
     for wanted in [
         "the image quay.io/team/web:1: images/index.json does not name it\n    needed by addons/charts/init.sls:1: \
@@ -122,10 +127,21 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     add_image(&mut site, "quay.io/team/init:2");
     let made = build(&site, &Options::default()).unwrap();
     assert_eq!(made.charts["web"], "1.2.3");
-    assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+    assert!(
+        verify(&site.path("bundle"), &mut |_| ())
+            .unwrap()
+            .is_sound()
+    );
     let text = fs::read_to_string(site.path("bundle/charts/web.yaml")).unwrap();
-    let kinds: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
-    assert_eq!(kinds, ["Namespace", "CustomResourceDefinition", "Deployment"], "{text}");
+    let kinds: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("kind: "))
+        .collect();
+    assert_eq!(
+        kinds,
+        ["Namespace", "CustomResourceDefinition", "Deployment"],
+        "{text}"
+    );
     assert!(text.contains("  namespace: web\n  name: web\n"), "{text}");
 }
 
@@ -139,7 +155,11 @@ fn what_a_chart_rendered_to_is_recorded() {
     let lock = site.lock().unwrap().lock;
     let item = &lock.charts["web"];
     assert_eq!(
-        (item.version.as_str(), item.source.as_str(), item.licence.as_deref()),
+        (
+            item.version.as_str(),
+            item.source.as_str(),
+            item.licence.as_deref()
+        ),
         ("1.2.3", "charts/web", Some("MIT"))
     );
     let first = build(&site, &Options::default()).unwrap();
@@ -147,15 +167,29 @@ fn what_a_chart_rendered_to_is_recorded() {
     let values = site.path("charts/web/values.yaml");
     put(&values, b"image: quay.io/team/web:1\nreplicas: 3\n");
     let error = build(&site, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("chart web: recorded sha256") && error.contains("ctl bundle update"), "{error}");
+    assert!(
+        error.contains("chart web: recorded sha256") && error.contains("ctl bundle update"),
+        "{error}"
+    );
     let changes = site.update(true).unwrap().changes;
-    assert!(matches!(&changes[..], [one] if one.name == "chart web"), "{changes:?}");
+    assert!(
+        matches!(&changes[..], [one] if one.name == "chart web"),
+        "{changes:?}"
+    );
     site.recipe["charts"][0]["values"] = json!({"image": "quay.io/team/web:2"});
     let second = build(&site, &Options::default()).unwrap();
-    assert_ne!(first.files["charts/web.yaml"], second.files["charts/web.yaml"]);
-    assert!(fs::read_to_string(site.path("bundle/charts/web.yaml")).unwrap().contains("quay.io/team/web:2"));
+    assert_ne!(
+        first.files["charts/web.yaml"],
+        second.files["charts/web.yaml"]
+    );
+    assert!(
+        fs::read_to_string(site.path("bundle/charts/web.yaml"))
+            .unwrap()
+            .contains("quay.io/team/web:2")
+    );
 
-    // What renders to something else each time is built once, and cannot be repeated without the cache.
+    // What renders to something else each time is built once, and cannot be repeated without the
+    // cache.
     put(
         &site.path("charts/web/templates/random.yaml"),
         b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {p: {{ randAlphaNum 20 }}}\n",
@@ -165,17 +199,27 @@ fn what_a_chart_rendered_to_is_recorded() {
     assert_eq!(build(&site, &Options::default()).unwrap(), third);
     fs::remove_dir_all(site.path("cache")).unwrap();
     let error = build(&site, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("the chart web: it renders to something else"), "{error}");
+    assert!(
+        error.contains("the chart web: it renders to something else"),
+        "{error}"
+    );
 
     // Of another version than the recipe says, or broken.
     site.recipe["charts"][0]["version"] = json!("2.0.0");
     let error = site.lock().unwrap_err().to_string();
-    assert!(error.contains("the chart is version 1.2.3, and the recipe wants 2.0.0"), "{error}");
+    assert!(
+        error.contains("the chart is version 1.2.3, and the recipe wants 2.0.0"),
+        "{error}"
+    );
     site.recipe["charts"][0]["version"] = json!("1.2.3");
-    put(&site.path("charts/web/templates/random.yaml"), b"{{ fail \"no such value\" }}");
+    put(
+        &site.path("charts/web/templates/random.yaml"),
+        b"{{ fail \"no such value\" }}",
+    );
     let error = site.update(true).unwrap_err().to_string();
     assert!(
-        error.contains("rendering the chart web: helm ended with") && error.contains("no such value"),
+        error.contains("rendering the chart web: helm ended with")
+            && error.contains("no such value"),
         "{error}"
     );
 }
@@ -193,19 +237,31 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
     );
     site.recipe["charts"][0]["values"] = json!({"password": "hunter2"});
     let error = site.lock().unwrap_err().to_string();
-    let said =
-        "chart web: the Secret login has contents (password), and whoever reaches the bundle can read it";
-    for wanted in [said, "`secrets:` of the cluster document", "existingSecret", "`public-secrets: [login]`"]
-    {
+    let said = "chart web: the Secret login has contents (password), and whoever reaches the bundle can read it";
+    for wanted in [
+        said,
+        "`secrets:` of the cluster document",
+        "existingSecret",
+        "`public-secrets: [login]`",
+    ] {
         assert!(error.contains(wanted), "{error}");
     }
-    assert!(!error.contains("hunter2") && !site.path("recipe.lock.yaml").exists(), "{error}");
-    // Of what a recipe says of one nothing follows for others, and a lock that has it already is no way in.
+    assert!(
+        !error.contains("hunter2") && !site.path("recipe.lock.yaml").exists(),
+        "{error}"
+    );
+    // Of what a recipe says of one nothing follows for others, and a lock that has it already is no
+    // way in.
     site.recipe["charts"][0]["public-secrets"] = json!(["greeting", "login"]);
     site.lock().unwrap();
     build(&site, &Options::default()).unwrap();
     site.recipe["charts"][0]["public-secrets"] = json!(["greeting"]);
-    assert!(build(&site, &Options::default()).unwrap_err().to_string().contains(said));
+    assert!(
+        build(&site, &Options::default())
+            .unwrap_err()
+            .to_string()
+            .contains(said)
+    );
     site.recipe["charts"][0]["values"] = json!({});
     site.update(true).unwrap();
     build(&site, &Options::default()).unwrap();
@@ -215,17 +271,30 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
 fn charts_come_from_web_servers_and_registries() {
     let mut world = World::new();
     with_chart(&mut world.site, "charts/web");
-    run("helm", world.site.dir.path(), helm().to_str().unwrap(), &["package", "charts/web", "-d", "www"]);
+    run(
+        "helm",
+        world.site.dir.path(),
+        helm().to_str().unwrap(),
+        &["package", "charts/web", "-d", "www"],
+    );
     // The same chart in other bytes.
     let pack = "gzip -dc www/web-1.2.3.tgz | gzip -9n > other.tgz";
     run("gzip", world.site.dir.path(), "sh", &["-c", pack]);
     let archive = fs::read(world.site.path("other.tgz")).unwrap();
-    assert_ne!(archive, fs::read(world.site.path("www/web-1.2.3.tgz")).unwrap());
+    assert_ne!(
+        archive,
+        fs::read(world.site.path("www/web-1.2.3.tgz")).unwrap()
+    );
     let server = Server::directory(world.site.path("www"));
     let mut content = Content::default();
-    let config =
-        content.blob("application/vnd.cncf.helm.config.v1+json", br#"{"name": "web", "version": "1.2.3"}"#);
-    let layer = content.blob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", &archive);
+    let config = content.blob(
+        "application/vnd.cncf.helm.config.v1+json",
+        br#"{"name": "web", "version": "1.2.3"}"#,
+    );
+    let layer = content.blob(
+        "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+        &archive,
+    );
     let manifest =
         json!({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]});
     let descriptor = content.manifest("charts/web", OCI_MANIFEST, &manifest);
@@ -235,23 +304,40 @@ fn charts_come_from_web_servers_and_registries() {
     let mut other = world.site.recipe["charts"][0].clone();
     other["name"] = json!("other");
     other["source"] = json!(format!("oci://{host}/charts/web"));
-    world.site.recipe["charts"].as_array_mut().unwrap().push(other);
+    world.site.recipe["charts"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
     world.site.recipe["charts"][0]["source"] = json!(server.url("/web-1.2.3.tgz"));
     add_image(&mut world.site, "quay.io/team/web:1");
     add_image(&mut world.site, "quay.io/team/init:2");
 
-    let error = build(&world.site, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("the chart web, as the recipe asks for it\n  the chart other"), "{error}");
+    let error = build(&world.site, &Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the chart web, as the recipe asks for it\n  the chart other"),
+        "{error}"
+    );
     world.site.lock().unwrap();
     let recorded: Value = world.recorded();
-    assert_eq!(recorded["charts"]["other"]["source"], format!("oci://{host}/charts/web:1.2.3"));
-    assert_eq!(recorded["charts"]["other"]["sha256"], descriptor["digest"].as_str().unwrap()[7..]);
+    assert_eq!(
+        recorded["charts"]["other"]["source"],
+        format!("oci://{host}/charts/web:1.2.3")
+    );
+    assert_eq!(
+        recorded["charts"]["other"]["sha256"],
+        descriptor["digest"].as_str().unwrap()[7..]
+    );
     let made = build(&world.site, &Options::default()).unwrap();
     assert_eq!(made.charts.len(), 2);
 
     // An archive that rots in the cache is fetched anew.
     let kept = |digest: &Value| {
-        world.site.path("cache/fetched/sha256").join(digest.as_str().unwrap().trim_start_matches("sha256:"))
+        world
+            .site
+            .path("cache/fetched/sha256")
+            .join(digest.as_str().unwrap().trim_start_matches("sha256:"))
     };
     let mut damaged = archive.clone();
     *damaged.last_mut().unwrap() ^= 1;
@@ -269,14 +355,23 @@ fn charts_come_from_web_servers_and_registries() {
     let mut site = site;
     site.recipe["helm"] = json!(helm());
     for item in recorded["charts"].as_object().unwrap().values() {
-        let _ = fs::remove_file(site.path("cache/fetched/sha256").join(item["rendered"].as_str().unwrap()));
+        let _ = fs::remove_file(
+            site.path("cache/fetched/sha256")
+                .join(item["rendered"].as_str().unwrap()),
+        );
     }
     assert_eq!(build(&site, &offline()).unwrap(), made);
     for item in recorded["charts"].as_object().unwrap().values() {
         for key in ["rendered", "sha256"] {
-            let _ = fs::remove_file(site.path("cache/fetched/sha256").join(item[key].as_str().unwrap()));
+            let _ = fs::remove_file(
+                site.path("cache/fetched/sha256")
+                    .join(item[key].as_str().unwrap()),
+            );
         }
     }
     let error = build(&site, &offline()).unwrap_err().to_string();
-    assert!(error.contains("offline, and these 2 are not in the cache:\n  chart web (sha256:"), "{error}");
+    assert!(
+        error.contains("offline, and these 2 are not in the cache:\n  chart web (sha256:"),
+        "{error}"
+    );
 }

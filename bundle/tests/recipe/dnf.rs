@@ -1,16 +1,12 @@
-//! The real dnf, on a root that has what a minimal host has: it installs from a bundle that nginx serves over TLS, and
-//! refuses everything that is not as the builder signed it.
+//! The real dnf, on a root that has what a minimal host has: it installs from a bundle that nginx
+//! serves over TLS, and refuses everything that is not as the builder signed it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use halite_bundle::{
-    apt::{Kind, Signer},
-    rpm::{Base, database},
-};
+use halite_bundle::apt::{Kind, Signer};
+use halite_bundle::rpm::{Base, database};
 use halite_testkit::{Authority, Nginx, Site, put, run};
 use serde_json::json;
 
@@ -29,14 +25,15 @@ impl World {
         let mut site = Site::new();
         put(&site.path("rpm-base"), BASE.as_bytes());
         site.recipe["packages"]["rpm"] = json!({"base": "rpm-base"});
-        site.build("bundle").unwrap_or_else(|error| panic!("{error}"));
+        site.build("bundle")
+            .unwrap_or_else(|error| panic!("{error}"));
         let authority = Authority::new(site.dir.path());
         let server = Nginx::tls(&site.path("nginx"), &site.path("served"), &authority);
         Self { server, site }
     }
 
-    /// Serves the bundle's repository as it is, but for a change, and lets dnf install kubectl from it on a fresh host:
-    /// what it says, and whether the program is there.
+    /// Serves the bundle's repository as it is, but for a change, and lets dnf install kubectl from
+    /// it on a fresh host: what it says, and whether the program is there.
     fn install(&self, ca: &Path, change: impl FnOnce(&Path)) -> (String, bool) {
         let repository = self.site.path("served/bundles/0.1.0/rpm");
         let _ = fs::remove_dir_all(self.site.path("served"));
@@ -53,7 +50,10 @@ impl World {
         change(&repository);
         let host = self.site.path("host");
         database(&Base::parse(BASE).unwrap(), &host).unwrap();
-        put(&self.site.path("dnf/.rpmmacros"), b"%_dbpath /var/lib/rpm\n");
+        put(
+            &self.site.path("dnf/.rpmmacros"),
+            b"%_dbpath /var/lib/rpm\n",
+        );
         // The lines of the repository are those that `pkgrepo.managed` writes.
         let text = format!(
             "[main]\nplugins=0\nskip_if_unavailable=0\ncachedir={0}/cache\nlogdir={0}/log\npersistdir={0}/state\n\
@@ -71,9 +71,13 @@ impl World {
             .env("LC_ALL", "C.UTF-8")
             .arg("-c")
             .arg(self.site.path("dnf/dnf.conf"));
-        dnf.arg("--installroot").arg(&host).args(["--releasever=9", "--forcearch=x86_64", "-y"]);
-        let output =
-            dnf.args(["install", "kubectl"]).output().expect("dnf runs; install the Debian package dnf");
+        dnf.arg("--installroot")
+            .arg(&host)
+            .args(["--releasever=9", "--forcearch=x86_64", "-y"]);
+        let output = dnf
+            .args(["install", "kubectl"])
+            .output()
+            .expect("dnf runs; install the Debian package dnf");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         let there = host.join("usr/bin/kubectl").exists();
         assert_eq!(there, output.status.success(), "{said}");
@@ -99,7 +103,11 @@ impl World {
             let repomd = repository.join("repodata/repomd.xml");
             let _ = fs::remove_file(repository.join("repodata/repomd.xml.asc"));
             signer
-                .detach(&repomd, &repository.join("repodata/repomd.xml.asc"), jiff::Timestamp::now())
+                .detach(
+                    &repomd,
+                    &repository.join("repodata/repomd.xml.asc"),
+                    jiff::Timestamp::now(),
+                )
                 .unwrap();
         }
     }
@@ -120,11 +128,20 @@ fn dnf_installs_what_the_builder_signed_and_nothing_else() {
     let (said, there) = world.install(&world.ca(), |_| ());
     assert!(there, "{said}");
     let program = world.site.path("host/usr/bin/kubectl");
-    assert_eq!(fs::read(program).unwrap(), fs::read(world.site.path("bin/kubectl")).unwrap());
+    assert_eq!(
+        fs::read(program).unwrap(),
+        fs::read(world.site.path("bin/kubectl")).unwrap()
+    );
 
-    world.refused("GPG", |repository| flip(&repository.join("repodata/repomd.xml"), |size| size / 2));
-    world.refused("404", |repository| fs::remove_file(repository.join("repodata/repomd.xml.asc")).unwrap());
-    world.refused("checksum", |repository| flip(&repository.join(KUBECTL), |size| size - 9));
+    world.refused("GPG", |repository| {
+        flip(&repository.join("repodata/repomd.xml"), |size| size / 2)
+    });
+    world.refused("404", |repository| {
+        fs::remove_file(repository.join("repodata/repomd.xml.asc")).unwrap()
+    });
+    world.refused("checksum", |repository| {
+        flip(&repository.join(KUBECTL), |size| size - 9)
+    });
     // Whoever may write on the server, and has no key.
     world.refused("GPG", |repository| {
         flip(&repository.join(KUBECTL), |size| size - 9);
@@ -133,7 +150,12 @@ fn dnf_installs_what_the_builder_signed_and_nothing_else() {
     // A package that nobody signed, in a repository that the builder did sign.
     world.refused("not signed", |repository| {
         let package = repository.join(KUBECTL);
-        run("rpm", world.site.dir.path(), "rpmsign", &["--delsign", package.to_str().unwrap()]);
+        run(
+            "rpm",
+            world.site.dir.path(),
+            "rpmsign",
+            &["--delsign", package.to_str().unwrap()],
+        );
         world.index(repository, true);
     });
     // Another server.

@@ -1,6 +1,7 @@
 //! Packages from an apt repository that Debian's own tools make.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use halite_bundle::{Error, Options, verify};
 use halite_testkit::{Server, Signer, Site, put, run};
@@ -35,7 +36,11 @@ impl World {
         site.recipe["packages"]["apt"] = json!(["nftables"]);
         site.recipe["packages"]["repositories"] = json!([{"url": server.url("/repo"), "suite": "stable", "components": ["main"], "key": "key.asc"}]);
         site.recipe["no-proxy"] = json!("*");
-        let world = Self { server, signer, site };
+        let world = Self {
+            server,
+            signer,
+            site,
+        };
         world.publish();
         world
     }
@@ -47,11 +52,17 @@ impl World {
         let _ = fs::remove_dir_all(repo.join("dists"));
         let index = run("apt-utils", &repo, "apt-ftparchive", &["packages", "pool"]);
         put(&dir.join("Packages"), &index);
-        let options = ["-o", "APT::FTPArchive::Release::Suite=stable", "release", "dists/stable"];
+        let options = [
+            "-o",
+            "APT::FTPArchive::Release::Suite=stable",
+            "release",
+            "dists/stable",
+        ];
         let release = run("apt-utils", &repo, "apt-ftparchive", &options);
         let path = repo.join("dists/stable/Release");
         put(&path, &release);
-        self.signer.clearsign(&path, &path.with_file_name("InRelease"));
+        self.signer
+            .clearsign(&path, &path.with_file_name("InRelease"));
     }
 }
 
@@ -63,17 +74,29 @@ fn deb(dir: &Path, name: &str, version: &str, fields: &str) {
     );
     put(&dir.join("tree/DEBIAN/control"), control.as_bytes());
     let to = format!("repo/pool/{name}_{}_amd64.deb", version.replace(':', "%3a"));
-    run("dpkg", dir, "dpkg-deb", &["--build", "--root-owner-group", "tree", &to]);
+    run(
+        "dpkg",
+        dir,
+        "dpkg-deb",
+        &["--build", "--root-owner-group", "tree", &to],
+    );
 }
 
 #[test]
 fn the_newest_come_with_what_a_bare_host_lacks_for_them() {
     let world = World::new();
     let site = &world.site;
-    assert!(matches!(site.build("bundle"), Err(Error::Unrecorded { .. })));
+    assert!(matches!(
+        site.build("bundle"),
+        Err(Error::Unrecorded { .. })
+    ));
     let resolved = site.lock().unwrap();
-    let packages: Vec<_> =
-        resolved.lock.packages.iter().map(|(name, item)| (name.as_str(), item.why.as_str())).collect();
+    let packages: Vec<_> = resolved
+        .lock
+        .packages
+        .iter()
+        .map(|(name, item)| (name.as_str(), item.why.as_str()))
+        .collect();
     let expected = [
         ("libnft_1.1-1_amd64.deb", "needed by nftables"),
         ("libnl3_3-1_amd64.deb", "needed by libnft"),
@@ -82,24 +105,38 @@ fn the_newest_come_with_what_a_bare_host_lacks_for_them() {
     assert_eq!(packages, expected);
     let manifest = site.build("bundle").unwrap();
     assert_eq!(
-        (manifest.packages["libnft"].as_str(), manifest.packages.contains_key("unneeded")),
+        (
+            manifest.packages["libnft"].as_str(),
+            manifest.packages.contains_key("unneeded")
+        ),
         ("1:1.1-1", false)
     );
-    assert!(verify(&site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+    assert!(
+        verify(&site.path("bundle"), &mut |_| ())
+            .unwrap()
+            .is_sound()
+    );
 
-    // A newer one is there: it comes when it is recorded. An older archive may be gone from the server by then.
+    // A newer one is there: it comes when it is recorded. An older archive may be gone from the
+    // server by then.
     deb(site.dir.path(), "libnft", "1:1.2-1", "Depends: libnl3");
     world.publish();
     assert!(site.lock().unwrap().changes.is_empty());
     assert_eq!(site.build("bundle").unwrap(), manifest);
     let changes = site.update(false).unwrap().changes;
-    assert_eq!((changes.len(), changes[0].name.as_str()), (1, "package libnft"));
+    assert_eq!(
+        (changes.len(), changes[0].name.as_str()),
+        (1, "package libnft")
+    );
     assert!(
         changes[0].old.as_ref().unwrap().starts_with("1.1-1 ")
             && changes[0].new.as_ref().unwrap().starts_with("1.2-1 ")
     );
     drop(world.server);
-    let offline = Options { offline: true, ..Options::default() };
+    let offline = Options {
+        offline: true,
+        ..Options::default()
+    };
     assert_eq!(site.build_with("bundle", &offline).unwrap(), manifest);
 }
 
@@ -110,7 +147,10 @@ fn a_repository_that_nobody_trusted_signed_is_refused() {
     let text = fs::read_to_string(&release).unwrap();
     put(&release, text.replace("SHA256:", "SHA257:").as_bytes());
     let error = world.site.lock().unwrap_err().to_string();
-    assert!(error.contains("/repo/dists/stable/InRelease") && error.contains("it was changed"), "{error}");
+    assert!(
+        error.contains("/repo/dists/stable/InRelease") && error.contains("it was changed"),
+        "{error}"
+    );
     assert!(!world.site.path("recipe.lock.yaml").exists());
 }
 
@@ -121,7 +161,10 @@ fn what_no_repository_has_is_told() {
     world.publish();
     world.site.recipe["packages"]["apt"] = json!(["nftables", "none"]);
     let error = world.site.lock().unwrap_err().to_string();
-    for wanted in ["no repository has the package none", "libnft depends on libnl | libnl3, which neither"] {
+    for wanted in [
+        "no repository has the package none",
+        "libnft depends on libnl | libnl3, which neither",
+    ] {
         assert!(error.contains(wanted), "{error}");
     }
 }

@@ -1,13 +1,11 @@
 //! Packages for RPM distributions from yum repositories, by way of the lock.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
+use std::fs;
 
-use halite_bundle::{
-    Options,
-    package::{self, File, Package, Relations, Scripts},
-    rpm::{Base, stubs},
-    verify,
-};
+use halite_bundle::package::{File, Package, Relations, Scripts};
+use halite_bundle::rpm::{Base, stubs};
+use halite_bundle::{Options, package, verify};
 use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
 
@@ -34,7 +32,11 @@ impl World {
             "names": ["nginx"],
         });
         site.recipe["no-proxy"] = json!("*");
-        let world = Self { signer, site, server };
+        let world = Self {
+            signer,
+            site,
+            server,
+        };
         world.publish(
             "P nginx 2:1.20-1 x86_64\nr /usr/share/mime.types\nr /bin/sh\nP runc 0:1.1-1 x86_64\nr (container-selinux if selinux-policy)\nP container-selinux 0:2-1 noarch\n",
         );
@@ -49,17 +51,26 @@ impl World {
         files.push(package::rpm::write(&mailcap(), &dir).unwrap());
         let home = self.site.path("distribution");
         let names: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
-        let sign =
-            ["--define", "_gpg_name test@halite.invalid", "--define", "__gpg /usr/bin/gpg", "--addsign"];
+        let sign = [
+            "--define",
+            "_gpg_name test@halite.invalid",
+            "--define",
+            "__gpg /usr/bin/gpg",
+            "--addsign",
+        ];
         run("rpm", &home, "rpmsign", &[&sign[..], &names].concat());
         run("createrepo-c", &home, "createrepo_c", &["--quiet", "os"]);
         let repomd = dir.join("repodata/repomd.xml");
-        self.signer.detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
+        self.signer
+            .detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
     }
 
     fn recorded(&self) -> BTreeMap<String, String> {
         let rpms = self.site.lock().unwrap().lock.rpms.unwrap();
-        rpms.packages.into_iter().map(|(name, item)| (name, item.why)).collect()
+        rpms.packages
+            .into_iter()
+            .map(|(name, item)| (name, item.why))
+            .collect()
     }
 }
 
@@ -96,19 +107,36 @@ fn packages_and_all_that_they_need_come_from_the_repositories() {
                 why("container-selinux-2-1.noarch.rpm"),
                 why("runc needs (container-selinux if selinux-policy)")
             ),
-            (why("mailcap-2-1.x86_64.rpm"), why("nginx needs /usr/share/mime.types")),
+            (
+                why("mailcap-2-1.x86_64.rpm"),
+                why("nginx needs /usr/share/mime.types")
+            ),
             (why("nginx-1.20-1.x86_64.rpm"), why("asked for")),
             (why("runc-1.1-1.x86_64.rpm"), why("asked for")),
         ])
     );
-    let made = world.site.build("bundle").unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((made.rpms["nginx"].as_str(), made.rpms.len()), ("2:1.20-1", 9));
-    assert!(verify(&world.site.path("bundle"), &mut |_| ()).unwrap().is_sound());
+    let made = world
+        .site
+        .build("bundle")
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        (made.rpms["nginx"].as_str(), made.rpms.len()),
+        ("2:1.20-1", 9)
+    );
+    assert!(
+        verify(&world.site.path("bundle"), &mut |_| ())
+            .unwrap()
+            .is_sound()
+    );
     // What is recorded is what counts, without a look at the repository.
     drop(world.server);
-    let offline = Options { offline: true, ..Options::default() };
+    let offline = Options {
+        offline: true,
+        ..Options::default()
+    };
     world.site.build_with("again", &offline).unwrap();
-    let same = |name: &str| fs::read(world.site.path(name).join("rpm/repodata/repomd.xml")).unwrap();
+    let same =
+        |name: &str| fs::read(world.site.path(name).join("rpm/repodata/repomd.xml")).unwrap();
     assert_eq!(same("bundle"), same("again"));
 }
 
@@ -133,7 +161,8 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     let mut world = World::new();
     let rpm = &mut world.site.recipe["packages"]["rpm"];
     rpm["names"] = json!(["runc"]);
-    // An index that nobody signed is taken where the recipe says so; packages are looked at nevertheless.
+    // An index that nobody signed is taken where the recipe says so; packages are looked at
+    // nevertheless.
     fs::remove_file(world.site.path("distribution/os/repodata/repomd.xml.asc")).unwrap();
     let error = world.site.lock().unwrap_err().to_string();
     assert!(error.contains("it is not signed"), "{error}");
@@ -144,7 +173,10 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     world.site.recipe["packages"]["rpm"]["repositories"][0]["key"] = json!("other/key.asc");
     world.site.lock().unwrap();
     let error = world.site.build("bundle").unwrap_err().to_string();
-    assert!(error.contains("checking the signatures of packages") && error.contains("runc-1.1-1"), "{error}");
+    assert!(
+        error.contains("checking the signatures of packages") && error.contains("runc-1.1-1"),
+        "{error}"
+    );
     drop(other);
 }
 
@@ -174,5 +206,8 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
     ] {
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
-    assert!(!error.contains("repositories[2]") && !error.contains("secret"), "{error}");
+    assert!(
+        !error.contains("repositories[2]") && !error.contains("secret"),
+        "{error}"
+    );
 }

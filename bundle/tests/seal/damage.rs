@@ -1,9 +1,8 @@
 //! Damage: every byte, every cut, everything that can be put in another's place.
 
-use std::{
-    fs::{self, File},
-    os::unix::fs::FileExt as _,
-};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 use halite_bundle::seal::keys::Trust;
 use proptest::prelude::*;
@@ -24,13 +23,23 @@ fn place(bytes: &[u8], at: usize) -> String {
         return "footer".to_owned();
     }
     let parts = parts(bytes);
-    let (name, ..) = parts.iter().rev().find(|(_, offset, _)| *offset <= at).unwrap();
-    let inside = parts.iter().any(|(_, offset, size)| (*offset..offset + size).contains(&at));
-    if inside { name.clone() } else { format!("padding after {name}") }
+    let (name, ..) = parts
+        .iter()
+        .rev()
+        .find(|(_, offset, _)| *offset <= at)
+        .unwrap();
+    let inside = parts
+        .iter()
+        .any(|(_, offset, size)| (*offset..offset + size).contains(&at));
+    if inside {
+        name.clone()
+    } else {
+        format!("padding after {name}")
+    }
 }
 
-/// Every byte of the trailer's lines, and every seventh of the image and of what fills sectors up, where one is like
-/// another: found, and said to be where it is.
+/// Every byte of the trailer's lines, and every seventh of the image and of what fills sectors up,
+/// where one is like another: found, and said to be where it is.
 #[test]
 fn a_byte_that_flips_is_found_and_named() {
     let (image, trust) = signed();
@@ -38,11 +47,18 @@ fn a_byte_that_flips_is_found_and_named() {
     let file = File::options().write(true).open(&image.iso).unwrap();
     let size = parts(&bytes)[0].2;
     let alike = |at: usize| at < size || bytes[at - 1..=at] == *b"\n\n";
-    for (at, byte) in bytes.iter().enumerate().filter(|(at, _)| at % 7 == 0 || !alike(*at)) {
+    for (at, byte) in bytes
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| at % 7 == 0 || !alike(*at))
+    {
         // Each bit in turn; with an odd distance all are met in each part.
-        file.write_all_at(&[byte ^ (1 << (at % 8))], at as u64).unwrap();
+        file.write_all_at(&[byte ^ (1 << (at % 8))], at as u64)
+            .unwrap();
         let found = complaints(&image.iso, &trust);
-        let [found] = &found[..] else { panic!("byte {at}: {found:?}") };
+        let [found] = &found[..] else {
+            panic!("byte {at}: {found:?}")
+        };
         let inside = image
             .placed
             .iter()
@@ -57,11 +73,14 @@ fn a_byte_that_flips_is_found_and_named() {
                 assert_eq!(*found, whole, "byte {at}");
             }
             ("image", None) => {
-                let range =
-                    found.strip_prefix("between the files (descriptors, directories, padding): bytes ");
-                let range =
-                    range.and_then(|rest| rest.strip_suffix(" of the image are not as they were sealed"));
-                let (first, last) = range.and_then(|range| range.split_once(" to ")).expect(found);
+                let range = found
+                    .strip_prefix("between the files (descriptors, directories, padding): bytes ");
+                let range = range.and_then(|rest| {
+                    rest.strip_suffix(" of the image are not as they were sealed")
+                });
+                let (first, last) = range
+                    .and_then(|range| range.split_once(" to "))
+                    .expect(found);
                 let range = first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap();
                 assert!(range.contains(&at), "byte {at}: {found}");
             }
@@ -74,7 +93,10 @@ fn a_byte_that_flips_is_found_and_named() {
                 );
             }
             (part, _) => {
-                assert!(found.contains(part.split(' ').next_back().unwrap()), "byte {at} in {part}: {found}")
+                assert!(
+                    found.contains(part.split(' ').next_back().unwrap()),
+                    "byte {at} in {part}: {found}"
+                )
             }
         }
         file.write_all_at(&[*byte], at as u64).unwrap();
@@ -91,7 +113,11 @@ fn damage_is_found_in_what_nobody_signed() {
     let file = File::options().write(true).open(&image.iso).unwrap();
     for (at, byte) in bytes.iter().enumerate().step_by(7) {
         file.write_all_at(&[!byte], at as u64).unwrap();
-        assert_ne!(complaints(&image.iso, &Trust::unsigned()), [""; 0], "byte {at}");
+        assert_ne!(
+            complaints(&image.iso, &Trust::unsigned()),
+            [""; 0],
+            "byte {at}"
+        );
         file.write_all_at(&[*byte], at as u64).unwrap();
     }
 }
@@ -103,17 +129,29 @@ fn a_cut_is_found_wherever_it_is() {
     let file = File::options().write(true).open(&image.iso).unwrap();
     let mut lengths: Vec<_> = (0..whole.len()).step_by(97).collect();
     for (_, offset, size) in parts(&whole) {
-        lengths.extend([offset.saturating_sub(1), offset, offset + 1, offset + size - 1, offset + size]);
+        lengths.extend([
+            offset.saturating_sub(1),
+            offset,
+            offset + 1,
+            offset + size - 1,
+            offset + size,
+        ]);
     }
     lengths.extend(whole.len() - 2100..whole.len());
     lengths.sort_unstable();
     for length in lengths.into_iter().rev() {
         file.set_len(length as u64).unwrap();
         let found = complaints(&image.iso, &trust);
-        assert!(found.len() == 1 && found[0].contains("cut off"), "{length}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains("cut off"),
+            "{length}: {found:?}"
+        );
         let left = whole.len() - length;
         if left < 2000 {
-            assert!(found[0].contains(&format!("{left} bytes are missing")), "{length}: {found:?}");
+            assert!(
+                found[0].contains(&format!("{left} bytes are missing")),
+                "{length}: {found:?}"
+            );
         }
     }
 }
@@ -140,15 +178,29 @@ fn what_is_appended_is_found() {
     let (image, trust) = signed();
     let whole = image.bytes();
     let footer = whole[whole.len() - 2048..].to_vec();
-    for more in [vec![0], vec![b'\n'; 2048], vec![0; 5_000], vec![b'x'; 100_000]] {
+    for more in [
+        vec![0],
+        vec![b'\n'; 2048],
+        vec![0; 5_000],
+        vec![b'x'; 100_000],
+    ] {
         fs::write(&image.iso, [&whole[..], &more].concat()).unwrap();
         let found = complaints(&image.iso, &trust).concat();
-        assert!(found.contains(&format!("{} bytes follow its seal", more.len())), "{found}");
-        assert!(found.contains(&format!("truncate -s {}", whole.len())), "{found}");
+        assert!(
+            found.contains(&format!("{} bytes follow its seal", more.len())),
+            "{found}"
+        );
+        assert!(
+            found.contains(&format!("truncate -s {}", whole.len())),
+            "{found}"
+        );
     }
     fs::write(&image.iso, [&whole[..], &footer].concat()).unwrap();
     let found = complaints(&image.iso, &trust).concat();
-    assert!(found.contains("footer") && found.contains("parts end"), "a second footer: {found}");
+    assert!(
+        found.contains("footer") && found.contains("parts end"),
+        "a second footer: {found}"
+    );
     fs::write(&image.iso, [&whole[..], &whole].concat()).unwrap();
     let found = complaints(&image.iso, &trust).concat();
     assert!(found.contains("footer"), "the whole again: {found}");
@@ -158,15 +210,23 @@ fn what_is_appended_is_found() {
 fn two_files_that_change_places_are_both_named() {
     let (image, trust) = signed();
     let mut bytes = image.bytes();
-    let (a, b) =
-        (image.offset("images/blobs/sha256/aa") as usize, image.offset("images/blobs/sha256/bb") as usize);
+    let (a, b) = (
+        image.offset("images/blobs/sha256/aa") as usize,
+        image.offset("images/blobs/sha256/bb") as usize,
+    );
     let (first, second) = bytes.split_at_mut(b);
     first[a..a + 5000].swap_with_slice(&mut second[..5000]);
     fs::write(&image.iso, &bytes).unwrap();
     let found = complaints(&image.iso, &trust);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("images/blobs/sha256/aa: bytes 0 to 4999"), "{found:?}");
-    assert!(found[1].starts_with("images/blobs/sha256/bb: bytes 0 to 4999"), "{found:?}");
+    assert!(
+        found[0].starts_with("images/blobs/sha256/aa: bytes 0 to 4999"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("images/blobs/sha256/bb: bytes 0 to 4999"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -197,7 +257,10 @@ fn the_seal_of_another_image_fits_no_other() {
     let (from, to) = (parts(&older)[2].1, older.len());
     let mixed = [&newer[..from], &older[from..to]].concat();
     fs::write(&new.iso, &mixed).unwrap();
-    assert!(complaints(&new.iso, &trust).concat().contains("its map"), "the footer's hash finds it");
+    assert!(
+        complaints(&new.iso, &trust).concat().contains("its map"),
+        "the footer's hash finds it"
+    );
     fs::write(&new.iso, crate::hostile::mended(mixed)).unwrap();
     let found = complaints(&new.iso, &trust).concat();
     assert!(found.contains("its statement vouches for"), "{found}");
@@ -205,7 +268,11 @@ fn the_seal_of_another_image_fits_no_other() {
     // On an image of another size.
     let other = Image::new(&[("manifest.json", 300)]);
     other.seal(std::slice::from_ref(&key));
-    fs::write(&other.iso, [&other.bytes()[..parts(&other.bytes())[0].2], &older[size..]].concat()).unwrap();
+    fs::write(
+        &other.iso,
+        [&other.bytes()[..parts(&other.bytes())[0].2], &older[size..]].concat(),
+    )
+    .unwrap();
     assert!(complaints(&other.iso, &trust).concat().contains("footer"));
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_bundle::seal::keys::Trust;
 use halite_testkit::hex;
 
@@ -16,7 +17,14 @@ fn filled(bytes: &[u8]) -> Vec<u8> {
 
 fn footer(offset: usize, lines: &str) -> Vec<u8> {
     let text = format!("HALITE-SEAL-1\n{lines}");
-    filled(format!("{text}footer {offset} {} {}\n", text.len(), hex(text.as_bytes())).as_bytes())
+    filled(
+        format!(
+            "{text}footer {offset} {} {}\n",
+            text.len(),
+            hex(text.as_bytes())
+        )
+        .as_bytes(),
+    )
 }
 
 /// A sealed file with a footer that fits what is there now.
@@ -26,8 +34,11 @@ pub fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
         if name == "footer" {
             continue;
         }
-        let hash =
-            if name == "image" { String::new() } else { format!(" {}", hex(&bytes[offset..offset + size])) };
+        let hash = if name == "image" {
+            String::new()
+        } else {
+            format!(" {}", hex(&bytes[offset..offset + size]))
+        };
         lines += &format!("{name} {offset} {size}{hash}\n");
     }
     let at = bytes.len() - 2048;
@@ -41,8 +52,16 @@ fn made(image: &[u8], map: &[u8], statement: &[u8], signatures: &[&[u8]]) -> Vec
     let mut bytes = image.to_vec();
     let mut lines = format!("image 0 {}\n", image.len());
     let parts = [("map", map), ("statement", statement)];
-    for (name, content) in parts.into_iter().chain(signatures.iter().map(|content| ("signature", *content))) {
-        lines += &format!("{name} {} {} {}\n", bytes.len(), content.len(), hex(content));
+    for (name, content) in parts
+        .into_iter()
+        .chain(signatures.iter().map(|content| ("signature", *content)))
+    {
+        lines += &format!(
+            "{name} {} {} {}\n",
+            bytes.len(),
+            content.len(),
+            hex(content)
+        );
         bytes.extend(filled(content));
     }
     bytes.extend(footer(bytes.len(), &lines));
@@ -71,32 +90,66 @@ fn said(bytes: &[u8]) -> String {
 fn a_map_covers_every_byte_once_in_order() {
     let image = vec![7; 8192];
     let segment = |offset: u64, size: u64, more: &str| {
-        let sha256 =
-            hex(image.get(offset as usize..offset.saturating_add(size) as usize).unwrap_or_default());
+        let sha256 = hex(image
+            .get(offset as usize..offset.saturating_add(size) as usize)
+            .unwrap_or_default());
         format!(r#"{{"offset":{offset},"size":{size},"sha256":"{sha256}"{more}}}"#)
     };
     let about = |segments: &[String]| {
         let map = format!(r#"{{"format":1,"segments":[{}]}}"#, segments.join(","));
-        said(&made(&image, map.as_bytes(), statement(&image, map.as_bytes()).as_bytes(), &[]))
+        said(&made(
+            &image,
+            map.as_bytes(),
+            statement(&image, map.as_bytes()).as_bytes(),
+            &[],
+        ))
     };
     let plain = |offset, size| segment(offset, size, "");
-    assert_eq!(about(&[plain(0, 2000), plain(2000, 6192)]), "", "what is made by hand can be right");
+    assert_eq!(
+        about(&[plain(0, 2000), plain(2000, 6192)]),
+        "",
+        "what is made by hand can be right"
+    );
     for (segments, why) in [
         (vec![], "its map ends at byte 0 of an image of 8192"),
         (vec![plain(0, 8191)], "ends at byte 8191"),
-        (vec![plain(1, 8191)], "goes on at byte 1 where it should at 0"),
-        (vec![plain(0, 2000), plain(2001, 6191)], "goes on at byte 2001 where it should at 2000"),
-        (vec![plain(0, 2000), plain(1999, 6193)], "goes on at byte 1999"),
-        (vec![plain(2000, 6192), plain(0, 2000)], "goes on at byte 2000"),
+        (
+            vec![plain(1, 8191)],
+            "goes on at byte 1 where it should at 0",
+        ),
+        (
+            vec![plain(0, 2000), plain(2001, 6191)],
+            "goes on at byte 2001 where it should at 2000",
+        ),
+        (
+            vec![plain(0, 2000), plain(1999, 6193)],
+            "goes on at byte 1999",
+        ),
+        (
+            vec![plain(2000, 6192), plain(0, 2000)],
+            "goes on at byte 2000",
+        ),
         (vec![plain(0, 8193)], "ends after the image of 8192"),
         (vec![plain(0, 8192), plain(8192, 1)], "ends after the image"),
         (vec![plain(0, 0), plain(0, 8192)], "segment of 0 bytes"),
-        (vec![plain(0, u64::MAX)], "segment of 18446744073709551615 bytes"),
+        (
+            vec![plain(0, u64::MAX)],
+            "segment of 18446744073709551615 bytes",
+        ),
         (vec![segment(0, 8192, r#","path":"""#)], "no proper name"),
-        (vec![segment(0, 8192, r#","path":"a\u001b[2J""#)], "no proper name"),
+        (
+            vec![segment(0, 8192, r#","path":"a\u001b[2J""#)],
+            "no proper name",
+        ),
         (vec![segment(0, 8192, r#","what":1"#)], "unknown field"),
-        (vec![plain(0, 8192).replace(&hex(&image), "XY")], "64 lower-case hexadecimal digits"),
-        (vec![plain(0, 8192).replace(&hex(&image), &"é".repeat(32))], "64 lower-case hexadecimal digits"),
+        (
+            vec![plain(0, 8192).replace(&hex(&image), "XY")],
+            "64 lower-case hexadecimal digits",
+        ),
+        (
+            vec![plain(0, 8192).replace(&hex(&image), &"é".repeat(32))],
+            "64 lower-case hexadecimal digits",
+        ),
         (vec!["1".to_owned()], "none that this version reads"),
     ] {
         let found = about(&segments);
@@ -104,35 +157,60 @@ fn a_map_covers_every_byte_once_in_order() {
     }
     let deep = "[".repeat(100_000);
     assert!(
-        said(&made(&image, deep.as_bytes(), statement(&image, deep.as_bytes()).as_bytes(), &[]))
-            .contains("map")
+        said(&made(
+            &image,
+            deep.as_bytes(),
+            statement(&image, deep.as_bytes()).as_bytes(),
+            &[]
+        ))
+        .contains("map")
     );
 }
 
 #[test]
 fn a_statement_is_of_this_image_and_of_a_known_format() {
     let image = vec![7; 4096];
-    let map = format!(r#"{{"format":1,"segments":[{{"offset":0,"size":4096,"sha256":"{}"}}]}}"#, hex(&image));
+    let map = format!(
+        r#"{{"format":1,"segments":[{{"offset":0,"size":4096,"sha256":"{}"}}]}}"#,
+        hex(&image)
+    );
     let about = |statement: &str| said(&made(&image, map.as_bytes(), statement.as_bytes(), &[]));
     let right = statement(&image, map.as_bytes());
     assert_eq!(about(&right), "");
     for (statement, why) in [
-        (right.replace("4096", "2048"), "for an image of 2048 bytes and this one has 4096"),
-        (right.replace(&hex(map.as_bytes()), &hex(b"")), "its statement vouches for"),
+        (
+            right.replace("4096", "2048"),
+            "for an image of 2048 bytes and this one has 4096",
+        ),
+        (
+            right.replace(&hex(map.as_bytes()), &hex(b"")),
+            "its statement vouches for",
+        ),
         (
             right.replace(r#""format":1"#, r#""format":2,"more":[]"#),
             "format 2, and only 1 is known here: use the ctl",
         ),
         (right.replace(r#""name":"n","#, ""), "missing field `name`"),
-        (right.replace(r#""name":"n","#, r#""name":"n","name":"m","#), "duplicate field"),
-        (right.replace("2026", "yesterday"), "none that this version reads"),
+        (
+            right.replace(r#""name":"n","#, r#""name":"n","name":"m","#),
+            "duplicate field",
+        ),
+        (
+            right.replace("2026", "yesterday"),
+            "none that this version reads",
+        ),
         ("\u{0}".to_owned(), "none that this version reads"),
     ] {
         let found = about(&statement);
         assert!(found.contains(why), "{statement}: {found}");
     }
     let other = map.replace(r#""format":1"#, r#""format":7"#);
-    let found = said(&made(&image, other.as_bytes(), statement(&image, other.as_bytes()).as_bytes(), &[]));
+    let found = said(&made(
+        &image,
+        other.as_bytes(),
+        statement(&image, other.as_bytes()).as_bytes(),
+        &[],
+    ));
     assert!(found.contains("map has format 7"), "{found}");
 }
 
@@ -143,8 +221,15 @@ fn a_footer_cannot_ask_for_more_than_there_is() {
     image.seal(&[]);
     let bytes = image.bytes();
     let text = String::from_utf8(bytes[bytes.len() - 2048..].to_vec()).unwrap();
-    let lines = text.strip_prefix("HALITE-SEAL-1\n").and_then(|text| text.split_once("\nfooter")).unwrap().0;
-    let words: Vec<Vec<&str>> = lines.lines().map(|line| line.split(' ').collect()).collect();
+    let lines = text
+        .strip_prefix("HALITE-SEAL-1\n")
+        .and_then(|text| text.split_once("\nfooter"))
+        .unwrap()
+        .0;
+    let words: Vec<Vec<&str>> = lines
+        .lines()
+        .map(|line| line.split(' ').collect())
+        .collect();
     let about = |lines: &str| {
         let mut bytes = bytes[..bytes.len() - 2048].to_vec();
         bytes.extend(footer(bytes.len(), lines));
@@ -165,7 +250,10 @@ fn a_footer_cannot_ask_for_more_than_there_is() {
             words[line][word] = number;
             let lines: Vec<_> = words.iter().map(|words| words.join(" ")).collect();
             let found = about(&format!("{}\n", lines.join("\n")));
-            assert!(found.contains("footer") && found.contains("damaged"), "{lines:?}: {found}");
+            assert!(
+                found.contains("footer") && found.contains("damaged"),
+                "{lines:?}: {found}"
+            );
         }
     }
     let hash = hex(b"");
@@ -182,11 +270,17 @@ fn a_footer_cannot_ask_for_more_than_there_is() {
         format!("{lines}\nmore\n"),
         format!("{lines}\n\n"),
         format!("{lines}\n{}", signature(bytes.len() - 2048, 1)),
-        format!("{lines}\n{}", (0..9).map(|_| signature(0, 1)).collect::<String>()),
+        format!(
+            "{lines}\n{}",
+            (0..9).map(|_| signature(0, 1)).collect::<String>()
+        ),
         format!("{lines}\n{}", "signature\n".repeat(150)),
     ] {
         let found = about(&lines);
-        assert!(found.contains("footer") && found.contains("damaged"), "{lines}: {found}");
+        assert!(
+            found.contains("footer") && found.contains("damaged"),
+            "{lines}: {found}"
+        );
     }
 }
 
@@ -207,26 +301,52 @@ fn a_signature_that_is_none_is_refused() {
     let about = |signature: &str| {
         let (map, statement) = (part(&bytes, "map"), part(&bytes, "statement"));
         let iso = image.dir.path().join("other.iso");
-        fs::write(&iso, made(&bytes[..size], map, statement, &[signature.as_bytes()])).unwrap();
+        fs::write(
+            &iso,
+            made(&bytes[..size], map, statement, &[signature.as_bytes()]),
+        )
+        .unwrap();
         complaints(&iso, &crate::image::trust(&[&key])).join("\n")
     };
     assert_eq!(about(right), "");
-    assert_eq!(about(&right.replace('\n', "\r\n")), "", "a signature that went through Windows");
+    assert_eq!(
+        about(&right.replace('\n', "\r\n")),
+        "",
+        "a signature that went through Windows"
+    );
     for (signature, why) in [
-        (right.replace("untrusted", "trusted"), "does not begin with `untrusted comment: `"),
-        (right.replace("\ntrusted", "\nuntrusted"), "does not begin with `trusted comment: `"),
-        (lines[..3].join("\n"), "no line with the signature of the comment"),
+        (
+            right.replace("untrusted", "trusted"),
+            "does not begin with `untrusted comment: `",
+        ),
+        (
+            right.replace("\ntrusted", "\nuntrusted"),
+            "does not begin with `trusted comment: `",
+        ),
+        (
+            lines[..3].join("\n"),
+            "no line with the signature of the comment",
+        ),
         (lines[..1].join("\n"), "no line with the signature"),
         (format!("{right}{right}"), "goes on after its four lines"),
-        (right.replace(lines[1], &lines[1][4..]), "has 71 bytes instead of 74"),
+        (
+            right.replace(lines[1], &lines[1][4..]),
+            "has 71 bytes instead of 74",
+        ),
         (right.replace(lines[1], "RWQ="), "has 2 bytes instead of 74"),
         (right.replace(lines[1], "not base64"), "is no base64"),
         (algorithm(b"Ed"), "minisign's old form"),
         (algorithm(b"RS"), "algorithm is not minisign's"),
         // Too short by its last bytes, which some readers run over.
-        (right.replace(lines[3], &lines[3][..40]), "has 30 bytes instead of 64"),
+        (
+            right.replace(lines[3], &lines[3][..40]),
+            "has 30 bytes instead of 64",
+        ),
         (right.replace(lines[3], ""), "has 0 bytes instead of 64"),
-        (right.replace("version:1.36.3-1", "version:9.99.9-9"), "does not fit its statement"),
+        (
+            right.replace("version:1.36.3-1", "version:9.99.9-9"),
+            "does not fit its statement",
+        ),
         ("\u{1}".to_owned(), "no line with the signature"),
     ] {
         let found = about(&signature);

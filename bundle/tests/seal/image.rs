@@ -1,18 +1,13 @@
-//! Something to seal: any file of whole sectors with files in it. The bytes are arbitrary, for the seal reads no ISO 9660.
+//! Something to seal: any file of whole sectors with files in it. The bytes are arbitrary, for the
+//! seal reads no ISO 9660.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use halite_bundle::{
-    Error,
-    iso::write::Placed,
-    seal::{
-        self, Facts, Report,
-        keys::{PublicKey, SecretKey, Trust, generate},
-    },
-};
+use halite_bundle::iso::write::Placed;
+use halite_bundle::seal::keys::{PublicKey, SecretKey, Trust, generate};
+use halite_bundle::seal::{Facts, Report};
+use halite_bundle::{Error, seal};
 
 pub struct Image {
     pub dir: tempfile::TempDir,
@@ -37,18 +32,26 @@ pub fn key(dir: &Path, name: &str) -> SecretKey {
 }
 
 pub fn load(path: &Path) -> SecretKey {
-    SecretKey::load(path, &mut |path| panic!("{} asks for a password", path.display())).unwrap()
+    SecretKey::load(path, &mut |path| {
+        panic!("{} asks for a password", path.display())
+    })
+    .unwrap()
 }
 
 pub fn trust(keys: &[&SecretKey]) -> Trust {
-    Trust::new(keys.iter().map(|key| key.public().clone()).collect::<Vec<PublicKey>>())
+    Trust::new(
+        keys.iter()
+            .map(|key| key.public().clone())
+            .collect::<Vec<PublicKey>>(),
+    )
 }
 
 pub fn check(iso: &Path, trust: &Trust) -> Result<Report, Error> {
     seal::check(iso, trust, &mut |_| {})
 }
 
-/// What is said against an image: why it is refused, or what is wrong in it. Nothing when it is sound.
+/// What is said against an image: why it is refused, or what is wrong in it. Nothing when it is
+/// sound.
 pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
     match check(iso, trust) {
         Ok(report) => report.problems.iter().map(ToString::to_string).collect(),
@@ -57,16 +60,22 @@ pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
 }
 
 impl Image {
-    /// Two sectors before the files, each file on a sector of its own, a sector behind them. The content of a file is
-    /// made from its name.
+    /// Two sectors before the files, each file on a sector of its own, a sector behind them. The
+    /// content of a file is made from its name.
     pub fn new(files: &[(&str, u64)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut bytes: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
         let mut placed = Vec::new();
         for (path, size) in files {
             let offset = bytes.len() as u64;
-            placed.push(Placed { path: (*path).to_owned(), offset, size: *size });
-            bytes.extend((0..*size).map(|at| path.as_bytes()[at as usize % path.len()] ^ (at >> 8) as u8));
+            placed.push(Placed {
+                path: (*path).to_owned(),
+                offset,
+                size: *size,
+            });
+            bytes.extend(
+                (0..*size).map(|at| path.as_bytes()[at as usize % path.len()] ^ (at >> 8) as u8),
+            );
             bytes.resize(bytes.len().next_multiple_of(2048), 0);
         }
         bytes.resize(bytes.len() + 2048, 7);
@@ -92,7 +101,11 @@ impl Image {
     }
 
     pub fn offset(&self, path: &str) -> u64 {
-        self.placed.iter().find(|placed| placed.path == path).unwrap().offset
+        self.placed
+            .iter()
+            .find(|placed| placed.path == path)
+            .unwrap()
+            .offset
     }
 }
 
@@ -101,13 +114,25 @@ pub fn parts(bytes: &[u8]) -> Vec<(String, usize, usize)> {
     let footer = std::str::from_utf8(&bytes[bytes.len() - 2048..]).unwrap();
     let part = |line: &str| {
         let words: Vec<_> = line.split(' ').collect();
-        (words[0].to_owned(), words[1].parse().unwrap(), words[2].parse().unwrap())
+        (
+            words[0].to_owned(),
+            words[1].parse().unwrap(),
+            words[2].parse().unwrap(),
+        )
     };
-    footer.lines().skip(1).take_while(|line| !line.is_empty()).map(part).collect()
+    footer
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(part)
+        .collect()
 }
 
 /// The content of a part.
 pub fn part<'a>(bytes: &'a [u8], name: &str) -> &'a [u8] {
-    let (_, offset, size) = parts(bytes).into_iter().find(|(part, ..)| part == name).unwrap();
+    let (_, offset, size) = parts(bytes)
+        .into_iter()
+        .find(|(part, ..)| part == name)
+        .unwrap();
     &bytes[offset..offset + size]
 }

@@ -1,6 +1,7 @@
 //! Keys that are kept in a trust directory.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use halite_bundle::seal::keys::{PublicKey, SecretKey, Trust};
 use halite_testkit::names;
@@ -20,15 +21,27 @@ fn a_rotated_key_of_the_same_name_stands_beside_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (key(dir.path(), "old"), key(dir.path(), "new"));
     let kept = dir.path().join("trust");
-    Trust::new(vec![given(dir.path(), &old, "builder")]).keep(&kept).unwrap();
+    Trust::new(vec![given(dir.path(), &old, "builder")])
+        .keep(&kept)
+        .unwrap();
     for _ in 0..2 {
-        Trust::new(vec![given(dir.path(), &new, "builder")]).keep(&kept).unwrap();
-        Trust::new(vec![given(dir.path(), &old, "builder")]).keep(&kept).unwrap();
+        Trust::new(vec![given(dir.path(), &new, "builder")])
+            .keep(&kept)
+            .unwrap();
+        Trust::new(vec![given(dir.path(), &old, "builder")])
+            .keep(&kept)
+            .unwrap();
     }
     let beside = format!("builder-{}.pub", new.public().id());
     assert_eq!(names(&kept), [beside.clone(), "builder.pub".to_owned()]);
-    assert_eq!(PublicKey::load(&kept.join("builder.pub")).unwrap().line(), old.public().line());
-    assert_eq!(PublicKey::load(&kept.join(beside)).unwrap().line(), new.public().line());
+    assert_eq!(
+        PublicKey::load(&kept.join("builder.pub")).unwrap().line(),
+        old.public().line()
+    );
+    assert_eq!(
+        PublicKey::load(&kept.join(beside)).unwrap().line(),
+        new.public().line()
+    );
     assert_eq!(Trust::load(&kept).unwrap().keys().len(), 2);
 }
 
@@ -38,9 +51,14 @@ fn a_key_is_kept_once_whatever_it_is_called() {
     let key = key(dir.path(), "key");
     let kept = dir.path().join("trust");
     fs::create_dir(&kept).unwrap();
-    let mine = format!("untrusted comment: from the safe\n{}\n", key.public().line());
+    let mine = format!(
+        "untrusted comment: from the safe\n{}\n",
+        key.public().line()
+    );
     fs::write(kept.join("builder.pub"), &mine).unwrap();
-    Trust::new(vec![given(dir.path(), &key, "acme")]).keep(&kept).unwrap();
+    Trust::new(vec![given(dir.path(), &key, "acme")])
+        .keep(&kept)
+        .unwrap();
     assert_eq!(names(&kept), ["builder.pub"]);
     assert_eq!(
         fs::read_to_string(kept.join("builder.pub")).unwrap(),
@@ -48,16 +66,30 @@ fn a_key_is_kept_once_whatever_it_is_called() {
         "what is there is not written again"
     );
     // An end is news.
-    let ending = format!("untrusted comment: not-after=2030-01-01\n{}\n", key.public().line());
+    let ending = format!(
+        "untrusted comment: not-after=2030-01-01\n{}\n",
+        key.public().line()
+    );
     PublicKey::parse(&ending).unwrap().keep(&kept).unwrap();
-    assert!(PublicKey::load(&kept.join("builder.pub")).unwrap().not_after().is_some());
+    assert!(
+        PublicKey::load(&kept.join("builder.pub"))
+            .unwrap()
+            .not_after()
+            .is_some()
+    );
 
-    // An end that is there is not taken away by a file that lacks it, and counts for a key that is named by itself.
+    // An end that is there is not taken away by a file that lacks it, and counts for a key that is
+    // named by itself.
     let endless = Trust::new(vec![given(dir.path(), &key, "acme")]);
     endless.keep(&kept).unwrap();
-    let end = PublicKey::load(&kept.join("builder.pub")).unwrap().not_after();
+    let end = PublicKey::load(&kept.join("builder.pub"))
+        .unwrap()
+        .not_after();
     assert!(end.is_some());
-    assert_eq!(endless.no_more_than(&kept).unwrap().keys()[0].not_after(), end);
+    assert_eq!(
+        endless.no_more_than(&kept).unwrap().keys()[0].not_after(),
+        end
+    );
 
     // Whoever put it there twice himself trusts it once, until the earlier end.
     fs::write(kept.join("acme.pub"), &mine).unwrap();
@@ -92,7 +124,11 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
     fs::write(from.join("lost.pub"), lost.public().to_text()).unwrap();
     fs::write(from.join("good.pub"), good.public().to_text()).unwrap();
     let id = lost.public().id();
-    fs::write(from.join("revoked"), format!("{id} its laptop was stolen\n")).unwrap();
+    fs::write(
+        from.join("revoked"),
+        format!("{id} its laptop was stolen\n"),
+    )
+    .unwrap();
 
     let kept = dir.join("kept");
     fs::create_dir(&kept).unwrap();
@@ -110,9 +146,15 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
     let given = Trust::new(vec![lost.public().clone()]);
     assert_eq!(complaints(&image.iso, &given), [""; 0]);
     let given = given.no_more_than(&kept).unwrap();
-    assert!(complaints(&image.iso, &given).concat().contains("is revoked: its laptop was stolen"));
+    assert!(
+        complaints(&image.iso, &given)
+            .concat()
+            .contains("is revoked: its laptop was stolen")
+    );
     given.keep(&kept).unwrap();
     assert_eq!(names(&kept), ["good.pub", "revoked"]);
-    let none = Trust::new(vec![lost.public().clone()]).no_more_than(&dir.join("nowhere")).unwrap();
+    let none = Trust::new(vec![lost.public().clone()])
+        .no_more_than(&dir.join("nowhere"))
+        .unwrap();
     assert_eq!(complaints(&image.iso, &none), [""; 0]);
 }

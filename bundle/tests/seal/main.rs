@@ -1,5 +1,5 @@
-//! Seals: made, damaged in every way, and checked, with our code and with the programs that a site has anyway. The
-//! modules are marked as tests for the lints that tests are free of.
+//! Seals: made, damaged in every way, and checked, with our code and with the programs that a site
+//! has anyway. The modules are marked as tests for the lints that tests are free of.
 
 #[cfg(test)]
 mod damage;

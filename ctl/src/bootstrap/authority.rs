@@ -1,4 +1,5 @@
-//! The certificate authorities of a host that was bootstrapped before: a repair's plan must compare with the real ones.
+//! The certificate authorities of a host that was bootstrapped before: a repair's plan must compare
+//! with the real ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +29,10 @@ impl Authority {
     /// Reads whatever is there.
     pub fn read(directory: &Path) -> Self {
         let text = |path: String| std::fs::read_to_string(directory.join(path)).ok();
-        let mut found = Self { public: text("sa.pub".to_owned()), ..Self::default() };
+        let mut found = Self {
+            public: text("sa.pub".to_owned()),
+            ..Self::default()
+        };
         for name in NAMES {
             if let Some(certificate) = text(format!("ca/{name}.crt")) {
                 found.certificates.insert(name.to_owned(), certificate);
@@ -45,11 +49,14 @@ impl Authority {
 
     /// The public halves.
     pub fn pki(&self) -> Pki {
-        Pki { certificates: self.certificates.clone(), service_account: self.public.clone() }
+        Pki {
+            certificates: self.certificates.clone(),
+            service_account: self.public.clone(),
+        }
     }
 
-    /// Puts the real secrets into a low state that goes to this host's minion program and nowhere else. What does not
-    /// exist yet says so.
+    /// Puts the real secrets into a low state that goes to this host's minion program and nowhere
+    /// else. What does not exist yet says so.
     ///
     /// # Errors
     /// It asks for a secret that this host may not have.
@@ -58,7 +65,11 @@ impl Authority {
         let lookup = |path: &str| {
             allowed.contains(path).then(|| {
                 let own = declared.own_secret(name, path);
-                self.keys.get(path).cloned().or(own).unwrap_or_else(|| UNKNOWN.to_owned())
+                self.keys
+                    .get(path)
+                    .cloned()
+                    .or(own)
+                    .unwrap_or_else(|| UNKNOWN.to_owned())
             })
         };
         for chunk in &mut low.chunks {

@@ -1,4 +1,5 @@
-//! The daemons of the first host: whether each runs the program that is installed, or still the one before it.
+//! The daemons of the first host: whether each runs the program that is installed, or still the one
+//! before it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,14 +49,21 @@ impl Daemon {
     /// Its process, 0 when none runs.
     pub async fn pid(&self) -> u32 {
         let mut show = Command::new("systemctl");
-        show.args(["show", "--property", "MainPID", "--value", self.unit]).stdin(Stdio::null());
+        show.args(["show", "--property", "MainPID", "--value", self.unit])
+            .stdin(Stdio::null());
         // Without an answer nobody knows; whether it serves is asked next.
-        let Ok(said) = show.output().await else { return 0 };
-        String::from_utf8_lossy(&said.stdout).trim().parse().unwrap_or(0)
+        let Ok(said) = show.output().await else {
+            return 0;
+        };
+        String::from_utf8_lossy(&said.stdout)
+            .trim()
+            .parse()
+            .unwrap_or(0)
     }
 }
 
-/// Whether a process runs another file than the one that now has the program's name. Nobody's process (0) runs none.
+/// Whether a process runs another file than the one that now has the program's name. Nobody's
+/// process (0) runs none.
 fn is_another(pid: u32, program: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|status| (status.dev(), status.ino()));
     match (file(Path::new(&format!("/proc/{pid}/exe"))), file(program)) {
@@ -75,7 +83,10 @@ mod tests {
         for file in [&program, &fresh] {
             fs::copy("/bin/sleep", file).unwrap();
         }
-        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let mut child = std::process::Command::new(&program)
+            .arg("600")
+            .spawn()
+            .unwrap();
         let before = is_another(child.id(), &program);
         // As every program is installed: in one step, under the feet of whoever runs it.
         fs::rename(&fresh, &program).unwrap();

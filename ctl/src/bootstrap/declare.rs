@@ -1,4 +1,5 @@
-//! What is declared: the operator's document, what is on the host already, and what is resolved from both.
+//! What is declared: the operator's document, what is on the host already, and what is resolved
+//! from both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,8 +11,8 @@ use halite_pillar::facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
 use halite_pillar::validate::Context;
-use halite_pillar::view::{self, MASTER_PORT, Pki};
-use halite_pillar::{resolve, view::bootstrap_node};
+use halite_pillar::view::{MASTER_PORT, Pki, bootstrap_node};
+use halite_pillar::{resolve, view};
 use halite_states::problem::Problem;
 use halite_states::yaml;
 use serde_json::Value;
@@ -31,8 +32,8 @@ pub struct Given {
 }
 
 impl Given {
-    /// Reads what is on the host and what the operator gives; his cluster document takes the place of the one on the
-    /// host, except for what was resolved.
+    /// Reads what is on the host and what the operator gives; his cluster document takes the place
+    /// of the one on the host, except for what was resolved.
     ///
     /// # Errors
     /// A file cannot be read, or there is no cluster document at all.
@@ -44,11 +45,15 @@ impl Given {
         } else {
             Texts::default()
         };
-        let mut installed = if there { Installed::This } else { Installed::Nothing };
+        let mut installed = if there {
+            Installed::This
+        } else {
+            Installed::Nothing
+        };
         if let Some(config) = config {
             let file = config.display().to_string();
-            let mut text =
-                std::fs::read_to_string(config).with_context(|| format!("{file} cannot be read"))?;
+            let mut text = std::fs::read_to_string(config)
+                .with_context(|| format!("{file} cannot be read"))?;
             if there {
                 let (old, new) = (cluster_name(&texts.cluster.text), cluster_name(&text));
                 if let (Some(old), true) = (&old, old != new) {
@@ -65,13 +70,26 @@ impl Given {
         // The first host has a document already on a second run.
         let is_first = |text: &Text| {
             let node = yaml::parse(&text.file, &text.text).ok();
-            let roles = node.as_ref().and_then(|node| node.get("roles")).map(|roles| roles.items().to_vec());
-            roles.unwrap_or_default().iter().any(|role| role.raw == "bootstrap")
+            let roles = node
+                .as_ref()
+                .and_then(|node| node.get("roles"))
+                .map(|roles| roles.items().to_vec());
+            roles
+                .unwrap_or_default()
+                .iter()
+                .any(|role| role.raw == "bootstrap")
         };
         if !texts.nodes.iter().any(is_first) {
-            let file = directory.join("nodes").join(format!("{name}.yaml")).display().to_string();
+            let file = directory
+                .join("nodes")
+                .join(format!("{name}.yaml"))
+                .display()
+                .to_string();
             texts.nodes.retain(|text| text.file != file);
-            texts.nodes.push(Text { file, text: Node::new(name, None, &BOOTSTRAP_ROLES).to_text() });
+            texts.nodes.push(Text {
+                file,
+                text: Node::new(name, None, &BOOTSTRAP_ROLES).to_text(),
+            });
         }
         Ok(Self { texts, installed })
     }
@@ -83,14 +101,18 @@ impl Given {
 
     /// What is wrong with the texts alone, without bundle and host.
     pub fn problems(&self) -> Vec<String> {
-        let found = load(&self.texts, &Context::default()).err().unwrap_or_default();
+        let found = load(&self.texts, &Context::default())
+            .err()
+            .unwrap_or_default();
         found.iter().map(ToString::to_string).collect()
     }
 
     /// What the checks of the host depend on, as far as the texts can be read.
     pub fn wanted(&self) -> Wanted {
-        load(&self.texts, &Context::default())
-            .map_or_else(|_| roughly(&self.texts.cluster), |declaration| wanted(&declaration.cluster))
+        load(&self.texts, &Context::default()).map_or_else(
+            |_| roughly(&self.texts.cluster),
+            |declaration| wanted(&declaration.cluster),
+        )
     }
 
     /// Validates everything with bundle and host, and resolves what is open.
@@ -98,42 +120,65 @@ impl Given {
     /// # Errors
     /// All problems.
     pub fn load(&self, ground: &Ground) -> Result<Declared, Vec<Problem>> {
-        let mut bundle = crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
+        let mut bundle =
+            crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
         bundle.site.clone_from(&ground.others);
         let host = HostFacts::from_grains(&ground.name, &ground.grains);
-        let context = Context { bundle: Some(&bundle), host: Some(&host) };
+        let context = Context {
+            bundle: Some(&bundle),
+            host: Some(&host),
+        };
         let mut declaration = load(&self.texts, &context)?;
         if !declaration.nodes.contains_key(&ground.name) {
-            let first =
-                bootstrap_node(&declaration).map(|node| node.metadata.name.clone()).unwrap_or_default();
+            let first = bootstrap_node(&declaration)
+                .map(|node| node.metadata.name.clone())
+                .unwrap_or_default();
             let problem = Problem::in_file(
                 "",
-                format!("the first host of this cluster is `{first}`, not `{}`", ground.name),
+                format!(
+                    "the first host of this cluster is `{first}`, not `{}`",
+                    ground.name
+                ),
             );
-            return Err(vec![
-                problem.hint(format!("run this on {first}, or give this host's name with --name")),
-            ]);
+            return Err(vec![problem.hint(format!(
+                "run this on {first}, or give this host's name with --name"
+            ))]);
         }
-        let resolved =
-            resolve::node(&mut declaration, &ground.name, &host).map_err(|problem| vec![problem])?;
+        let resolved = resolve::node(&mut declaration, &ground.name, &host)
+            .map_err(|problem| vec![problem])?;
         let node_text = match resolved.node_text {
             Some(text) => text,
             None => declaration.nodes[&ground.name].source.text().to_owned(),
         };
         let cluster = &declaration.cluster;
-        let kubernetes =
-            cluster.resolved.as_ref().map_or(&bundle.kubernetes, |resolved| &resolved.kubernetes);
-        let wanted = ResolvedCluster { kubernetes: kubernetes.clone(), bundle: Some(bundle.version.clone()) };
+        let kubernetes = cluster
+            .resolved
+            .as_ref()
+            .map_or(&bundle.kubernetes, |resolved| &resolved.kubernetes);
+        let wanted = ResolvedCluster {
+            kubernetes: kubernetes.clone(),
+            bundle: Some(bundle.version.clone()),
+        };
         let cluster_text = if cluster.resolved.as_ref() == Some(&wanted) {
             cluster.source.text().to_owned()
         } else {
-            resolve::record(&cluster.source.file, cluster.source.text(), &resolve::cluster_block(&wanted))
-                .map_err(|problem| vec![problem])?
+            resolve::record(
+                &cluster.source.file,
+                cluster.source.text(),
+                &resolve::cluster_block(&wanted),
+            )
+            .map_err(|problem| vec![problem])?
         };
         let node_file = format!("nodes/{}.yaml", ground.name);
-        let files =
-            vec![("cluster.yaml".to_owned(), cluster_text, CLUSTER_MODE), (node_file, node_text, NODE_MODE)];
-        Ok(Declared { declaration, bundle, files })
+        let files = vec![
+            ("cluster.yaml".to_owned(), cluster_text, CLUSTER_MODE),
+            (node_file, node_text, NODE_MODE),
+        ];
+        Ok(Declared {
+            declaration,
+            bundle,
+            files,
+        })
     }
 }
 
@@ -142,13 +187,17 @@ fn cluster_name(text: &str) -> Option<String> {
     Some(root.get("metadata")?.get("name")?.raw.clone())
 }
 
-/// What was resolved when the cluster was made stays, although the operator's own copy does not have it.
+/// What was resolved when the cluster was made stays, although the operator's own copy does not
+/// have it.
 fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     let resolved = |text: &str| {
         let root = yaml::parse(file, text).ok()?;
         let resolved = root.get("resolved")?;
         let bundle = resolved.get("bundle").map(|version| version.raw.clone());
-        Some(ResolvedCluster { kubernetes: resolved.get("kubernetes")?.raw.clone(), bundle })
+        Some(ResolvedCluster {
+            kubernetes: resolved.get("kubernetes")?.raw.clone(),
+            bundle,
+        })
     };
     match (resolved(installed), resolved(&given)) {
         // What does not parse is reported as such later.
@@ -161,14 +210,22 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
 
 /// The same from a document with mistakes, so that what it does say is not reported as missing.
 fn roughly(document: &Text) -> Wanted {
-    let json = yaml::parse(&document.file, &document.text).map(|root| root.to_json()).unwrap_or_default();
-    let flag = |pointer: &str| json.pointer(pointer).and_then(Value::as_bool).unwrap_or(true);
+    let json = yaml::parse(&document.file, &document.text)
+        .map(|root| root.to_json())
+        .unwrap_or_default();
+    let flag = |pointer: &str| {
+        json.pointer(pointer)
+            .and_then(Value::as_bool)
+            .unwrap_or(true)
+    };
     Wanted {
         manage_swap: flag("/host/manageSwap"),
         fail_swap_on: flag("/kubelet/config/failSwapOn"),
         fail_cgroup_v1: flag("/kubelet/config/failCgroupV1"),
         manage_firewall: flag("/host/manageFirewall"),
-        nftables: json.pointer("/kubeProxy/mode").is_none_or(|mode| mode != "iptables"),
+        nftables: json
+            .pointer("/kubeProxy/mode")
+            .is_none_or(|mode| mode != "iptables"),
         eviction: eviction(json.pointer("/kubelet/config/evictionHard")),
         vip: None,
     }
@@ -176,12 +233,20 @@ fn roughly(document: &Text) -> Wanted {
 
 /// The kubelet's hard eviction thresholds by signal, where some are declared.
 fn eviction(declared: Option<&Value>) -> Option<BTreeMap<String, String>> {
-    let each = |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
+    let each =
+        |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
     Some(declared?.as_object()?.iter().filter_map(each).collect())
 }
 
 fn wanted(cluster: &Cluster) -> Wanted {
-    let kubelet = |key: &str| cluster.kubelet.config.get(key).and_then(Value::as_bool).unwrap_or(true);
+    let kubelet = |key: &str| {
+        cluster
+            .kubelet
+            .config
+            .get(key)
+            .and_then(Value::as_bool)
+            .unwrap_or(true)
+    };
     Wanted {
         manage_swap: cluster.host.manage_swap,
         fail_swap_on: kubelet("failSwapOn"),
@@ -189,7 +254,10 @@ fn wanted(cluster: &Cluster) -> Wanted {
         manage_firewall: cluster.host.manage_firewall,
         nftables: cluster.kube_proxy.mode == ProxyMode::Nftables,
         eviction: eviction(cluster.kubelet.config.get("evictionHard")),
-        vip: cluster.api_server.vip.filter(|_| cluster.api_server.keeps_vip()),
+        vip: cluster
+            .api_server
+            .vip
+            .filter(|_| cluster.api_server.keeps_vip()),
     }
 }
 
@@ -239,7 +307,8 @@ impl Declared {
         wanted(&self.declaration.cluster)
     }
 
-    /// Which of the files would change, with the difference; a file that may hold secrets is only named.
+    /// Which of the files would change, with the difference; a file that may hold secrets is only
+    /// named.
     pub fn changes(&self, directory: &Path) -> String {
         let mut text = String::new();
         for (name, new, mode) in &self.files {
@@ -253,14 +322,20 @@ impl Declared {
                 || self.declaration.cluster.secrets.is_empty() && !old.contains("secrets:")
             {
                 let diff = similar::TextDiff::from_lines(old.as_str(), new.as_str());
-                let diff = diff.unified_diff().context_radius(1).header("now", "then").to_string();
-                diff.lines().for_each(|line| text.push_str(&format!("    {line}\n")));
+                let diff = diff
+                    .unified_diff()
+                    .context_radius(1)
+                    .header("now", "then")
+                    .to_string();
+                diff.lines()
+                    .for_each(|line| text.push_str(&format!("    {line}\n")));
             }
         }
         text
     }
 
-    /// Writes the files, each atomically; the cluster document first, because it says whose the others are.
+    /// Writes the files, each atomically; the cluster document first, because it says whose the
+    /// others are.
     ///
     /// # Errors
     /// The system's reason.

@@ -42,7 +42,10 @@ fn a_second_run_resolves_the_same_and_writes_nothing() {
     assert_eq!(first.master(), "10.0.0.11:4550");
     first.write(&etc).unwrap();
     let written = std::fs::read_to_string(etc.join("cluster.yaml")).unwrap();
-    assert!(written.starts_with(CLUSTER) && written.contains("kubernetes: v1.36.3"), "{written}");
+    assert!(
+        written.starts_with(CLUSTER) && written.contains("kubernetes: v1.36.3"),
+        "{written}"
+    );
     for config in [Some(config.as_path()), None] {
         let given = Given::read(&etc, config, "a").unwrap();
         assert_eq!(given.installed(), Installed::This);
@@ -68,10 +71,13 @@ fn a_mistake_elsewhere_makes_no_other_mistakes() {
     let config = dir.path().join("mine.yaml");
     let wanted = |text: &str| {
         std::fs::write(&config, text).unwrap();
-        Given::read(&dir.path().join("etc"), Some(&config), "a").unwrap().wanted()
+        Given::read(&dir.path().join("etc"), Some(&config), "a")
+            .unwrap()
+            .wanted()
     };
-    let said =
-        format!("{CLUSTER}kubelet: {{config: {{failCgroupV1: false}}}}\nhost: {{manageSwap: false}}\n");
+    let said = format!(
+        "{CLUSTER}kubelet: {{config: {{failCgroupV1: false}}}}\nhost: {{manageSwap: false}}\n"
+    );
     assert!(!wanted(&said).fail_cgroup_v1);
     let mistaken = wanted(&format!("{said}netwrks: {{}}\n"));
     assert_eq!(mistaken, wanted(&said));
@@ -82,7 +88,10 @@ fn a_mistake_elsewhere_makes_no_other_mistakes() {
 fn the_first_host_keeps_its_name() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("cluster.yaml"), CLUSTER).unwrap();
-    load(dir.path(), None, "a").unwrap().write(dir.path()).unwrap();
+    load(dir.path(), None, "a")
+        .unwrap()
+        .write(dir.path())
+        .unwrap();
     let problems = load(dir.path(), None, "b").err().unwrap();
     assert!(problems[0].message.contains("`a`, not `b`"), "{problems:?}");
 }
@@ -98,13 +107,26 @@ fn without_any_document_there_is_nothing_to_do() {
 fn a_changed_document_is_shown_but_never_a_secret() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("cluster.yaml"), CLUSTER).unwrap();
-    load(dir.path(), None, "a").unwrap().write(dir.path()).unwrap();
+    load(dir.path(), None, "a")
+        .unwrap()
+        .write(dir.path())
+        .unwrap();
     let config = dir.path().join("mine.yaml");
     std::fs::write(&config, format!("{CLUSTER}dnsDomain: my.local\n")).unwrap();
-    let changes = load(dir.path(), Some(&config), "a").unwrap().changes(dir.path());
+    let changes = load(dir.path(), Some(&config), "a")
+        .unwrap()
+        .changes(dir.path());
     assert!(changes.contains("+dnsDomain: my.local"), "{changes}");
-    std::fs::write(&config, format!("{CLUSTER}secrets: {{s: {{value: canary, roles: [worker]}}}}\n"))
-        .unwrap();
-    let changes = load(dir.path(), Some(&config), "a").unwrap().changes(dir.path());
-    assert!(changes.contains("cluster.yaml changes") && !changes.contains("canary"), "{changes}");
+    std::fs::write(
+        &config,
+        format!("{CLUSTER}secrets: {{s: {{value: canary, roles: [worker]}}}}\n"),
+    )
+    .unwrap();
+    let changes = load(dir.path(), Some(&config), "a")
+        .unwrap()
+        .changes(dir.path());
+    assert!(
+        changes.contains("cluster.yaml changes") && !changes.contains("canary"),
+        "{changes}"
+    );
 }

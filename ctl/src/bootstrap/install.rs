@@ -12,7 +12,8 @@ use super::daemon::{Daemon, MASTER, MINION};
 use super::declare::Declared;
 use super::{Ground, local};
 use crate::cli::Global;
-use crate::client::{self, Operator, document, refused};
+use crate::client;
+use crate::client::{Operator, document, refused};
 use crate::follow::failed_states;
 use crate::output::Screen;
 
@@ -25,8 +26,8 @@ const TOKEN_SECONDS: u32 = 600;
 /// The minion's identity.
 const IDENTITY: &str = "/var/lib/halite/minion/identity.crt";
 
-/// Installs and starts the master, lets this host's minion enrol, and waits until it is connected. Each part may be
-/// repeated; what is done already costs a look.
+/// Installs and starts the master, lets this host's minion enrol, and waits until it is connected.
+/// Each part may be repeated; what is done already costs a look.
 ///
 /// # Errors
 /// Which part failed, and why.
@@ -40,7 +41,8 @@ pub async fn install(
     // Until it runs the one before it answers, which need not understand the states of this bundle.
     bring(ground, declared, &MASTER).await?;
     let mut operator = comes_up(global).await?;
-    // The minion waits for its identity; started afterwards, it would be restarted in the middle of its first job.
+    // The minion waits for its identity; started afterwards, it would be restarted in the middle of
+    // its first job.
     screen.progress("starting this host's minion");
     bring(ground, declared, &MINION).await?;
     screen.progress("enrolling this host");
@@ -51,14 +53,24 @@ pub async fn install(
             id: ground.name.clone(),
             ..v1::CreateTokenRequest::default()
         };
-        let token =
-            operator.create_token(request).await.map_err(|status| refused(&status))?.into_inner().token;
+        let token = operator
+            .create_token(request)
+            .await
+            .map_err(|status| refused(&status))?
+            .into_inner()
+            .token;
         let again = Path::new(IDENTITY).exists();
-        ground.minion.enrol(&declared.master(), &ground.name, &token, again).await?;
+        ground
+            .minion
+            .enrol(&declared.master(), &ground.name, &token, again)
+            .await?;
     }
     connects(&mut operator, &ground.name).await?;
     let paint = screen.paint();
-    screen.line(format!("master       {} runs here, and this host's minion is connected", paint.good("✓")));
+    screen.line(format!(
+        "master       {} runs here, and this host's minion is connected",
+        paint.good("✓")
+    ));
     Ok(())
 }
 
@@ -66,8 +78,12 @@ pub async fn install(
 async fn bring(ground: &Ground, declared: &Declared, daemon: &Daemon) -> anyhow::Result<()> {
     let before = daemon.pid().await;
     let done = apply(ground, declared, daemon.sls).await?;
-    // A run that was cut off before it asked left the old program running, and all files as they should be.
-    let asked = done.states.iter().any(|state| state.id == daemon.asks && !state.changes.is_empty());
+    // A run that was cut off before it asked left the old program running, and all files as they
+    // should be.
+    let asked = done
+        .states
+        .iter()
+        .any(|state| state.id == daemon.asks && !state.changes.is_empty());
     if !asked && daemon.is_outdated().await {
         apply(ground, declared, daemon.restart).await?;
     }
@@ -101,9 +117,9 @@ async fn comes_up(global: &Global) -> anyhow::Result<Operator> {
         match client::operator(global).await {
             Ok(operator) => return Ok(operator),
             Err(error) if since.elapsed() > COMES_UP => {
-                return Err(
-                    error.context("the master does not come up; journalctl -u halite-master shows why")
-                );
+                return Err(error.context(
+                    "the master does not come up; journalctl -u halite-master shows why",
+                ));
             }
             Err(_) => tokio::time::sleep(LOOK).await,
         }
@@ -116,15 +132,21 @@ async fn key(operator: &mut Operator, name: &str) -> anyhow::Result<Option<Value
     Ok(keys.into_iter().find(|key| key["id"] == name))
 }
 
-/// Both sides must know: a host that lost its identity enrols anew, and so does one that the master forgot.
+/// Both sides must know: a host that lost its identity enrols anew, and so does one that the master
+/// forgot.
 async fn is_enrolled(operator: &mut Operator, name: &str) -> anyhow::Result<bool> {
-    let accepted = key(operator, name).await?.is_some_and(|key| key["state"] == "accepted");
+    let accepted = key(operator, name)
+        .await?
+        .is_some_and(|key| key["state"] == "accepted");
     Ok(accepted && Path::new(IDENTITY).exists())
 }
 
 async fn connects(operator: &mut Operator, name: &str) -> anyhow::Result<()> {
     let since = Instant::now();
-    while key(operator, name).await?.is_none_or(|key| key["connected"] != true) {
+    while key(operator, name)
+        .await?
+        .is_none_or(|key| key["connected"] != true)
+    {
         if since.elapsed() > COMES_UP {
             bail!(
                 "this host's minion does not connect; journalctl -u halite-minion shows why. Then run the same command again."

@@ -1,4 +1,5 @@
-//! The bundle of a bootstrap: an ISO, which is read without mounting it, or a directory, which stays where it is.
+//! The bundle of a bootstrap: an ISO, which is read without mounting it, or a directory, which
+//! stays where it is.
 
 use std::path::PathBuf;
 
@@ -26,11 +27,12 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Looks at the bundle that is named, or that this program is part of, or that this site uses. What is wrong with it
-    /// is the inner error.
+    /// Looks at the bundle that is named, or that this program is part of, or that this site uses.
+    /// What is wrong with it is the inner error.
     ///
     /// # Errors
-    /// There is no bundle, it cannot be read, no trusted key vouches for it, or it is older than the one in use.
+    /// There is no bundle, it cannot be read, no trusted key vouches for it, or it is older than
+    /// the one in use.
     pub fn open(
         here: &Site,
         args: &Bootstrap,
@@ -80,7 +82,12 @@ impl Medium {
         let checksum = std::fs::read(bundle.join(manifest::CHECKSUM))?;
         here.bundles.refuse_other(&vouched.version, &checksum)?;
         let site = here.bundles.path(&vouched.version)?;
-        Ok(Ok(Self { bundle, site, vouched, _look: look }))
+        Ok(Ok(Self {
+            bundle,
+            site,
+            vouched,
+            _look: look,
+        }))
     }
 
     /// Puts the bundle where it will stand.

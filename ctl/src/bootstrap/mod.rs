@@ -1,9 +1,10 @@
 //! `ctl bootstrap`: from a bare host and a bundle to a control plane.
 //!
-//! Until everything is known to be good it only looks: documents, host and bundle are checked in one report, and the
-//! whole plan is made from the bundle. Then the declaration is written, master and minion are installed, and the minion
-//! enrols. All that follows is ordinary orchestration, the same code as for any other node. Every step may be repeated:
-//! the same command goes on where it was cut off, and on a finished host it repairs.
+//! Until everything is known to be good it only looks: documents, host and bundle are checked in
+//! one report, and the whole plan is made from the bundle. Then the declaration is written, master
+//! and minion are installed, and the minion enrols. All that follows is ordinary orchestration, the
+//! same code as for any other node. Every step may be repeated: the same command goes on where it
+//! was cut off, and on a finished host it repairs.
 
 mod authority;
 mod daemon;
@@ -26,15 +27,14 @@ use serde_json::{Value, json};
 
 use self::declare::{Declared, Given};
 use self::medium::Medium;
-use crate::FAILED;
 use crate::cli::{Bootstrap, Global};
 use crate::commands::finish;
 use crate::compile::{Source, report};
 use crate::minion::Minion;
-use crate::output::Screen;
-use crate::output::returns::{self, View};
+use crate::output::returns::View;
+use crate::output::{Screen, returns};
 use crate::site::{CONFIG, Site};
-use crate::{follow, preflight};
+use crate::{FAILED, follow, preflight};
 
 pub use self::declare::CLUSTER_MODE;
 
@@ -78,7 +78,15 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);
-    let mut ground = Ground { bundle, site, manifest, others: here.others(), minion, grains, name };
+    let mut ground = Ground {
+        bundle,
+        site,
+        manifest,
+        others: here.others(),
+        minion,
+        grains,
+        name,
+    };
 
     let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &ground.name)?;
     let declared = given.load(&ground);
@@ -91,11 +99,18 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     screen.line(preflight::report(&findings, paint));
 
     let plan = plan(&ground, &declared, screen).await?;
-    let summary =
-        format!("plan         {}: {} states, {} to change", ground.name, plan.states.len(), plan.changed());
+    let summary = format!(
+        "plan         {}: {} states, {} to change",
+        ground.name,
+        plan.states.len(),
+        plan.changed()
+    );
     if args.test || !plan.succeeded() {
         let code = if plan.succeeded() { 0 } else { FAILED };
-        let view = View { test: true, verbose: false };
+        let view = View {
+            test: true,
+            verbose: false,
+        };
         let document = json!({"preflight": preflight::document(&findings), "changed": false,
             "plan": {"states": plan.states, "changed": plan.changed(), "failed": plan.failed()}});
         screen.answer(&document, |paint| {
@@ -121,18 +136,23 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     ground.bundle.clone_from(&ground.site);
     declared.write(Path::new(CONFIG))?;
     install::install(global, &ground, &declared, screen).await?;
-    let request =
-        v1::OrchestrateRequest { sls: ORCHESTRATION.to_owned(), ..v1::OrchestrateRequest::default() };
+    let request = v1::OrchestrateRequest {
+        sls: ORCHESTRATION.to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
     let done = follow::orchestration(global, request, &ground.name, screen).await?;
     // From the first look at the host on, not only the orchestration.
-    let done = follow::RunDone { seconds: started.elapsed().as_secs_f64(), ..done };
+    let done = follow::RunDone {
+        seconds: started.elapsed().as_secs_f64(),
+        ..done
+    };
     let good = "Ready. kubectl works on this host; `ctl status` shows the cluster";
     let again = std::env::args().collect::<Vec<_>>().join(" ");
     finish(&done, good, &again, screen)
 }
 
-/// On a host that has a cluster document only root can read it: without it nothing else can be checked. On a bare host
-/// the preflight says that root is needed, together with all else.
+/// On a host that has a cluster document only root can read it: without it nothing else can be
+/// checked. On a bare host the preflight says that root is needed, together with all else.
 fn closed(document: &Path, opened: std::io::Result<()>) -> Option<String> {
     let denied = opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
     denied.then(|| {
@@ -145,16 +165,26 @@ fn closed(document: &Path, opened: std::io::Result<()>) -> Option<String> {
 }
 
 fn name(args: &Bootstrap) -> String {
-    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = || {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    };
     args.name.clone().unwrap_or_else(host)
 }
 
-/// Nothing of a damaged bundle is used, not even its program that looks at the host. What can be found out without it is
-/// told all the same.
-async fn damaged(args: &Bootstrap, problems: Vec<String>, screen: &mut Screen) -> anyhow::Result<u8> {
+/// Nothing of a damaged bundle is used, not even its program that looks at the host. What can be
+/// found out without it is told all the same.
+async fn damaged(
+    args: &Bootstrap,
+    problems: Vec<String>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let name = name(args);
     let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &name)?;
-    let mut facts = preflight::Facts::gather(given.wanted(), jiff::Timestamp::now().as_second()).await;
+    let mut facts =
+        preflight::Facts::gather(given.wanted(), jiff::Timestamp::now().as_second()).await;
     facts.bundle = problems;
     facts.documents = given.problems();
     facts.name = name;
@@ -166,7 +196,10 @@ async fn damaged(args: &Bootstrap, problems: Vec<String>, screen: &mut Screen) -
 fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Result<u8> {
     let document = json!({"preflight": preflight::document(findings), "changed": false});
     screen.answer(&document, |paint| {
-        format!("{}\nNothing was changed.\n", preflight::report(findings, *paint))
+        format!(
+            "{}\nNothing was changed.\n",
+            preflight::report(findings, *paint)
+        )
     })?;
     Ok(FAILED)
 }
@@ -175,7 +208,11 @@ fn temporary() -> anyhow::Result<tempfile::TempDir> {
     tempfile::tempdir().context("there is no room for temporary files")
 }
 
-fn bundle_problems(bundle: &Path, sha256: &str, screen: &mut Screen) -> anyhow::Result<Vec<String>> {
+fn bundle_problems(
+    bundle: &Path,
+    sha256: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<Vec<String>> {
     let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
     let report = halite_bundle::verify_same(bundle, sha256, &mut told)?;
     Ok(report.problems.iter().map(ToString::to_string).collect())
@@ -187,13 +224,20 @@ async fn findings(
     given: &Given,
     declared: &Result<Declared, Vec<halite_states::problem::Problem>>,
 ) -> Vec<preflight::Finding> {
-    let wanted = declared.as_ref().map_or_else(|_| given.wanted(), Declared::wanted);
+    let wanted = declared
+        .as_ref()
+        .map_or_else(|_| given.wanted(), Declared::wanted);
     let mut facts = preflight::Facts::gather(wanted, jiff::Timestamp::now().as_second()).await;
     if let Err(problems) = declared {
         facts.documents = problems.iter().map(ToString::to_string).collect();
     }
     facts.name.clone_from(&ground.name);
-    facts.built = ground.manifest.built.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
+    facts.built = ground
+        .manifest
+        .built
+        .parse::<jiff::Timestamp>()
+        .ok()
+        .map(jiff::Timestamp::as_second);
     facts.installed = given.installed();
     let host = halite_pillar::facts::HostFacts::from_grains(&ground.name, &ground.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();
@@ -202,11 +246,18 @@ async fn findings(
 
 /// The bundle's state tree with the operator's own states laid over it.
 fn tree(bundle: &Path) -> DirTree {
-    DirTree::new().mount("custom", Path::new(CONFIG).join("custom")).bundle(bundle)
+    DirTree::new()
+        .mount("custom", Path::new(CONFIG).join("custom"))
+        .bundle(bundle)
 }
 
 /// Compiles the named SLS files, or the highstate, and gives them to the bundle's minion program.
-async fn local(ground: &Ground, declared: &Declared, sls: &[&str], test: bool) -> anyhow::Result<RunReturn> {
+async fn local(
+    ground: &Ground,
+    declared: &Declared,
+    sls: &[&str],
+    test: bool,
+) -> anyhow::Result<RunReturn> {
     let authority = authority::Authority::read(Path::new(authority::DIRECTORY));
     let pillar = declared.view(&authority.pki(), &ground.name)?;
     let tree = tree(&ground.bundle);
@@ -218,27 +269,38 @@ async fn local(ground: &Ground, declared: &Declared, sls: &[&str], test: bool) -
         bundle: Some((&ground.bundle, &ground.manifest)),
     };
     let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-    let mut compiled = source.compile(&names).map_err(|problems| not_compiled(&tree, problems))?;
+    let mut compiled = source
+        .compile(&names)
+        .map_err(|problems| not_compiled(&tree, problems))?;
     let blobs = temporary()?;
     source.lay_out(&compiled, blobs.path())?;
     authority.fill(&mut compiled.low, declared, &ground.name)?;
     ground.minion.apply(&compiled.low, blobs.path(), test).await
 }
 
-/// Says whose states do not compile: only the operator can mend his own, and only he cannot mend the bundle's.
+/// Says whose states do not compile: only the operator can mend his own, and only he cannot mend
+/// the bundle's.
 fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
     let own = |problem: &Problem| tree.mounted(&problem.file).is_some();
     let whose = match problems.iter().filter(|problem| own(problem)).count() {
         0 => "the states of the bundle do not compile for this host".to_owned(),
         count if count == problems.len() => {
-            format!("your own states ({CONFIG}/custom) do not compile for this host; nothing was changed")
+            format!(
+                "your own states ({CONFIG}/custom) do not compile for this host; nothing was changed"
+            )
         }
-        _ => format!("states of the bundle and your own ({CONFIG}/custom) do not compile for this host"),
+        _ => format!(
+            "states of the bundle and your own ({CONFIG}/custom) do not compile for this host"
+        ),
     };
     anyhow::anyhow!("{}", report(&tree.placed(problems))).context(whose)
 }
 
-async fn plan(ground: &Ground, declared: &Declared, screen: &mut Screen) -> anyhow::Result<RunReturn> {
+async fn plan(
+    ground: &Ground,
+    declared: &Declared,
+    screen: &mut Screen,
+) -> anyhow::Result<RunReturn> {
     screen.progress("plan: comparing this host with what is declared");
     local(ground, declared, &[], true).await
 }
@@ -248,7 +310,10 @@ fn confirmed(declared: &Declared, name: &str, screen: &mut Screen) -> anyhow::Re
         bail!("nobody can be asked here; with --yes nobody is");
     }
     screen.clear();
-    eprint!("Make {name} the first host of the cluster {}? [y/N] ", declared.cluster());
+    eprint!(
+        "Make {name} the first host of the cluster {}? [y/N] ",
+        declared.cluster()
+    );
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
@@ -269,21 +334,40 @@ mod tests {
         let document = format!("{CLUSTER}apiServer: {{vip: 10.0.0.100}}\n");
         std::fs::write(&config, document).unwrap();
         let mut ground = ground("bootstrap-1");
-        for file in ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg"] {
-            let entry = serde_json::from_value(json!({"sha256": "0".repeat(64), "size": 1})).unwrap();
+        for file in [
+            "bin/ctl",
+            "bin/halite-master",
+            "bin/halite-minion",
+            "apt/halite.gpg",
+        ] {
+            let entry =
+                serde_json::from_value(json!({"sha256": "0".repeat(64), "size": 1})).unwrap();
             ground.manifest.files.insert(file.to_owned(), entry);
         }
-        for package in ["kubelet", "kubeadm", "kubectl", "containerd", "kubernetes-cni"] {
-            ground.manifest.packages.insert(package.to_owned(), "1-1".to_owned());
+        for package in [
+            "kubelet",
+            "kubeadm",
+            "kubectl",
+            "containerd",
+            "kubernetes-cni",
+        ] {
+            ground
+                .manifest
+                .packages
+                .insert(package.to_owned(), "1-1".to_owned());
         }
         ground.grains["os"] = json!("Debian");
         ground.grains["os_family"] = json!("Debian");
         ground.grains["oscodename"] = json!("bookworm");
-        let declared =
-            Given::read(&dir.path().join("etc"), Some(&config), "bootstrap-1").unwrap().load(&ground);
+        let declared = Given::read(&dir.path().join("etc"), Some(&config), "bootstrap-1")
+            .unwrap()
+            .load(&ground);
         let declared = declared.unwrap_or_else(|problems| panic!("{problems:?}"));
-        let pillar = declared.view(&authority::Authority::default().pki(), "bootstrap-1").unwrap();
-        let tree = DirTree::new().root(Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree"));
+        let pillar = declared
+            .view(&authority::Authority::default().pki(), "bootstrap-1")
+            .unwrap();
+        let tree =
+            DirTree::new().root(Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree"));
         let source = Source {
             tree: &tree,
             minion: "bootstrap-1",
@@ -292,8 +376,12 @@ mod tests {
             bundle: Some((&ground.bundle, &ground.manifest)),
         };
         let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-        let mut compiled = source.compile(&names).unwrap_or_else(|error| panic!("{}", report(&error)));
-        authority::Authority::default().fill(&mut compiled.low, &declared, "bootstrap-1").unwrap();
+        let mut compiled = source
+            .compile(&names)
+            .unwrap_or_else(|error| panic!("{}", report(&error)));
+        authority::Authority::default()
+            .fill(&mut compiled.low, &declared, "bootstrap-1")
+            .unwrap();
         compiled
     }
 
@@ -302,11 +390,20 @@ mod tests {
         let low = compile(&[]).low;
         assert!(low.chunks.len() > 50, "{}", low.chunks.len());
         let sls: BTreeSet<&str> = low.chunks.iter().map(|chunk| chunk.sls.as_str()).collect();
-        for wanted in ["base.etcd", "base.control_plane", "halite.master", "halite.minion", "host.keepalived"]
-        {
+        for wanted in [
+            "base.etcd",
+            "base.control_plane",
+            "halite.master",
+            "halite.minion",
+            "host.keepalived",
+        ] {
             assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
         }
-        assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::secret::PREFIX));
+        assert!(
+            !serde_json::to_string(&low)
+                .unwrap()
+                .contains(halite_pillar::secret::PREFIX)
+        );
     }
 
     #[test]
@@ -314,13 +411,24 @@ mod tests {
         for daemon in [daemon::MASTER, daemon::MINION] {
             let chunks = compile(&[daemon.sls]).low.chunks;
             let asks = chunks.iter().find(|chunk| chunk.id == daemon.asks).unwrap();
-            assert!(asks.name.ends_with(&format!("systemctl restart {}", daemon.unit)), "{}", asks.name);
+            assert!(
+                asks.name
+                    .ends_with(&format!("systemctl restart {}", daemon.unit)),
+                "{}",
+                asks.name
+            );
             assert!(
                 chunks.iter().any(|chunk| chunk.function() == "file.managed" && chunk.name == daemon.program)
             );
             let restart = compile(&[daemon.restart]).low.chunks;
             let lines: Vec<&str> = restart.iter().map(|chunk| chunk.name.as_str()).collect();
-            assert_eq!(lines, [format!("systemctl daemon-reload && systemctl restart {}", daemon.unit)]);
+            assert_eq!(
+                lines,
+                [format!(
+                    "systemctl daemon-reload && systemctl restart {}",
+                    daemon.unit
+                )]
+            );
         }
     }
 
@@ -329,30 +437,55 @@ mod tests {
         let document = Path::new("/etc/halite/cluster.yaml");
         let opened = |kind: std::io::ErrorKind| closed(document, Err(kind.into()));
         let text = opened(std::io::ErrorKind::PermissionDenied).unwrap();
-        assert!(text.contains("/etc/halite/cluster.yaml") && text.contains("sudo"), "{text}");
-        assert_eq!(opened(std::io::ErrorKind::NotFound), None, "a bare host: the preflight says it all");
+        assert!(
+            text.contains("/etc/halite/cluster.yaml") && text.contains("sudo"),
+            "{text}"
+        );
+        assert_eq!(
+            opened(std::io::ErrorKind::NotFound),
+            None,
+            "a bare host: the preflight says it all"
+        );
         assert_eq!(closed(document, Ok(())), None);
     }
 
     #[test]
     fn whose_states_do_not_compile_is_said() {
         let directory = tempfile::tempdir().unwrap();
-        let (own, bundle) = (directory.path().join("own"), directory.path().join("bundle"));
+        let (own, bundle) = (
+            directory.path().join("own"),
+            directory.path().join("bundle"),
+        );
         for (directory, file) in [(&own, "mine.sls"), (&bundle, "x.sls")] {
             std::fs::create_dir(directory).unwrap();
             std::fs::write(directory.join(file), "y:\n  file.managde: []\n").unwrap();
         }
         let tree = DirTree::new().mount("custom", &own).root(&bundle);
         let none = json!({});
-        let source = Source { tree: &tree, minion: "a", pillar: &none, grains: &none, bundle: None };
+        let source = Source {
+            tree: &tree,
+            minion: "a",
+            pillar: &none,
+            grains: &none,
+            bundle: None,
+        };
         let said = |sls: &[&str]| {
             let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-            format!("{:#}", not_compiled(&tree, source.compile(&names).unwrap_err()))
+            format!(
+                "{:#}",
+                not_compiled(&tree, source.compile(&names).unwrap_err())
+            )
         };
         let text = said(&["custom.mine"]);
         let file = own.join("mine.sls").canonicalize().unwrap();
-        assert!(text.starts_with("your own states (/etc/halite/custom)"), "{text}");
-        assert!(text.contains(&format!("{}:2:3: ", file.display())), "{text}");
+        assert!(
+            text.starts_with("your own states (/etc/halite/custom)"),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("{}:2:3: ", file.display())),
+            "{text}"
+        );
         assert!(said(&["x"]).starts_with("the states of the bundle do not compile"));
         assert!(said(&["x", "custom.mine"]).starts_with("states of the bundle and your own"));
     }
@@ -361,7 +494,12 @@ mod tests {
     fn what_is_installed_before_the_master_runs_needs_no_authority() {
         for sls in ["halite.master", "halite.minion"] {
             let low = compile(&[sls]).low;
-            assert!(!serde_json::to_string(&low).unwrap().contains(halite_pillar::view::UNKNOWN), "{sls}");
+            assert!(
+                !serde_json::to_string(&low)
+                    .unwrap()
+                    .contains(halite_pillar::view::UNKNOWN),
+                "{sls}"
+            );
             assert!(low.chunks.iter().all(|chunk| !chunk.sensitive), "{sls}");
         }
     }

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 /// Whom a bundle is believed.
 #[derive(Debug, Default, Args)]
 pub struct TrustArgs {
-    /// The public key of who builds the bundles, or a directory of such keys; default: /etc/halite/trust.
+    /// The public key of who builds the bundles, or a directory of such keys; default:
+    /// /etc/halite/trust.
     #[arg(long)]
     pub trust: Option<PathBuf>,
     /// Believe a bundle that no trusted key signed: only damage is found then, not intent.
@@ -47,14 +48,16 @@ pub struct Switch {
 pub enum Bundle {
     /// Put a bundle beside those that this site has; which one its cluster uses stays the same.
     Add {
-        /// Its ISO; or its directory, mounted or extracted, which is not copied and has to stay where it is.
+        /// Its ISO; or its directory, mounted or extracted, which is not copied and has to stay
+        /// where it is.
         bundle: PathBuf,
         #[command(flatten)]
         trust: TrustArgs,
     },
     /// The bundles of this site.
     List,
-    /// Let the cluster use another bundle of this site, one with the same Kubernetes; `ctl highstate` carries it out.
+    /// Let the cluster use another bundle of this site, one with the same Kubernetes; `ctl
+    /// highstate` carries it out.
     Use(Switch),
     /// Take a bundle away that is not in use. Of one that was not copied only the record goes.
     Remove {
@@ -64,33 +67,39 @@ pub enum Bundle {
         #[arg(long)]
         force: bool,
     },
-    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every highstate.
+    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every
+    /// highstate.
     Copy(Copy),
     /// What is in a bundle.
     Show {
-        /// Its ISO or directory, or its version on this site; default: the directory above this program, or the bundle in use.
+        /// Its ISO or directory, or its version on this site; default: the directory above this
+        /// program, or the bundle in use.
         bundle: Option<PathBuf>,
     },
-    /// Check who signed an ISO or a directory, and every byte of it; name all that is not as it was made.
+    /// Check who signed an ISO or a directory, and every byte of it; name all that is not as it was
+    /// made.
     Verify {
         /// The ISO or the directory; default: the directory above this program.
         bundle: Option<PathBuf>,
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// What changes from one bundle to another: versions, images, packages, states, sizes. Neither is checked.
+    /// What changes from one bundle to another: versions, images, packages, states, sizes. Neither
+    /// is checked.
     Diff {
         /// The ISO or directory of the old one.
         old: PathBuf,
         /// The ISO or directory of the new one.
         new: PathBuf,
     },
-    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta, for `ctl bundle add`.
+    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta,
+    /// for `ctl bundle add`.
     Export {
         /// The ISO or directory of the bundle that the site has; only its manifest is read.
         #[arg(long)]
         since: PathBuf,
-        /// The ISO or directory of the new bundle. It is checked, and must be signed by somebody that is trusted here.
+        /// The ISO or directory of the new bundle. It is checked, and must be signed by somebody
+        /// that is trusted here.
         new: PathBuf,
         /// The delta.
         #[arg(long)]
@@ -124,7 +133,8 @@ pub enum Bundle {
         #[command(flatten)]
         signing: Signing,
     },
-    /// What clusters made from a bundle could ask of it, who asks, and what is not in it; and what nobody asks for.
+    /// What clusters made from a bundle could ask of it, who asks, and what is not in it; and what
+    /// nobody asks for.
     Needs {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
@@ -144,7 +154,8 @@ pub enum Bundle {
         #[arg(long)]
         states: Option<PathBuf>,
     },
-    /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences. What is recorded stays.
+    /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences.
+    /// What is recorded stays.
     Lock {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
@@ -178,10 +189,12 @@ pub enum Bundle {
 /// `ctl bundle copy`.
 #[derive(Debug, Args)]
 pub struct Copy {
-    /// Its directory on another host, as an address; may be repeated, and the next one is asked where one fails.
+    /// Its directory on another host, as an address; may be repeated, and the next one is asked
+    /// where one fails.
     #[arg(long, required_unless_present = "check")]
     pub from: Vec<String>,
-    /// The authority that signed the servers' certificates (PEM); default: those that this host trusts.
+    /// The authority that signed the servers' certificates (PEM); default: those that this host
+    /// trusts.
     #[arg(long)]
     pub ca: Option<PathBuf>,
     /// The SHA-256 of its manifest.json, which knows that of every other file.

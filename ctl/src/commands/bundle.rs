@@ -10,11 +10,10 @@ use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
 use serde_json::{Value, json};
 
 use super::{bundles, copy, seal};
-use crate::FAILED;
 use crate::cli::{Bundle, Global, TrustArgs};
-use crate::complete;
 use crate::output::{Screen, count, table};
 use crate::site::Site;
+use crate::{FAILED, complete};
 
 /// `ctl bundle`.
 ///
@@ -30,31 +29,64 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         }
         Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => {
-            let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
+            let listing =
+                serde_json::to_value(halite_bundle::list(&directory_or_version(bundle)?)?)?;
             screen.answer(&listing, |_| list(&listing))?;
             Ok(0)
         }
-        Bundle::Verify { bundle: Some(file), trust } if is_image(&file) => {
-            seal::verify(&Site::here(), &file, &trust, screen)
+        Bundle::Verify {
+            bundle: Some(file),
+            trust,
+        } if is_image(&file) => seal::verify(&Site::here(), &file, &trust, screen),
+        Bundle::Verify { bundle, trust } => {
+            verify(&Site::here(), &directory_of(bundle)?, &trust, screen)
         }
-        Bundle::Verify { bundle, trust } => verify(&Site::here(), &directory_of(bundle)?, &trust, screen),
         Bundle::Diff { old, new } => diff(&old, &new, screen),
-        Bundle::Export { since, new, out, signing, trust } => {
-            seal::export(&Site::here(), [&since, &new, &out], &signing, &trust, screen)
-        }
-        Bundle::Key { file, password_file, unencrypted, not_after } => {
-            seal::key(&file, password_file.as_deref(), unencrypted, not_after, screen)
-        }
-        Bundle::Pack { directory, out, signing } => seal::pack(&directory, &out, &signing, screen),
+        Bundle::Export {
+            since,
+            new,
+            out,
+            signing,
+            trust,
+        } => seal::export(
+            &Site::here(),
+            [&since, &new, &out],
+            &signing,
+            &trust,
+            screen,
+        ),
+        Bundle::Key {
+            file,
+            password_file,
+            unencrypted,
+            not_after,
+        } => seal::key(
+            &file,
+            password_file.as_deref(),
+            unencrypted,
+            not_after,
+            screen,
+        ),
+        Bundle::Pack {
+            directory,
+            out,
+            signing,
+        } => seal::pack(&directory, &out, &signing, screen),
         Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
-        Bundle::Init { directory, kubernetes, programs, states } => {
-            recipe::init(&directory, kubernetes, programs, states, screen)
-        }
+        Bundle::Init {
+            directory,
+            kubernetes,
+            programs,
+            states,
+        } => recipe::init(&directory, kubernetes, programs, states, screen),
         Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
         Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
-        Bundle::Build { recipe, out, offline, signing } => {
-            recipe::build(&recipe, &out, offline, &signing, screen)
-        }
+        Bundle::Build {
+            recipe,
+            out,
+            offline,
+            signing,
+        } => recipe::build(&recipe, &out, offline, &signing, screen),
     }
 }
 
@@ -64,7 +96,12 @@ fn is_image(path: &Path) -> bool {
 }
 
 /// `ctl bundle verify` of a directory.
-fn verify(site: &Site, directory: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+fn verify(
+    site: &Site,
+    directory: &Path,
+    trusted: &TrustArgs,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let vouched = seal::vouched(site, directory, trusted)?;
     let mut told = |text: &str| screen.progress(text);
     let mut report = match &vouched {
@@ -75,7 +112,9 @@ fn verify(site: &Site, directory: &Path, trusted: &TrustArgs, screen: &mut Scree
     if report.is_sound() {
         screen.progress("looking for what a cluster could ask for and would not find");
         let missing = missing(directory, &manifest::load(directory)?)?;
-        let incomplete = |missing: &Missing| Problem::Incomplete { message: missing.to_string() };
+        let incomplete = |missing: &Missing| Problem::Incomplete {
+            message: missing.to_string(),
+        };
         report.problems.extend(missing.iter().map(incomplete));
     }
     let signers = vouched.map(|vouched| vouched.signers);
@@ -83,12 +122,18 @@ fn verify(site: &Site, directory: &Path, trusted: &TrustArgs, screen: &mut Scree
     document["sound"] = json!(report.is_sound());
     document["signers"] = json!(signers);
     screen.answer(&document, |paint| {
-        let mut text: String =
-            report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        let mut text: String = report
+            .problems
+            .iter()
+            .map(|problem| format!("{} {problem}\n", paint.bad("✗")))
+            .collect();
         if report.is_sound() {
             let size = megabytes(report.size);
-            text =
-                format!("{} {}, {size}: all as they were made", paint.good("✓"), count(report.files, "file"));
+            text = format!(
+                "{} {}, {size}: all as they were made",
+                paint.good("✓"),
+                count(report.files, "file")
+            );
             text += &match &signers {
                 Some(signers) => format!("; signed by {}\n", seal::by(signers)),
                 None => format!(
@@ -130,9 +175,14 @@ pub fn changes(diff: &Diff) -> String {
 
 /// What changes, as one table.
 fn changed(heading: &str, changes: &[Change]) -> String {
-    let short =
-        |text: &Option<String>| text.as_deref().map_or("-", |text| text.get(..40).unwrap_or(text)).to_owned();
-    let rows = changes.iter().map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
+    let short = |text: &Option<String>| {
+        text.as_deref()
+            .map_or("-", |text| text.get(..40).unwrap_or(text))
+            .to_owned()
+    };
+    let rows = changes
+        .iter()
+        .map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
     table::rows(&[heading, "old", "new"], rows)
 }
 
@@ -144,7 +194,11 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let needs = complete::needs(directory, &manifest)?;
     let missing = needs.missing(&stock);
     let without = complete::without_each(directory, &manifest, &needs, &stock)?;
-    let spare: Vec<_> = without.iter().filter(|(_, said)| said.is_empty()).map(|(spare, _)| spare).collect();
+    let spare: Vec<_> = without
+        .iter()
+        .filter(|(_, said)| said.is_empty())
+        .map(|(spare, _)| spare)
+        .collect();
     let asked = needs.artifacts().iter().map(|(artifact, places)| {
         let places: Vec<Value> = places
             .iter()
@@ -160,15 +214,25 @@ fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
             .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
-        let mut text: String =
-            missing.iter().map(|missing| format!("{} {missing}\n", paint.bad("✗"))).collect();
+        let mut text: String = missing
+            .iter()
+            .map(|missing| format!("{} {missing}\n", paint.bad("✗")))
+            .collect();
         for (artifact, places) in needs.artifacts() {
             text.push_str(&format!("{artifact}\n"));
-            text.extend(places.iter().map(|(place, uses)| format!("    {place} ({uses})\n")));
+            text.extend(
+                places
+                    .iter()
+                    .map(|(place, uses)| format!("    {place} ({uses})\n")),
+            );
         }
         let excused = manifest.not_images.iter();
         text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
-        text.extend(spare.iter().map(|artifact| format!("nobody asks for {artifact}\n")));
+        text.extend(
+            spare
+                .iter()
+                .map(|artifact| format!("nobody asks for {artifact}\n")),
+        );
         text
     })?;
     Ok(if missing.is_empty() { 0 } else { FAILED })
@@ -179,7 +243,8 @@ fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>
     Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
 }
 
-/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that this site's cluster uses.
+/// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that
+/// this site's cluster uses.
 ///
 /// # Errors
 /// There is none of these.
@@ -197,7 +262,10 @@ pub fn directory_of(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         _ => match Site::here().in_use()? {
             Some(in_use) => Ok(in_use.path),
             None => {
-                bail!("{} is not part of a bundle, and none is installed here: name one", program.display())
+                bail!(
+                    "{} is not part of a bundle, and none is installed here: name one",
+                    program.display()
+                )
             }
         },
     }
@@ -245,9 +313,14 @@ fn list(listing: &Value) -> String {
         text.push_str(&format!("{}\n", table::rows(columns, rows.iter().map(row))));
     }
     let charts = listing["charts"].as_object().into_iter().flatten();
-    let charts: Vec<_> = charts.map(|(name, version)| vec![name.clone(), table::cell(version)]).collect();
+    let charts: Vec<_> = charts
+        .map(|(name, version)| vec![name.clone(), table::cell(version)])
+        .collect();
     if !charts.is_empty() {
-        text.push_str(&format!("{}\n", table::rows(&["charts", "version"], charts.into_iter())));
+        text.push_str(&format!(
+            "{}\n",
+            table::rows(&["charts", "version"], charts.into_iter())
+        ));
     }
     text
 }

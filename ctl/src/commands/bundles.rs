@@ -15,14 +15,12 @@ use halite_states::problem::Problem;
 use serde_json::{Value, json};
 
 use super::bundle::{changes, megabytes};
-use crate::FAILED;
 use crate::bootstrap::CLUSTER_MODE;
 use crate::cli::{Global, Switch, TrustArgs};
-use crate::client;
 use crate::compile::report;
-use crate::files;
 use crate::output::{Paint, Screen, table};
 use crate::site::{Site, Vouched};
+use crate::{FAILED, client, files};
 
 /// `ctl bundle add`.
 ///
@@ -77,7 +75,8 @@ pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::
 struct Hosts {
     /// The bundle that each host has, as its last highstate that succeeded tells.
     last: BTreeMap<String, String>,
-    /// All of which each may have something: what came after that highstate did not succeed as a whole.
+    /// All of which each may have something: what came after that highstate did not succeed as a
+    /// whole.
     any: BTreeMap<String, Vec<String>>,
     /// Accepted hosts of which the master knows nothing.
     unknown: Vec<String>,
@@ -90,16 +89,25 @@ async fn hosts(global: &Global) -> anyhow::Result<Hosts> {
 }
 
 fn of_status(status: &Value) -> Hosts {
-    let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = status["nodes"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let mut hosts = Hosts::default();
     for node in nodes {
-        let Some(name) = node["name"].as_str() else { continue };
+        let Some(name) = node["name"].as_str() else {
+            continue;
+        };
         if let Some(bundle) = node["bundle"].as_str() {
             hosts.last.insert(name.to_owned(), bundle.to_owned());
         }
         match node["bundles"].as_array() {
             Some(any) => {
-                let any = any.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                let any = any
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect();
                 hosts.any.insert(name.to_owned(), any);
             }
             None if node["key"] == "accepted" => hosts.unknown.push(name.to_owned()),
@@ -112,12 +120,19 @@ fn of_status(status: &Value) -> Hosts {
 impl Hosts {
     /// The hosts that have a bundle.
     fn with(&self, version: &str) -> Vec<&str> {
-        self.last.iter().filter(|(_, bundle)| *bundle == version).map(|(name, _)| name.as_str()).collect()
+        self.last
+            .iter()
+            .filter(|(_, bundle)| *bundle == version)
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 
     /// Why a bundle must stay.
     fn need(&self, version: &str) -> Option<String> {
-        let users = self.any.iter().filter(|(_, any)| any.iter().any(|bundle| bundle == version));
+        let users = self
+            .any
+            .iter()
+            .filter(|(_, any)| any.iter().any(|bundle| bundle == version));
         let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
         let what = match (users.is_empty(), self.unknown.is_empty()) {
             (false, _) => format!(
@@ -145,13 +160,23 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
         && all.iter().all(|held| held.path != in_use.path)
     {
         let manifest = manifest::load(&in_use.path).map_err(|error| error.to_string());
-        let version = in_use.version.clone().or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
+        let version = in_use
+            .version
+            .clone()
+            .or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
         let version = version.unwrap_or_else(|| "-".to_owned());
-        all.push(Held { version, path: in_use.path.clone(), elsewhere: None, recorded: None, manifest });
+        all.push(Held {
+            version,
+            path: in_use.path.clone(),
+            elsewhere: None,
+            recorded: None,
+            manifest,
+        });
     }
     let each = |held: &Held| {
         let manifest = held.manifest.as_ref().ok();
-        let size = manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
+        let size =
+            manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
         json!({
             "version": held.version,
             "kubernetes": manifest.map(|manifest| &manifest.kubernetes),
@@ -170,19 +195,37 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
 fn overview(document: &Value, paint: &Paint) -> String {
     let rows = document.as_array().cloned().unwrap_or_default();
     let row = |row: &Value| {
-        let place = if row["elsewhere"].is_null() { &row["path"] } else { &row["elsewhere"] };
+        let place = if row["elsewhere"].is_null() {
+            &row["path"]
+        } else {
+            &row["elsewhere"]
+        };
         vec![
             table::cell(&row["version"]),
             table::cell(&row["kubernetes"]),
             table::cell(&row["built"]),
-            row["size"].as_u64().map_or_else(|| "-".to_owned(), megabytes),
-            if row["in_use"] == true { "yes".to_owned() } else { "-".to_owned() },
+            row["size"]
+                .as_u64()
+                .map_or_else(|| "-".to_owned(), megabytes),
+            if row["in_use"] == true {
+                "yes".to_owned()
+            } else {
+                "-".to_owned()
+            },
             table::cell(&row["hosts"]),
             table::cell(place),
         ]
     };
     let mut text = table::rows(
-        &["version", "kubernetes", "built", "size", "in use", "hosts", "where"],
+        &[
+            "version",
+            "kubernetes",
+            "built",
+            "size",
+            "in use",
+            "hosts",
+            "where",
+        ],
         rows.iter().map(row),
     );
     let problems = rows.iter().filter_map(|row| row["problem"].as_str());
@@ -205,10 +248,14 @@ impl Checked {
     fn new(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<Self> {
         let reported = |problems: Vec<Problem>| anyhow::anyhow!("{}", report(&problems));
         let texts = Texts::from_dir(&site.config).map_err(reported)?;
-        let declaration = load(&texts, &Context::default())
-            .map_err(|problems| reported(problems).context("the cluster's documents have mistakes"))?;
+        let declaration = load(&texts, &Context::default()).map_err(|problems| {
+            reported(problems).context("the cluster's documents have mistakes")
+        })?;
         let Some(resolved) = declaration.cluster.resolved.clone() else {
-            bail!("the cluster of {} is not made yet: `ctl bootstrap` makes it", texts.cluster.file);
+            bail!(
+                "the cluster of {} is not made yet: `ctl bootstrap` makes it",
+                texts.cluster.file
+            );
         };
         let held = site.bundles.get(&args.version)?;
         let trouble = held.trouble().unwrap_or_default();
@@ -226,33 +273,73 @@ impl Checked {
             ));
         }
         let facts = crate::compile::facts(&manifest, &held.path.display().to_string());
-        let against = load(&texts, &Context { bundle: Some(&facts), ..Context::default() });
-        problems.extend(against.err().unwrap_or_default().iter().map(Problem::to_string));
-        let built = manifest.built.parse().context("the bundle does not say when it was built")?;
-        problems.extend(site.downgrade(&args.version, built)?.filter(|_| !args.allow_downgrade));
-        Ok(Self { manifest, texts, resolved, problems })
+        let against = load(
+            &texts,
+            &Context {
+                bundle: Some(&facts),
+                ..Context::default()
+            },
+        );
+        problems.extend(
+            against
+                .err()
+                .unwrap_or_default()
+                .iter()
+                .map(Problem::to_string),
+        );
+        let built = manifest
+            .built
+            .parse()
+            .context("the bundle does not say when it was built")?;
+        problems.extend(
+            site.downgrade(&args.version, built)?
+                .filter(|_| !args.allow_downgrade),
+        );
+        Ok(Self {
+            manifest,
+            texts,
+            resolved,
+            problems,
+        })
     }
 }
 
 /// `ctl bundle use`.
 ///
 /// # Errors
-/// There is no such bundle, somebody else changes the bundles, or the cluster's documents cannot be read or written.
+/// There is no such bundle, somebody else changes the bundles, or the cluster's documents cannot be
+/// read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
     let program = site.bundles.get(&args.version)?.path.join("bin/ctl");
     // From the check to the record nobody takes it away.
     let _change = (!args.test).then(|| site.bundles.change()).transpose()?;
-    let Checked { manifest, texts, resolved, problems } = Checked::new(site, args, screen)?;
+    let Checked {
+        manifest,
+        texts,
+        resolved,
+        problems,
+    } = Checked::new(site, args, screen)?;
     if !problems.is_empty() {
         return damaged(&problems, screen);
     }
-    let old = site.in_use()?.and_then(|in_use| manifest::load(&in_use.path).ok());
+    let old = site
+        .in_use()?
+        .and_then(|in_use| manifest::load(&in_use.path).ok());
     // Without the old one nobody knows, and bootstrap is right in either case.
-    let other_halite = old.as_ref().is_none_or(|old| old.sha256(MASTER) != manifest.sha256(MASTER));
+    let other_halite = old
+        .as_ref()
+        .is_none_or(|old| old.sha256(MASTER) != manifest.sha256(MASTER));
     let diff = old.map(|old| Diff::new(&old, &manifest));
-    let wanted = ResolvedCluster { bundle: Some(args.version.clone()), ..resolved.clone() };
-    let text = resolve::record(&texts.cluster.file, &texts.cluster.text, &resolve::cluster_block(&wanted))
-        .map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let wanted = ResolvedCluster {
+        bundle: Some(args.version.clone()),
+        ..resolved.clone()
+    };
+    let text = resolve::record(
+        &texts.cluster.file,
+        &texts.cluster.text,
+        &resolve::cluster_block(&wanted),
+    )
+    .map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let differs = wanted != resolved;
     if differs && !args.test {
         record(&site.document(), &texts.cluster.text, &text)?;
@@ -285,13 +372,16 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
     Ok(0)
 }
 
-/// Puts a text in the place of a document, unless somebody has changed that since it was read: to read a whole bundle takes
-/// a while.
+/// Puts a text in the place of a document, unless somebody has changed that since it was read: to
+/// read a whole bundle takes a while.
 fn record(document: &Path, before: &str, after: &str) -> anyhow::Result<()> {
-    let now =
-        std::fs::read_to_string(document).with_context(|| format!("cannot read {}", document.display()))?;
+    let now = std::fs::read_to_string(document)
+        .with_context(|| format!("cannot read {}", document.display()))?;
     if now != before {
-        bail!("{} was changed meanwhile, and nothing was recorded: run this again", document.display());
+        bail!(
+            "{} was changed meanwhile, and nothing was recorded: run this again",
+            document.display()
+        );
     }
     files::write(document, after.as_bytes(), CLUSTER_MODE).map(drop)
 }
@@ -307,7 +397,11 @@ pub async fn remove(
     force: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let hosts = if force { Ok(Hosts::default()) } else { hosts(global).await };
+    let hosts = if force {
+        Ok(Hosts::default())
+    } else {
+        hosts(global).await
+    };
     take_away(site, version, hosts, screen)
 }
 
@@ -322,7 +416,8 @@ fn take_away(
     let change = site.bundles.change()?;
     let held = site.bundles.get(version)?;
     if let Some(in_use) = site.in_use()?
-        && (in_use.path == held.path || in_use.path.canonicalize().ok() == held.path.canonicalize().ok())
+        && (in_use.path == held.path
+            || in_use.path.canonicalize().ok() == held.path.canonicalize().ok())
     {
         bail!(
             "the bundle {version} is in use, nothing was removed: let the cluster use another one first (`ctl bundle use`, \
@@ -340,7 +435,10 @@ fn take_away(
     let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere});
     screen.answer(&document, |paint| {
         let stays = held.elsewhere.as_ref().map_or_else(String::new, |real| {
-            format!("; {} is not changed, and not needed any more", real.display())
+            format!(
+                "; {} is not changed, and not needed any more",
+                real.display()
+            )
         });
         format!("{} bundle {version} is removed{stays}\n", paint.good("✓"))
     })?;
@@ -349,8 +447,10 @@ fn take_away(
 
 fn damaged(problems: &[String], screen: &mut Screen) -> anyhow::Result<u8> {
     screen.answer(&json!({"changed": false, "problems": problems}), |paint| {
-        let mut text: String =
-            problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        let mut text: String = problems
+            .iter()
+            .map(|problem| format!("{} {problem}\n", paint.bad("✗")))
+            .collect();
         text.push_str("Nothing was changed.\n");
         text
     })?;

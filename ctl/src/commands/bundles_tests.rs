@@ -24,7 +24,10 @@ impl Here {
     fn new() -> Self {
         let made = halite_testkit::Site::new();
         generate(&made.path("builder.key"), None, None).unwrap();
-        let site = Site { config: made.path("etc"), bundles: Bundles::new(made.path("held")) };
+        let site = Site {
+            config: made.path("etc"),
+            bundles: Bundles::new(made.path("held")),
+        };
         put(&site.document(), CLUSTER.as_bytes());
         put(&site.config.join("nodes/a.yaml"), NODE.as_bytes());
         let mut here = Self { made, site };
@@ -44,20 +47,37 @@ impl Here {
     }
 
     fn trust(&self) -> TrustArgs {
-        TrustArgs { trust: Some(self.made.path("builder.pub")), allow_unsigned: false }
+        TrustArgs {
+            trust: Some(self.made.path("builder.pub")),
+            allow_unsigned: false,
+        }
     }
 
     fn add(&self, name: &str) -> anyhow::Result<u8> {
-        add(&self.site, &self.made.path(name), &self.trust(), &mut Screen::new(Format::Json))
+        add(
+            &self.site,
+            &self.made.path(name),
+            &self.trust(),
+            &mut Screen::new(Format::Json),
+        )
     }
 
     fn switch(&self, version: &str, allow_downgrade: bool) -> anyhow::Result<u8> {
-        let args = Switch { version: version.to_owned(), allow_downgrade, test: false };
+        let args = Switch {
+            version: version.to_owned(),
+            allow_downgrade,
+            test: false,
+        };
         switch(&self.site, &args, &mut Screen::new(Format::Json))
     }
 
     fn remove(&self, version: &str) -> anyhow::Result<u8> {
-        take_away(&self.site, version, Ok(Hosts::default()), &mut Screen::new(Format::Json))
+        take_away(
+            &self.site,
+            version,
+            Ok(Hosts::default()),
+            &mut Screen::new(Format::Json),
+        )
     }
 
     fn document(&self) -> String {
@@ -66,7 +86,11 @@ impl Here {
 
     /// Why a bundle is not taken.
     fn reasons(&self, version: &str) -> String {
-        let args = Switch { version: version.to_owned(), allow_downgrade: false, test: false };
+        let args = Switch {
+            version: version.to_owned(),
+            allow_downgrade: false,
+            test: false,
+        };
         let mut screen = Screen::new(Format::Json);
         let checked = Checked::new(&self.site, &args, &mut screen).unwrap();
         checked.problems.join("\n")
@@ -78,35 +102,75 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     assert_eq!(here.add("0.2.0.iso").unwrap(), 0);
-    assert!(here.site.config.join("trust/builder.pub").exists(), "the key is kept");
+    assert!(
+        here.site.config.join("trust/builder.pub").exists(),
+        "the key is kept"
+    );
     assert_eq!(here.document(), CLUSTER, "adding changes nothing");
     let error = here.remove("0.1.0").unwrap_err().to_string();
-    assert!(error.contains("in use") && error.contains("ctl bundle use"), "{error}");
+    assert!(
+        error.contains("in use") && error.contains("ctl bundle use"),
+        "{error}"
+    );
 
-    let test = Switch { version: "0.2.0".to_owned(), allow_downgrade: false, test: true };
-    assert_eq!(switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(), 0);
+    let test = Switch {
+        version: "0.2.0".to_owned(),
+        allow_downgrade: false,
+        test: true,
+    };
+    assert_eq!(
+        switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(),
+        0
+    );
     assert_eq!(here.document(), CLUSTER, "a test changes nothing");
     assert_eq!(here.switch("0.2.0", false).unwrap(), 0);
-    assert_eq!(here.document(), CLUSTER.replace("0.1.0", "0.2.0"), "nothing but the record changes");
-    assert_eq!(here.switch("0.2.0", false).unwrap(), 0, "again is nothing new");
+    assert_eq!(
+        here.document(),
+        CLUSTER.replace("0.1.0", "0.2.0"),
+        "nothing but the record changes"
+    );
+    assert_eq!(
+        here.switch("0.2.0", false).unwrap(),
+        0,
+        "again is nothing new"
+    );
     // A host that has not had its highstate since then would find nothing any more.
-    let hosts = of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0"]},
-        {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}));
-    let refused = |hosts| take_away(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err();
+    let hosts = of_status(
+        &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0"]},
+        {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}),
+    );
+    let refused =
+        |hosts| take_away(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err();
     let error = refused(Ok(hosts)).to_string();
-    assert!(error.contains("removed: a. ") && error.contains("ctl highstate"), "{error}");
-    // One that has half of another since then, and one that nothing is known of: of an earlier master, for example.
-    let half = json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
+    assert!(
+        error.contains("removed: a. ") && error.contains("ctl highstate"),
+        "{error}"
+    );
+    // One that has half of another since then, and one that nothing is known of: of an earlier
+    // master, for example.
+    let half =
+        json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
     let error = refused(Ok(of_status(&json!({"nodes": [half]})))).to_string();
-    assert!(error.contains("still fetch") && error.contains("removed: b. "), "{error}");
+    assert!(
+        error.contains("still fetch") && error.contains("removed: b. "),
+        "{error}"
+    );
     let unknown = json!({"name": "c", "key": "accepted", "bundle": "0.2.0"});
     let error = refused(Ok(of_status(&json!({"nodes": [unknown]})))).to_string();
     assert!(
-        error.contains("not known") && error.contains("removed: c ") && error.contains("key delete"),
+        error.contains("not known")
+            && error.contains("removed: c ")
+            && error.contains("key delete"),
         "{error}"
     );
-    let error = format!("{:#}", refused(Err(anyhow::anyhow!("the master does not answer"))));
-    assert!(error.contains("not known; --force") && error.contains("does not answer"), "{error}");
+    let error = format!(
+        "{:#}",
+        refused(Err(anyhow::anyhow!("the master does not answer")))
+    );
+    assert!(
+        error.contains("not known; --force") && error.contains("does not answer"),
+        "{error}"
+    );
     assert_eq!(here.remove("0.1.0").unwrap(), 0);
     let error = here.remove("0.1.0").unwrap_err().to_string();
     assert!(error.contains("there is no bundle 0.1.0"), "{error}");
@@ -118,7 +182,9 @@ fn what_was_written_meanwhile_is_not_undone() {
     let dir = tempfile::tempdir().unwrap();
     let document = dir.path().join("cluster.yaml");
     fs::write(&document, "a: 2\n").unwrap();
-    let error = record(&document, "a: 1\n", "a: 1\nresolved: {}\n").unwrap_err().to_string();
+    let error = record(&document, "a: 1\n", "a: 1\nresolved: {}\n")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("changed meanwhile"), "{error}");
     assert_eq!(fs::read_to_string(&document).unwrap(), "a: 2\n");
     record(&document, "a: 2\n", "a: 3\n").unwrap();
@@ -136,12 +202,19 @@ fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
             continue;
         }
         let reference = format!("registry.k8s.io/{component}:v1.36.4");
-        layout(&here.made.dir.path().join("images").join(&component), &reference, component.as_bytes());
+        layout(
+            &here.made.dir.path().join("images").join(&component),
+            &reference,
+            component.as_bytes(),
+        );
         image["reference"] = reference.into();
     }
     here.build("0.0.9", "2025-01-01T00:00:00Z");
     here.add("0.0.9.iso").unwrap();
-    put(&here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"), b"damaged");
+    put(
+        &here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"),
+        b"damaged",
+    );
     let reasons = here.reasons("0.0.9");
     for wanted in [
         "bin/ctl: changed",
@@ -156,7 +229,10 @@ fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
     assert_eq!(here.switch("0.0.9", true).unwrap(), FAILED);
     assert_eq!(here.document(), CLUSTER);
     let error = here.switch("0.9.9", false).unwrap_err().to_string();
-    assert!(error.contains("there is no bundle 0.9.9") && error.contains("0.0.9, 0.1.0"), "{error}");
+    assert!(
+        error.contains("there is no bundle 0.9.9") && error.contains("0.0.9, 0.1.0"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -173,7 +249,10 @@ fn going_back_has_to_be_said() {
     here.add("0.3.0.iso").unwrap();
     here.site.bundles.remove("0.0.9").unwrap();
     let reasons = here.reasons("0.3.0");
-    assert!(reasons.contains("is not at") && reasons.contains("--allow-downgrade"), "{reasons}");
+    assert!(
+        reasons.contains("is not at") && reasons.contains("--allow-downgrade"),
+        "{reasons}"
+    );
     assert_eq!(here.switch("0.3.0", true).unwrap(), 0);
 }
 
@@ -189,19 +268,37 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
     let error = format!("{:#}", here.add("0.2.0").unwrap_err());
     assert!(error.contains("it is not signed"), "{error}");
     let image = halite_bundle::iso::read::Image::open(&here.made.path("0.2.0.iso")).unwrap();
-    image.extract(&here.made.path("signed"), &mut |_| ()).unwrap();
+    image
+        .extract(&here.made.path("signed"), &mut |_| ())
+        .unwrap();
     let error = format!("{:#}", here.add("signed").unwrap_err());
     assert!(error.contains("do not see what is below /tmp"), "{error}");
     generate(&here.made.path("stranger.key"), None, None).unwrap();
-    let stranger = TrustArgs { trust: Some(here.made.path("stranger.pub")), allow_unsigned: false };
+    let stranger = TrustArgs {
+        trust: Some(here.made.path("stranger.pub")),
+        allow_unsigned: false,
+    };
     let mut screen = Screen::new(Format::Json);
-    add(&here.site, &here.made.path("0.2.0.iso"), &stranger, &mut screen).unwrap_err();
+    add(
+        &here.site,
+        &here.made.path("0.2.0.iso"),
+        &stranger,
+        &mut screen,
+    )
+    .unwrap_err();
     assert!(!here.site.config.join("trust/stranger.pub").exists());
-    assert_eq!(here.site.bundles.list().unwrap().len(), 1, "nothing was added");
+    assert_eq!(
+        here.site.bundles.list().unwrap().len(),
+        1,
+        "nothing was added"
+    );
 
     fs::remove_file(here.site.document()).unwrap();
     let error = here.add("0.2.0.iso").unwrap_err().to_string();
-    assert!(error.contains("no cluster on this host") && error.contains("ctl bootstrap"), "{error}");
+    assert!(
+        error.contains("no cluster on this host") && error.contains("ctl bootstrap"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -210,13 +307,23 @@ fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
     let change = here.site.bundles.change().unwrap();
-    for error in [here.switch("0.2.0", false).unwrap_err(), here.remove("0.2.0").unwrap_err()] {
+    for error in [
+        here.switch("0.2.0", false).unwrap_err(),
+        here.remove("0.2.0").unwrap_err(),
+    ] {
         assert!(error.to_string().contains("just now"), "{error}");
     }
     assert_eq!(here.document(), CLUSTER);
     // A look needs nobody to wait.
-    let test = Switch { version: "0.2.0".to_owned(), allow_downgrade: false, test: true };
-    assert_eq!(switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(), 0);
+    let test = Switch {
+        version: "0.2.0".to_owned(),
+        allow_downgrade: false,
+        test: true,
+    };
+    assert_eq!(
+        switch(&here.site, &test, &mut Screen::new(Format::Json)).unwrap(),
+        0
+    );
     drop(change);
     assert_eq!(here.switch("0.2.0", false).unwrap(), 0);
 }
@@ -225,25 +332,49 @@ fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
 fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
-    let id = PublicKey::load(&here.made.path("builder.pub")).unwrap().id();
+    let id = PublicKey::load(&here.made.path("builder.pub"))
+        .unwrap()
+        .id();
     let stranger = generate(&here.made.path("given/stranger.key"), None, None).unwrap();
     fs::remove_file(here.made.path("given/stranger.key")).unwrap();
-    put(&here.made.path("given/builder.pub"), &fs::read(here.made.path("builder.pub")).unwrap());
-    put(&here.made.path("given/revoked"), format!("{} stolen\n", stranger.id()).as_bytes());
-    let given = TrustArgs { trust: Some(here.made.path("given")), allow_unsigned: false };
+    put(
+        &here.made.path("given/builder.pub"),
+        &fs::read(here.made.path("builder.pub")).unwrap(),
+    );
+    put(
+        &here.made.path("given/revoked"),
+        format!("{} stolen\n", stranger.id()).as_bytes(),
+    );
+    let given = TrustArgs {
+        trust: Some(here.made.path("given")),
+        allow_unsigned: false,
+    };
     let iso = here.made.path("0.2.0.iso");
-    assert_eq!(add(&here.site, &iso, &given, &mut Screen::new(Format::Json)).unwrap(), 0);
+    assert_eq!(
+        add(&here.site, &iso, &given, &mut Screen::new(Format::Json)).unwrap(),
+        0
+    );
     let trusted = here.site.trusted();
-    assert!(!trusted.join("stranger.pub").exists(), "a revoked key is not kept");
+    assert!(
+        !trusted.join("stranger.pub").exists(),
+        "a revoked key is not kept"
+    );
     let revoked = fs::read_to_string(trusted.join("revoked")).unwrap();
     assert_eq!(revoked, format!("{} stolen\n", stranger.id()));
 
     // The key is named again, by itself, after the site revoked it.
     here.remove("0.2.0").unwrap();
-    put(&trusted.join("revoked"), format!("{id} the builder left\n").as_bytes());
+    put(
+        &trusted.join("revoked"),
+        format!("{id} the builder left\n").as_bytes(),
+    );
     let error = format!("{:#}", here.add("0.2.0.iso").unwrap_err());
     assert!(error.contains("is revoked: the builder left"), "{error}");
-    assert_eq!(here.site.bundles.list().unwrap().len(), 1, "nothing was added");
+    assert_eq!(
+        here.site.bundles.list().unwrap().len(),
+        1,
+        "nothing was added"
+    );
 }
 
 #[test]
@@ -251,10 +382,14 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
-    let hosts =
-        of_status(&json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0", "0.2.0"]}]}));
+    let hosts = of_status(
+        &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0", "0.2.0"]}]}),
+    );
     let document = document(&here.site, Some(&hosts)).unwrap();
-    assert_eq!((&document[0]["hosts"], &document[1]["hosts"]), (&json!(["a"]), &json!([])));
+    assert_eq!(
+        (&document[0]["hosts"], &document[1]["hosts"]),
+        (&json!(["a"]), &json!([]))
+    );
     let text = overview(&document, &Paint { colour: false });
     assert!(
         text.contains("0.1.0") && text.contains("v1.36.3") && text.contains("2026-02-01T00:00:00Z"),
@@ -262,16 +397,34 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     );
     let in_use = |document: &Value| -> Vec<(String, bool)> {
         let rows = document.as_array().unwrap().iter();
-        rows.map(|row| (row["version"].as_str().unwrap().to_owned(), row["in_use"].as_bool().unwrap()))
-            .collect()
+        rows.map(|row| {
+            (
+                row["version"].as_str().unwrap().to_owned(),
+                row["in_use"].as_bool().unwrap(),
+            )
+        })
+        .collect()
     };
-    assert_eq!(in_use(&document), [("0.1.0".to_owned(), true), ("0.2.0".to_owned(), false)]);
+    assert_eq!(
+        in_use(&document),
+        [("0.1.0".to_owned(), true), ("0.2.0".to_owned(), false)]
+    );
     // What documents are checked against.
-    let used = || crate::commands::config::used(&here.site).unwrap().map(|facts| facts.version);
+    let used = || {
+        crate::commands::config::used(&here.site)
+            .unwrap()
+            .map(|facts| facts.version)
+    };
     assert_eq!(used().as_deref(), Some("0.1.0"));
     here.site.bundles.remove("0.1.0").unwrap();
     assert_eq!(used(), None);
     let document = super::document(&here.site, None).unwrap();
-    assert_eq!(in_use(&document), [("0.2.0".to_owned(), false), ("0.1.0".to_owned(), true)]);
-    assert!(overview(&document, &Paint { colour: false }).contains("✗ "), "{document}");
+    assert_eq!(
+        in_use(&document),
+        [("0.2.0".to_owned(), false), ("0.1.0".to_owned(), true)]
+    );
+    assert!(
+        overview(&document, &Paint { colour: false }).contains("✗ "),
+        "{document}"
+    );
 }

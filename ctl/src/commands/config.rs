@@ -27,14 +27,22 @@ pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
             // Its comments are half of what it says; only JSON cannot have them.
             if screen.format() == Format::Json {
                 let node = halite_states::yaml::parse("example", example::CLUSTER);
-                screen.document(&node.map_err(|problem| anyhow::anyhow!("{problem}"))?.to_json())?;
+                screen.document(
+                    &node
+                        .map_err(|problem| anyhow::anyhow!("{problem}"))?
+                        .to_json(),
+                )?;
             } else {
                 print!("{}", example::CLUSTER);
             }
             Ok(0)
         }
         Config::Schema { kind } => {
-            let schema = if kind == "node" { schema::node() } else { schema::cluster() };
+            let schema = if kind == "node" {
+                schema::node()
+            } else {
+                schema::cluster()
+            };
             let text = serde_json::to_string_pretty(schema)? + "\n";
             screen.answer(schema, |_| text)?;
             Ok(0)
@@ -50,15 +58,25 @@ fn read(path: &ConfigPath) -> anyhow::Result<Result<Declaration, Vec<Problem>>> 
         Ok(texts) => texts,
         Err(problems) => return Ok(Err(problems)),
     };
-    Ok(load(&texts, &Context { bundle: bundle.as_ref(), host: None }))
+    Ok(load(
+        &texts,
+        &Context {
+            bundle: bundle.as_ref(),
+            host: None,
+        },
+    ))
 }
 
-/// The bundle to check against: the one that is named, or the one that the declaration's site uses, where it is at hand.
+/// The bundle to check against: the one that is named, or the one that the declaration's site uses,
+/// where it is at hand.
 fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
     if let Some(named) = &path.bundle {
         return facts(named).map(Some);
     }
-    used(&Site { config: path.path.clone(), ..Site::here() })
+    used(&Site {
+        config: path.path.clone(),
+        ..Site::here()
+    })
 }
 
 /// The bundle that a site uses, where it is at hand.
@@ -67,7 +85,11 @@ fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
 /// It is there and cannot be read.
 pub(super) fn used(site: &Site) -> anyhow::Result<Option<BundleFacts>> {
     // What is wrong with the document is told with its place when it is read.
-    let in_use = site.in_use().ok().flatten().filter(|used| used.path.join(manifest::FILE).is_file());
+    let in_use = site
+        .in_use()
+        .ok()
+        .flatten()
+        .filter(|used| used.path.join(manifest::FILE).is_file());
     in_use.map(|used| facts(&used.path)).transpose()
 }
 
@@ -78,8 +100,14 @@ fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
     }
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Texts { cluster: Text { file, text }, ..Texts::default() }),
-        Err(error) => Err(vec![Problem::in_file(file, format!("cannot be read: {error}"))]),
+        Ok(text) => Ok(Texts {
+            cluster: Text { file, text },
+            ..Texts::default()
+        }),
+        Err(error) => Err(vec![Problem::in_file(
+            file,
+            format!("cannot be read: {error}"),
+        )]),
     }
 }
 
@@ -92,7 +120,8 @@ pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
     let text = std::fs::read_to_string(&manifest)
         .with_context(|| format!("{} cannot be read", manifest.display()))?;
     let path = bundle.display().to_string();
-    BundleFacts::from_manifest(&text, &path).with_context(|| format!("{} is no manifest", manifest.display()))
+    BundleFacts::from_manifest(&text, &path)
+        .with_context(|| format!("{} is no manifest", manifest.display()))
 }
 
 fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
@@ -104,11 +133,15 @@ fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
         json!({"file": problem.file, "line": problem.line, "column": problem.column, "path": problem.path,
             "message": problem.message, "hint": problem.hint})
     };
-    let document =
-        json!({"valid": problems.is_empty(), "problems": problems.iter().map(each).collect::<Vec<_>>()});
+    let document = json!({"valid": problems.is_empty(), "problems": problems.iter().map(each).collect::<Vec<_>>()});
     screen.answer(&document, |paint| {
         if problems.is_empty() {
-            format!("{} {} is valid ({})\n", paint.good("✓"), path.path.display(), count(nodes, "node"))
+            format!(
+                "{} {} is valid ({})\n",
+                paint.good("✓"),
+                path.path.display(),
+                count(nodes, "node")
+            )
         } else {
             report(&problems) + "\n"
         }

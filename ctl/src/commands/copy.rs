@@ -17,26 +17,45 @@ use crate::output::Screen;
 /// # Errors
 /// With `--check`, when it is not there; otherwise when it cannot be copied.
 pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
-    let place = (args.to.parent(), args.to.file_name().and_then(|name| name.to_str()));
+    let place = (
+        args.to.parent(),
+        args.to.file_name().and_then(|name| name.to_str()),
+    );
     let (Some(root), Some(version)) = place else {
-        bail!("--to {}: it is the bundle's directory, whose name is its version", args.to.display());
+        bail!(
+            "--to {}: it is the bundle's directory, whose name is its version",
+            args.to.display()
+        );
     };
-    let bundles = Bundles::new(if root == Path::new("") { Path::new(".") } else { root });
+    let bundles = Bundles::new(if root == Path::new("") {
+        Path::new(".")
+    } else {
+        root
+    });
     if args.check {
         bundles.holds(version, &args.manifest_sha256)?;
         screen.document(&json!({"version": version, "path": args.to, "changed": false}))?;
         return Ok(0);
     }
-    let origin = Origin { servers: args.from.clone(), settings: settings(args) };
+    let origin = Origin {
+        servers: args.from.clone(),
+        settings: settings(args),
+    };
     let copied = bundles
-        .copy(version, &args.manifest_sha256, &origin, &mut |text| screen.progress(text))
+        .copy(version, &args.manifest_sha256, &origin, &mut |text| {
+            screen.progress(text)
+        })
         .with_context(|| {
             format!("the bundle {version} was not copied; what came is kept for the next time")
         })?;
     let document = json!({"version": version, "path": args.to, "changed": copied.added != Added::There,
         "fetched": copied.fetched, "reused": copied.reused});
     screen.answer(&document, |paint| {
-        let there = if copied.added == Added::There { "is there already" } else { "is copied" };
+        let there = if copied.added == Added::There {
+            "is there already"
+        } else {
+            "is copied"
+        };
         format!(
             "{} bundle {version} {there}: {} fetched, {} were here\n",
             paint.good("✓"),

@@ -5,7 +5,8 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{Destroy, Global, Key, Token};
-use crate::client::{self, document, refused};
+use crate::client;
+use crate::client::{document, refused};
 use crate::output::{Screen, table};
 
 /// `ctl key`.
@@ -45,7 +46,15 @@ fn destroy(action: &str, order: Destroy) -> v1::ChangeKeyRequest {
 }
 
 fn list(keys: &Value) -> String {
-    const COLUMNS: [&str; 7] = ["id", "state", "connected", "roles", "host", "os", "fingerprint"];
+    const COLUMNS: [&str; 7] = [
+        "id",
+        "state",
+        "connected",
+        "roles",
+        "host",
+        "os",
+        "fingerprint",
+    ];
     let each = |key: &Value| COLUMNS.map(|name| table::cell(&key[name])).to_vec();
     let keys = keys["keys"].as_array().cloned().unwrap_or_default();
     table::rows(&COLUMNS, keys.iter().map(each))
@@ -57,11 +66,25 @@ fn list(keys: &Value) -> String {
 /// The master does not answer or refuses.
 pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyhow::Result<u8> {
     let answer = match command {
-        Token::Create { ttl, uses, roles, id } => {
+        Token::Create {
+            ttl,
+            uses,
+            roles,
+            id,
+        } => {
             let ttl_seconds = ttl_seconds(&ttl)?;
             let mut operator = client::operator(global).await?;
-            let request = v1::CreateTokenRequest { ttl_seconds, uses, roles, id };
-            let reply = operator.create_token(request).await.map_err(|status| refused(&status))?.into_inner();
+            let request = v1::CreateTokenRequest {
+                ttl_seconds,
+                uses,
+                roles,
+                id,
+            };
+            let reply = operator
+                .create_token(request)
+                .await
+                .map_err(|status| refused(&status))?
+                .into_inner();
             json!({"token": reply.token, "expires": reply.expires})
         }
         Token::List => {
@@ -70,7 +93,11 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
         }
         Token::Revoke { token } => {
             let mut operator = client::operator(global).await?;
-            document(operator.revoke_token(v1::RevokeTokenRequest { token_id: token }).await)?
+            document(
+                operator
+                    .revoke_token(v1::RevokeTokenRequest { token_id: token })
+                    .await,
+            )?
         }
     };
     screen.document(&answer)?;
@@ -81,7 +108,10 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
 fn ttl_seconds(text: &str) -> anyhow::Result<u32> {
     let bad = || format!("--ttl {text}: give a time such as 30m or 24h");
     let duration: jiff::SignedDuration = text.parse().ok().with_context(bad)?;
-    u32::try_from(duration.as_secs()).ok().filter(|seconds| *seconds > 0).with_context(bad)
+    u32::try_from(duration.as_secs())
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .with_context(bad)
 }
 
 #[cfg(test)]

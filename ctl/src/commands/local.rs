@@ -10,8 +10,8 @@ use super::targets::exit_code;
 use crate::cli::{Local, LocalStates};
 use crate::compile::{Source, report};
 use crate::minion::Minion;
-use crate::output::returns::{self, View};
-use crate::output::{Screen, yaml};
+use crate::output::returns::View;
+use crate::output::{Screen, returns, yaml};
 
 /// `ctl local`.
 ///
@@ -24,12 +24,26 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     };
     let minion = Minion::find(args.minion.as_deref());
     let grains = minion.grains().await?;
-    let pillar = args.pillar.as_deref().map_or_else(|| Ok(json!({})), pillar)?;
-    let host = grains["host"].as_str().or_else(|| grains["id"].as_str()).unwrap_or("localhost");
+    let pillar = args
+        .pillar
+        .as_deref()
+        .map_or_else(|| Ok(json!({})), pillar)?;
+    let host = grains["host"]
+        .as_str()
+        .or_else(|| grains["id"].as_str())
+        .unwrap_or("localhost");
     let id = args.id.clone().unwrap_or_else(|| host.to_owned());
     let tree = DirTree::new().root(&args.tree);
-    let source = Source { tree: &tree, minion: &id, pillar: &pillar, grains: &grains, bundle: None };
-    let compiled = source.compile(&args.sls).map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
+    let source = Source {
+        tree: &tree,
+        minion: &id,
+        pillar: &pillar,
+        grains: &grains,
+        bundle: None,
+    };
+    let compiled = source
+        .compile(&args.sls)
+        .map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
     if !apply {
         let low = serde_json::to_value(&compiled.low)?;
         let text = yaml(&low)?;
@@ -38,7 +52,9 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     }
     let blobs = tempfile::tempdir().context("there is no room for temporary files")?;
     source.lay_out(&compiled, blobs.path())?;
-    let done = minion.apply(&compiled.low, blobs.path(), args.applying.test).await?;
+    let done = minion
+        .apply(&compiled.low, blobs.path(), args.applying.test)
+        .await?;
     show(&id, &done, &args, screen)
 }
 
@@ -48,18 +64,25 @@ fn show(
     args: &LocalStates,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let view = View { test: args.applying.test, verbose: args.applying.verbose };
-    let document =
-        json!({"id": id, "changed": done.changed(), "failed": done.failed(), "states": done.states});
+    let view = View {
+        test: args.applying.test,
+        verbose: args.applying.verbose,
+    };
+    let document = json!({"id": id, "changed": done.changed(), "failed": done.failed(), "states": done.states});
     screen.answer(&document, |paint| returns::run(id, done, view, paint))?;
     let changed = u64::try_from(done.changed()).unwrap_or(u64::MAX);
-    Ok(exit_code(i32::from(!done.succeeded()), changed, &args.applying))
+    Ok(exit_code(
+        i32::from(!done.succeeded()),
+        changed,
+        &args.applying,
+    ))
 }
 
 fn pillar(path: &Path) -> anyhow::Result<Value> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("{file} cannot be read"))?;
-    let node = halite_states::yaml::parse(&file, &text).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let node =
+        halite_states::yaml::parse(&file, &text).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     match node.to_json() {
         Value::Null => Ok(json!({})),
         value if value.is_object() => Ok(value),

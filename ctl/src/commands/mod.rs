@@ -12,13 +12,13 @@ mod seal;
 mod shows;
 mod targets;
 
-pub use bundle::directory_of;
-pub use nodes::{ADD_NODE, finish};
-pub use seal::trust;
-
 use crate::bootstrap;
 use crate::cli::{Cli, Command};
 use crate::output::Screen;
+
+pub use bundle::directory_of;
+pub use nodes::{ADD_NODE, finish};
+pub use seal::trust;
 
 /// Carries out a command; answers with the exit code.
 ///

@@ -4,11 +4,11 @@ use anyhow::{Context as _, bail};
 use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
-use crate::FAILED;
 use crate::cli::{Global, Node, NodeAdd, Orchestrate};
-use crate::client::{self, refused};
-use crate::follow::{self, RunDone};
+use crate::client::refused;
+use crate::follow::RunDone;
 use crate::output::{Screen, seconds};
+use crate::{FAILED, client, follow};
 
 /// The orchestration that makes a node of an enrolled host.
 pub const ADD_NODE: &str = "orchestrate.add_node";
@@ -34,18 +34,29 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         document_json,
     };
     let mut operator = client::operator(global).await?;
-    let reply = operator.add_node(request).await.map_err(|status| refused(&status))?.into_inner();
+    let reply = operator
+        .add_node(request)
+        .await
+        .map_err(|status| refused(&status))?
+        .into_inner();
     if args.no_wait {
         let document = json!({"node": args.name, "token": reply.token, "command": reply.command});
-        screen
-            .answer(&document, |_| format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command))?;
+        screen.answer(&document, |_| {
+            format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command)
+        })?;
         return Ok(0);
     }
     // Only the command: the document at the end must stand alone.
     if screen.is_for_people() {
-        screen.line(format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command));
+        screen.line(format!(
+            "Run this on {}, as root:\n\n{}\n",
+            args.name, reply.command
+        ));
     } else {
-        screen.note(format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command));
+        screen.note(format!(
+            "Run this on {}, as root:\n\n{}\n",
+            args.name, reply.command
+        ));
     }
     let request = v1::OrchestrateRequest {
         sls: ADD_NODE.to_owned(),
@@ -60,8 +71,9 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
 /// `key=value` texts as a mapping.
 fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
     let pair = |text: &String| {
-        let (key, value) =
-            text.split_once('=').with_context(|| format!("--label {text}: write KEY=VALUE"))?;
+        let (key, value) = text
+            .split_once('=')
+            .with_context(|| format!("--label {text}: write KEY=VALUE"))?;
         Ok((key.to_owned(), json!(value)))
     };
     texts.iter().map(pair).collect()
@@ -71,7 +83,11 @@ fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
 ///
 /// # Errors
 /// The master does not answer or refuses.
-pub async fn orchestrate(global: &Global, args: &Orchestrate, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn orchestrate(
+    global: &Global,
+    args: &Orchestrate,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let request = v1::OrchestrateRequest {
         sls: args.sls.clone(),
         pillar_json: pillar(&args.pillar)?.to_string(),
@@ -79,7 +95,12 @@ pub async fn orchestrate(global: &Global, args: &Orchestrate, screen: &mut Scree
         request_id: String::new(),
     };
     let done = follow::orchestration(global, request, &args.sls, screen).await?;
-    finish(&done, "done", &format!("ctl orchestrate {}", args.sls), screen)
+    finish(
+        &done,
+        "done",
+        &format!("ctl orchestrate {}", args.sls),
+        screen,
+    )
 }
 
 /// `KEY=VALUE` (the value is YAML) and JSON mappings, later ones over earlier ones.
@@ -95,8 +116,8 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
         let Some((key, value)) = text.split_once('=') else {
             bail!("--pillar {text}: write KEY=VALUE or a JSON mapping");
         };
-        let value =
-            halite_states::yaml::parse("--pillar", value).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+        let value = halite_states::yaml::parse("--pillar", value)
+            .map_err(|problem| anyhow::anyhow!("{problem}"))?;
         out.insert(key.to_owned(), value.to_json());
     }
     Ok(Value::Object(out))
@@ -130,13 +151,19 @@ mod tests {
     #[test]
     fn pillar_values_keep_their_type() {
         let texts = ["node=worker-1", "n=3", r#"{"a": [1]}"#, "on=true"].map(str::to_owned);
-        assert_eq!(pillar(&texts).unwrap(), json!({"node": "worker-1", "n": 3, "a": [1], "on": true}));
+        assert_eq!(
+            pillar(&texts).unwrap(),
+            json!({"node": "worker-1", "n": 3, "a": [1], "on": true})
+        );
         assert!(pillar(&["node".to_owned()]).is_err());
     }
 
     #[test]
     fn labels_are_pairs() {
-        assert_eq!(labels(&["disk=ssd".to_owned(), "e=".to_owned()]).unwrap()["disk"], "ssd");
+        assert_eq!(
+            labels(&["disk=ssd".to_owned(), "e=".to_owned()]).unwrap()["disk"],
+            "ssd"
+        );
         assert!(labels(&["disk".to_owned()]).is_err());
     }
 }

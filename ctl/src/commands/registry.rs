@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::bundle::megabytes;
-use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::output::{Paint, Screen, count, table};
-use crate::registry::{self, Backup, Backups, Damage, Mended, Reporter};
+use crate::registry::{Backup, Backups, Damage, Mended, Reporter};
+use crate::{FAILED, registry};
 
 /// `ctl registry`.
 ///
@@ -19,19 +19,29 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
         Registry::Backup(args) => backup(&args, screen),
         Registry::List { directory } => list(&directory, screen),
         Registry::Verify { backup, report } => verify(&backup, report.report.as_deref(), screen),
-        Registry::Restore { backup, without_damaged, data } => {
-            restore(&backup, &data.data, without_damaged, screen)
-        }
+        Registry::Restore {
+            backup,
+            without_damaged,
+            data,
+        } => restore(&backup, &data.data, without_damaged, screen),
     }
 }
 
 fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     let keep = usize::try_from(args.keep)?;
-    let reporter = args.report.report.as_deref().map(|path| Reporter::new(path, &args.to));
+    let reporter = args
+        .report
+        .report
+        .as_deref()
+        .map(|path| Reporter::new(path, &args.to));
     let made = reporter
         .as_ref()
         .map_or(Ok(()), Reporter::look)
-        .and_then(|()| registry::make(&args.data.data, &args.to, keep, &mut |text| screen.progress(text)));
+        .and_then(|()| {
+            registry::make(&args.data.data, &args.to, keep, &mut |text| {
+                screen.progress(text)
+            })
+        });
     let reported = reporter.map_or(Ok(()), |reporter| reporter.made(&made));
     let done = made?;
     let facts = &done.facts;
@@ -73,7 +83,11 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         text
     })?;
     reported?;
-    Ok(if sound && done.kept.is_none() { 0 } else { FAILED })
+    Ok(if sound && done.kept.is_none() {
+        0
+    } else {
+        FAILED
+    })
 }
 
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
@@ -111,12 +125,21 @@ fn overview(document: &Value, paint: &Paint) -> String {
             table::cell(&row["whole"]),
         ]
     };
-    let heading = ["backup", "time", "repositories", "tags", "size", "new", "whole"];
+    let heading = [
+        "backup",
+        "time",
+        "repositories",
+        "tags",
+        "size",
+        "new",
+        "whole",
+    ];
     let mut text = table::rows(&heading, rows.iter().map(row));
     for row in rows {
         let name = table::cell(&row["backup"]);
         let missing = row["damaged"].as_array().into_iter().flatten();
-        let missing = missing.map(|damage| format!("{} is not in it", table::cell(&damage["what"])));
+        let missing =
+            missing.map(|damage| format!("{} is not in it", table::cell(&damage["what"])));
         for problem in missing.chain(row["problem"].as_str().map(str::to_owned)) {
             text.push_str(&format!("{} {name}: {problem}\n", paint.bad("✗")));
         }
@@ -151,10 +174,16 @@ fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Re
     Ok(if sound { 0 } else { FAILED })
 }
 
-fn restore(path: &Path, data: &Path, without_damaged: bool, screen: &mut Screen) -> anyhow::Result<u8> {
+fn restore(
+    path: &Path,
+    data: &Path,
+    without_damaged: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let (backups, backup) = Backups::find(path)?;
-    let outcome =
-        registry::restore(&backups, &backup, data, without_damaged, &mut |text| screen.progress(text))?;
+    let outcome = registry::restore(&backups, &backup, data, without_damaged, &mut |text| {
+        screen.progress(text)
+    })?;
     let restored = match outcome {
         Ok(restored) => restored,
         Err(damaged) => {
@@ -203,7 +232,13 @@ fn restore(path: &Path, data: &Path, without_damaged: bool, screen: &mut Screen)
 /// `3 repositories, 5 tags, 40 blobs, 12.3 MB`.
 fn contents(document: &Value) -> String {
     let number = |key: &str| document[key].as_u64().unwrap_or_default();
-    let counted = |key, one, many| format!("{} {}", number(key), if number(key) == 1 { one } else { many });
+    let counted = |key, one, many| {
+        format!(
+            "{} {}",
+            number(key),
+            if number(key) == 1 { one } else { many }
+        )
+    };
     [
         counted("repositories", "repository", "repositories"),
         counted("tags", "tag", "tags"),
@@ -214,5 +249,7 @@ fn contents(document: &Value) -> String {
 }
 
 fn damage(all: &[Damage], paint: &Paint) -> String {
-    all.iter().map(|damage| format!("{} {damage}\n", paint.bad("✗"))).collect()
+    all.iter()
+        .map(|damage| format!("{} {damage}\n", paint.bad("✗")))
+        .collect()
 }

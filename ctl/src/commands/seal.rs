@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_bundle::manifest;
-use halite_bundle::seal::{
-    self, Signer,
-    detached::Vouched,
-    keys::{Password, PublicKey, SecretKey, Trust, generate},
-};
+use halite_bundle::seal::Signer;
+use halite_bundle::seal::detached::Vouched;
+use halite_bundle::seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
+use halite_bundle::{manifest, seal};
 use serde_json::json;
 
 use crate::FAILED;
@@ -16,14 +14,16 @@ use crate::cli::{Signing, TrustArgs};
 use crate::output::{Screen, count};
 use crate::site::Site;
 
-/// Where a person keeps the keys that he trusts, below his home: `ctl bundle key` puts those there that he made.
+/// Where a person keeps the keys that he trusts, below his home: `ctl bundle key` puts those there
+/// that he made.
 const OWN: &str = ".config/halite/trust";
 
 fn own() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(OWN))
 }
 
-/// Whom the user trusts: what the options say, or the site's keys, or his own; never whom the site revoked.
+/// Whom the user trusts: what the options say, or the site's keys, or his own; never whom the site
+/// revoked.
 ///
 /// # Errors
 /// No key is there, or one cannot be read.
@@ -39,7 +39,10 @@ pub fn trust(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
 
 /// The same; nothing where no key is named or kept, and nothing said of what nobody signed.
 fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
-    let kept = [Some(site.trusted()), own()].into_iter().flatten().find(|dir| dir.is_dir());
+    let kept = [Some(site.trusted()), own()]
+        .into_iter()
+        .flatten()
+        .find(|dir| dir.is_dir());
     let trust = match args.trust.as_ref().or(kept.as_ref()) {
         Some(path) if path.is_dir() => Trust::load(path)?,
         Some(path) => Trust::new(vec![PublicKey::load(path)?]),
@@ -48,26 +51,38 @@ fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
     };
     // Whom the site trusts no more is not trusted for being named again.
     let trust = trust.no_more_than(&site.trusted())?;
-    Ok(Some(if args.allow_unsigned { trust.allow_unsigned() } else { trust }))
+    Ok(Some(if args.allow_unsigned {
+        trust.allow_unsigned()
+    } else {
+        trust
+    }))
 }
 
-/// Who vouches for the bundle in a directory; nothing where no key is there to look at its signature with.
+/// Who vouches for the bundle in a directory; nothing where no key is there to look at its
+/// signature with.
 ///
 /// # Errors
 /// As [`trust()`], and when no trusted key vouches for it.
 pub fn vouched(site: &Site, dir: &Path, args: &TrustArgs) -> anyhow::Result<Option<Vouched>> {
-    known(site, args)?.map(|trust| of_directory(dir, &trust)).transpose()
+    known(site, args)?
+        .map(|trust| of_directory(dir, &trust))
+        .transpose()
 }
 
 fn of_directory(dir: &Path, trust: &Trust) -> anyhow::Result<Vouched> {
-    manifest::vouched(dir, trust)
-        .context("nobody who is trusted vouches for this directory (--allow-unsigned only looks for damage)")
+    manifest::vouched(dir, trust).context(
+        "nobody who is trusted vouches for this directory (--allow-unsigned only looks for damage)",
+    )
 }
 
 /// Who signed, in words.
 pub fn by(signers: &[Signer]) -> String {
     let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
-    if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
+    if signers.is_empty() {
+        "nobody".to_owned()
+    } else {
+        signers.join(", ")
+    }
 }
 
 /// The keys that are to sign.
@@ -84,7 +99,11 @@ pub fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
         Some(file) => Password::from_file(file),
         None => Password::ask(&format!("Password of {}: ", path.display())),
     };
-    signing.key.iter().map(|path| Ok(SecretKey::load(path, &mut password)?)).collect()
+    signing
+        .key
+        .iter()
+        .map(|path| Ok(SecretKey::load(path, &mut password)?))
+        .collect()
 }
 
 /// `ctl bundle key`.
@@ -104,7 +123,11 @@ pub fn key(
         None => Some(Password::ask_twice("Password of the new key: ")?),
     };
     let end = not_after
-        .map(|date| date.tomorrow()?.to_zoned(jiff::tz::TimeZone::UTC).map(|next| next.timestamp()))
+        .map(|date| {
+            date.tomorrow()?
+                .to_zoned(jiff::tz::TimeZone::UTC)
+                .map(|next| next.timestamp())
+        })
         .transpose()
         .context("the key's end is no date")?;
     let key = generate(file, password.as_ref(), end)?;
@@ -134,12 +157,25 @@ pub fn key(
 ///
 /// # Errors
 /// The bundle cannot be read, or the image not be written.
-pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen) -> anyhow::Result<u8> {
+pub fn pack(
+    directory: &Path,
+    out: &Path,
+    signing: &Signing,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let keys = signers(signing)?;
     let people = screen.is_for_people();
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let mut told = |text: &str| {
+        if people {
+            screen.line(text)
+        } else {
+            screen.progress(text)
+        }
+    };
     let manifest = halite_bundle::pack(directory, out, &keys, &mut told)?;
-    let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
+    let size = std::fs::metadata(out)
+        .map(|status| status.len())
+        .unwrap_or_default();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"image": out.display().to_string(), "version": manifest.version, "size": size, "signers": signers});
     screen.document(&document)?;
@@ -149,7 +185,8 @@ pub fn pack(directory: &Path, out: &Path, signing: &Signing, screen: &mut Screen
 /// `ctl bundle export` between two bundles to a file.
 ///
 /// # Errors
-/// One of the bundles cannot be read, nobody vouches for the new one, or the delta cannot be written.
+/// One of the bundles cannot be read, nobody vouches for the new one, or the delta cannot be
+/// written.
 pub fn export(
     site: &Site,
     [since, new, out]: [&Path; 3],
@@ -166,14 +203,26 @@ pub fn export(
         let report = seal::check(new, &trust, &mut |text| screen.progress(text))?;
         if !report.is_sound() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-            bail!("{} is damaged, nothing was written:\n  {}", new.display(), problems.join("\n  "));
+            bail!(
+                "{} is damaged, nothing was written:\n  {}",
+                new.display(),
+                problems.join("\n  ")
+            );
         }
         report.statement.manifest_sha256
     };
     let people = screen.is_for_people();
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let mut told = |text: &str| {
+        if people {
+            screen.line(text)
+        } else {
+            screen.progress(text)
+        }
+    };
     let delta = halite_bundle::delta::export(since, (new, &sha256), out, &keys, &mut told)?;
-    let size = std::fs::metadata(out).map(|status| status.len()).unwrap_or_default();
+    let size = std::fs::metadata(out)
+        .map(|status| status.len())
+        .unwrap_or_default();
     let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
     let document = json!({"delta": out.display().to_string(), "old": delta.old, "new": delta.new, "size": size,
         "signers": signers});
@@ -185,10 +234,21 @@ pub fn export(
 ///
 /// # Errors
 /// The file cannot be read, or no trusted key vouches for it.
-pub fn verify(site: &Site, file: &Path, trusted: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
-    let report = seal::check(file, &trust(site, trusted)?, &mut |text| screen.progress(text))?;
+pub fn verify(
+    site: &Site,
+    file: &Path,
+    trusted: &TrustArgs,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let report = seal::check(file, &trust(site, trusted)?, &mut |text| {
+        screen.progress(text)
+    })?;
     // Nothing of a damaged one is believed, not even what it is.
-    let delta = if report.is_sound() { halite_bundle::delta::look(file)? } else { None };
+    let delta = if report.is_sound() {
+        halite_bundle::delta::look(file)?
+    } else {
+        None
+    };
     let mut document = serde_json::to_value(&report)?;
     document["sound"] = json!(report.is_sound());
     document["delta"] = json!(delta);

@@ -5,9 +5,10 @@ use halite_states::low::RunReturn;
 use serde_json::Value;
 
 use crate::cli::{Global, Job, Render};
-use crate::client::{self, document};
-use crate::output::returns::{self, View};
-use crate::output::{Paint, Screen, table, yaml};
+use crate::client;
+use crate::client::document;
+use crate::output::returns::View;
+use crate::output::{Paint, Screen, returns, table, yaml};
 
 /// `ctl status`.
 ///
@@ -22,7 +23,10 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 
 /// The cluster in a few lines, its nodes as a table, and what is wrong.
 fn overview(status: &Value, paint: &Paint) -> String {
-    let api = match (status["api"]["answers"].as_bool(), status["api"]["error"].as_str()) {
+    let api = match (
+        status["api"]["answers"].as_bool(),
+        status["api"]["error"].as_str(),
+    ) {
         (Some(true), _) => paint.good("answers"),
         (_, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
         _ => paint.bad("does not answer"),
@@ -57,23 +61,43 @@ fn overview(status: &Value, paint: &Paint) -> String {
             highstate,
         ]
     };
-    let heading = ["node", "roles", "address", "minion", "kubernetes", "last highstate"];
+    let heading = [
+        "node",
+        "roles",
+        "address",
+        "minion",
+        "kubernetes",
+        "last highstate",
+    ];
     text.push_str(&table::rows(&heading, nodes.iter().map(row)));
     for node in &nodes {
-        let reasons = node["kubernetes"]["reasons"].as_array().into_iter().flatten();
+        let reasons = node["kubernetes"]["reasons"]
+            .as_array()
+            .into_iter()
+            .flatten();
         for reason in reasons.filter_map(Value::as_str) {
-            text.push_str(&format!("\n{} {}: {reason}\n", paint.bad("✗"), table::cell(&node["name"])));
+            text.push_str(&format!(
+                "\n{} {}: {reason}\n",
+                paint.bad("✗"),
+                table::cell(&node["name"])
+            ));
         }
     }
     for problem in status["problems"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), problem.as_str().unwrap_or_default()));
+        text.push_str(&format!(
+            "\n{} {}\n",
+            paint.bad("✗"),
+            problem.as_str().unwrap_or_default()
+        ));
     }
     text
 }
 
 /// The line of the site's own registry, where there is one.
 fn registry(registry: &Value) -> String {
-    let Some(node) = registry["node"].as_str() else { return String::new() };
+    let Some(node) = registry["node"].as_str() else {
+        return String::new();
+    };
     let time = |key: &str| registry[key].as_str();
     match (time("backup_time"), time("verified")) {
         (None, _) => format!("registry    on {node}, no backup yet\n"),
@@ -86,20 +110,35 @@ fn registry(registry: &Value) -> String {
 
 /// `Ready v1.36.3`, from whatever the master knows of the Kubernetes node.
 fn kubernetes(node: &Value) -> String {
-    let Value::Object(map) = node else { return table::cell(node) };
+    let Value::Object(map) = node else {
+        return table::cell(node);
+    };
     let ready = match map.get("ready") {
         Some(Value::Bool(true)) => "Ready".to_owned(),
         Some(Value::Bool(false)) => "NotReady".to_owned(),
         Some(other) => table::cell(other),
         None => String::new(),
     };
-    let version = map.get("version").or_else(|| map.get("kubelet")).map(table::cell).unwrap_or_default();
+    let version = map
+        .get("version")
+        .or_else(|| map.get("kubelet"))
+        .map(table::cell)
+        .unwrap_or_default();
     format!("{ready} {version}").trim().to_owned()
 }
 
-async fn show(global: &Global, what: &str, target: &str, sls: Vec<String>) -> anyhow::Result<Value> {
+async fn show(
+    global: &Global,
+    what: &str,
+    target: &str,
+    sls: Vec<String>,
+) -> anyhow::Result<Value> {
     let mut operator = client::operator(global).await?;
-    let request = v1::ShowRequest { what: what.to_owned(), target: target.to_owned(), sls };
+    let request = v1::ShowRequest {
+        what: what.to_owned(),
+        target: target.to_owned(),
+        sls,
+    };
     document(operator.show(request).await)
 }
 
@@ -121,7 +160,11 @@ pub async fn pillar(global: &Global, minion: &str, screen: &mut Screen) -> anyho
 pub async fn render(global: &Global, args: Render, screen: &mut Screen) -> anyhow::Result<u8> {
     let what = if args.low { "low" } else { "files" };
     let shown = show(global, what, &args.minion, args.sls).await?;
-    let text = if args.low { yaml(&shown)? } else { files(&shown)? };
+    let text = if args.low {
+        yaml(&shown)?
+    } else {
+        files(&shown)?
+    };
     screen.answer(&shown, |_| text)?;
     Ok(0)
 }
@@ -138,9 +181,13 @@ fn files(shown: &Value) -> anyhow::Result<String> {
             table::cell(&source["file"]),
             table::cell(&source["line"])
         ));
-        for (name, label) in
-            [("files", "from"), ("pillar", "pillar"), ("mode", "mode"), ("user", "user"), ("group", "group")]
-        {
+        for (name, label) in [
+            ("files", "from"),
+            ("pillar", "pillar"),
+            ("mode", "mode"),
+            ("user", "user"),
+            ("group", "group"),
+        ] {
             let value = table::cell(&file[name]);
             if value != "-" {
                 text.push_str(&format!("  {label:7} {}\n", value.replace(',', ", ")));
@@ -151,10 +198,16 @@ fn files(shown: &Value) -> anyhow::Result<String> {
             Value::Null => String::new(),
             other => yaml(other)?,
         };
-        content.lines().for_each(|line| text.push_str(&format!("  | {line}\n")));
+        content
+            .lines()
+            .for_each(|line| text.push_str(&format!("  | {line}\n")));
         text.push('\n');
     }
-    Ok(if text.is_empty() { "no files\n".to_owned() } else { text })
+    Ok(if text.is_empty() {
+        "no files\n".to_owned()
+    } else {
+        text
+    })
 }
 
 /// `ctl job`.
@@ -177,16 +230,26 @@ pub async fn job(global: &Global, command: Job, screen: &mut Screen) -> anyhow::
 }
 
 fn list(jobs: &Value) -> String {
-    const COLUMNS: [&str; 8] =
-        ["jid", "created", "function", "target", "test", "operator", "status", "retcode"];
+    const COLUMNS: [&str; 8] = [
+        "jid", "created", "function", "target", "test", "operator", "status", "retcode",
+    ];
     let jobs = jobs.as_array().cloned().unwrap_or_default();
-    table::rows(&COLUMNS, jobs.iter().map(|job| COLUMNS.map(|name| table::cell(&job[name])).to_vec()))
+    table::rows(
+        &COLUMNS,
+        jobs.iter()
+            .map(|job| COLUMNS.map(|name| table::cell(&job[name])).to_vec()),
+    )
 }
 
 /// A job's own fields, then its returns: state runs as such, anything else as it is.
 fn one(job: &Value, paint: &Paint) -> String {
-    let Value::Object(map) = job else { return table::document(job) };
-    let view = View { test: job["test"].as_bool().unwrap_or(false), verbose: false };
+    let Value::Object(map) = job else {
+        return table::document(job);
+    };
+    let view = View {
+        test: job["test"].as_bool().unwrap_or(false),
+        verbose: false,
+    };
     let mut heading = map.clone();
     let returns = heading.shift_remove("returns").unwrap_or_default();
     let mut text = table::document(&Value::Object(heading));
@@ -259,7 +322,10 @@ mod tests {
         assert!(!text.contains("registry"), "{text}");
         for (known, wanted) in [
             (json!({"node": "w"}), "on w, no backup yet"),
-            (json!({"node": "w", "backup_time": "T1", "verified": null}), "on w, last good backup T1"),
+            (
+                json!({"node": "w", "backup_time": "T1", "verified": null}),
+                "on w, last good backup T1",
+            ),
             (
                 json!({"node": "w", "backup_time": "T1", "verified": "T2"}),
                 "on w, last good backup T1, verified T2",
@@ -268,7 +334,10 @@ mod tests {
             let mut status = status.clone();
             status["registry"] = known;
             let text = overview(&status, &PLAIN);
-            assert!(text.contains(&format!("refused\nregistry    {wanted}\n\n")), "{text}");
+            assert!(
+                text.contains(&format!("refused\nregistry    {wanted}\n\n")),
+                "{text}"
+            );
         }
     }
 }

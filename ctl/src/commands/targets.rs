@@ -4,17 +4,27 @@ use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
-use crate::follow::{self, JobDone, Part, job_document};
-use crate::output::returns::{self, View};
-use crate::output::{Paint, Screen, count, table, yaml};
-use crate::{FAILED, WOULD_CHANGE};
+use crate::follow::{JobDone, Part, job_document};
+use crate::output::returns::View;
+use crate::output::{Paint, Screen, count, returns, table, yaml};
+use crate::{FAILED, WOULD_CHANGE, follow};
 
 /// `ctl highstate`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
-pub async fn highstate(global: &Global, args: Highstate, screen: &mut Screen) -> anyhow::Result<u8> {
-    let request = states("state.highstate", &json!({}), args.target, &args.kind, &args.applying);
+pub async fn highstate(
+    global: &Global,
+    args: Highstate,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let request = states(
+        "state.highstate",
+        &json!({}),
+        args.target,
+        &args.kind,
+        &args.applying,
+    );
     run_states(global, request, &args.applying, screen).await
 }
 
@@ -23,7 +33,13 @@ pub async fn highstate(global: &Global, args: Highstate, screen: &mut Screen) ->
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow::Result<u8> {
-    let request = states("state.apply", &json!({"sls": args.sls}), args.target, &args.kind, &args.applying);
+    let request = states(
+        "state.apply",
+        &json!({"sls": args.sls}),
+        args.target,
+        &args.kind,
+        &args.applying,
+    );
     run_states(global, request, &args.applying, screen).await
 }
 
@@ -53,12 +69,24 @@ async fn run_states(
 ) -> anyhow::Result<u8> {
     let done = follow::job(global, request, screen).await?;
     let document = job_document(&done);
-    let view = View { test: applying.test, verbose: applying.verbose };
+    let view = View {
+        test: applying.test,
+        verbose: applying.verbose,
+    };
     screen.answer(&document, |paint| people(&done, &document, view, paint))?;
-    // The operator's own states do not fail a run for others, but a failure is never success for who asked.
+    // The operator's own states do not fail a run for others, but a failure is never success for
+    // who asked.
     let failed = document["failed"].as_u64().unwrap_or(0) > 0;
-    let retcode = if failed { i32::from(FAILED) } else { done.retcode };
-    Ok(exit_code(retcode, document["changed"].as_u64().unwrap_or(0), applying))
+    let retcode = if failed {
+        i32::from(FAILED)
+    } else {
+        done.retcode
+    };
+    Ok(exit_code(
+        retcode,
+        document["changed"].as_u64().unwrap_or(0),
+        applying,
+    ))
 }
 
 /// The exit code of a state run.
@@ -85,16 +113,24 @@ fn people(done: &JobDone, document: &Value, view: View, paint: &Paint) -> String
             None => text.push_str(&format!("{minion}: {}\n", mark(part, paint))),
         }
     }
-    let number = |key: &str| usize::try_from(document[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    let number =
+        |key: &str| usize::try_from(document[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
     let changed = if view.test {
         format!("{} to change", number("changed"))
     } else {
         count(number("changed"), "change")
     };
-    let failed = if number("failed") > 0 { format!(", {} failed", number("failed")) } else { String::new() };
+    let failed = if number("failed") > 0 {
+        format!(", {} failed", number("failed"))
+    } else {
+        String::new()
+    };
     let minions = count(done.parts.len(), "minion");
     let states = count(number("states"), "state");
-    text.push_str(&format!("\n{minions}, {states}, {changed}{failed}   (job {})\n", done.jid));
+    text.push_str(&format!(
+        "\n{minions}, {states}, {changed}{failed}   (job {})\n",
+        done.jid
+    ));
     text
 }
 
@@ -131,10 +167,13 @@ pub async fn grains(global: &Global, args: Grains, screen: &mut Screen) -> anyho
         }
     }
     show(&done, screen, |done, paint| {
-        each(
-            done,
-            |part| if part.success { yaml(&part.value).unwrap_or_default() } else { mark(part, paint) },
-        )
+        each(done, |part| {
+            if part.success {
+                yaml(&part.value).unwrap_or_default()
+            } else {
+                mark(part, paint)
+            }
+        })
     })
 }
 
@@ -144,11 +183,19 @@ pub async fn grains(global: &Global, args: Grains, screen: &mut Screen) -> anyho
 /// The master does not answer or refuses.
 pub async fn cmd(global: &Global, args: Cmd, screen: &mut Screen) -> anyhow::Result<u8> {
     let line = shell_line(&args.command);
-    let on = OnTarget { target: args.target, kind: args.kind, timeout: args.timeout };
+    let on = OnTarget {
+        target: args.target,
+        kind: args.kind,
+        timeout: args.timeout,
+    };
     let done = follow::job(global, asking("cmd.run", &json!({"cmd": line}), on), screen).await?;
     show(&done, screen, |done, paint| {
         each(done, |part| {
-            let failed = if part.success { String::new() } else { mark(part, paint) };
+            let failed = if part.success {
+                String::new()
+            } else {
+                mark(part, paint)
+            };
             format!("{}{failed}", ended(&output(&part.value)))
         })
     })
@@ -159,7 +206,9 @@ fn each(done: &JobDone, show: impl Fn(&Part) -> String) -> String {
     let mut text = String::new();
     for (minion, part) in &done.parts {
         text.push_str(&format!("{minion}\n"));
-        show(part).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+        show(part)
+            .lines()
+            .for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     text
 }
@@ -170,8 +219,13 @@ fn output(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Object(map) => {
             let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-            let code = map.get("retcode").and_then(Value::as_i64).filter(|code| *code != 0);
-            let code = code.map(|code| format!("exit code {code}\n")).unwrap_or_default();
+            let code = map
+                .get("retcode")
+                .and_then(Value::as_i64)
+                .filter(|code| *code != 0);
+            let code = code
+                .map(|code| format!("exit code {code}\n"))
+                .unwrap_or_default();
             format!("{}{}{code}", ended(text("stdout")), ended(text("stderr")))
         }
         Value::Null => String::new(),
@@ -180,16 +234,28 @@ fn output(value: &Value) -> String {
 }
 
 fn ended(text: &str) -> String {
-    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+    if text.is_empty() || text.ends_with('\n') {
+        text.to_owned()
+    } else {
+        format!("{text}\n")
+    }
 }
 
 /// One argument is a line for the shell as it stands; several are quoted for it.
 fn shell_line(command: &[String]) -> String {
     let plain = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c))
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c))
     };
-    let quote =
-        |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    let quote = |word: &String| {
+        if plain(word) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
     match command {
         [line] => line.clone(),
         words => words.iter().map(quote).collect::<Vec<_>>().join(" "),
@@ -233,13 +299,20 @@ mod tests {
     fn several_words_are_quoted_for_the_shell() {
         let words = |text: &[&str]| text.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(shell_line(&words(&["ls -l | wc"])), "ls -l | wc");
-        assert_eq!(shell_line(&words(&["echo", "it's", "a b", ""])), r"echo 'it'\''s' 'a b' ''");
+        assert_eq!(
+            shell_line(&words(&["echo", "it's", "a b", ""])),
+            r"echo 'it'\''s' 'a b' ''"
+        );
         assert_eq!(shell_line(&words(&["ls", "-l", "/etc"])), "ls -l /etc");
     }
 
     #[test]
     fn only_a_prediction_exits_with_two() {
-        let asked = Applying { test: true, exit_code: true, ..Applying::default() };
+        let asked = Applying {
+            test: true,
+            exit_code: true,
+            ..Applying::default()
+        };
         assert_eq!(exit_code(0, 3, &asked), WOULD_CHANGE);
         assert_eq!(exit_code(0, 0, &asked), 0);
         assert_eq!(exit_code(1, 3, &asked), FAILED);
@@ -255,11 +328,30 @@ mod tests {
 
     #[test]
     fn the_summary_counts_all_minions() {
-        let mut done = JobDone { jid: "1".into(), retcode: 1, ..JobDone::default() };
-        let good = Part { success: true, value: json!({"states": []}), error: String::new() };
+        let mut done = JobDone {
+            jid: "1".into(),
+            retcode: 1,
+            ..JobDone::default()
+        };
+        let good = Part {
+            success: true,
+            value: json!({"states": []}),
+            error: String::new(),
+        };
         done.parts.insert("a".into(), good);
-        done.parts.insert("b".into(), Part { error: "not connected".into(), ..Part::default() });
-        let text = people(&done, &job_document(&done), View::default(), &Paint { colour: false });
+        done.parts.insert(
+            "b".into(),
+            Part {
+                error: "not connected".into(),
+                ..Part::default()
+            },
+        );
+        let text = people(
+            &done,
+            &job_document(&done),
+            View::default(),
+            &Paint { colour: false },
+        );
         assert_eq!(
             text,
             "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 1)\n"

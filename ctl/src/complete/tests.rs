@@ -18,15 +18,27 @@ const IMAGES: &[(&str, &str)] = &[
     ("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"),
     ("etcd", "registry.k8s.io/etcd:3.6.8-0"),
     ("flannel", "ghcr.io/flannel-io/flannel:v0.28.4"),
-    ("flannel-cni-plugin", "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1"),
+    (
+        "flannel-cni-plugin",
+        "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1",
+    ),
     ("demo", "registry.example/demo:1"),
     ("kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3"),
-    ("kube-controller-manager", "registry.k8s.io/kube-controller-manager:v1.36.3"),
+    (
+        "kube-controller-manager",
+        "registry.k8s.io/kube-controller-manager:v1.36.3",
+    ),
     ("kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3"),
     ("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
     ("local-path-helper", "docker.io/library/busybox:1.37.0"),
-    ("local-path-provisioner", "docker.io/rancher/local-path-provisioner:v0.0.30"),
-    ("metrics-server", "registry.k8s.io/metrics-server/metrics-server:v0.9.0"),
+    (
+        "local-path-provisioner",
+        "docker.io/rancher/local-path-provisioner:v0.0.30",
+    ),
+    (
+        "metrics-server",
+        "registry.k8s.io/metrics-server/metrics-server:v0.9.0",
+    ),
     ("pause", "registry.k8s.io/pause:3.10.2"),
 ];
 
@@ -66,7 +78,10 @@ impl Bundle {
         let manifest = json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
             "kubernetes": "v1.36.3", "charts": {"demo": "1.0.0"}, "components": {}, "images": IMAGES.iter().copied().collect::<BTreeMap<_, _>>(),
             "packages": PACKAGES.iter().map(|(name, _)| (*name, "1-1")).collect::<BTreeMap<_, _>>(), "files": {}});
-        let mut site = Self { dir: tempfile::tempdir().unwrap(), manifest };
+        let mut site = Self {
+            dir: tempfile::tempdir().unwrap(),
+            manifest,
+        };
         let source = DirTree::new().root(tree);
         for path in source.list() {
             site.put(&format!("states/{path}"), &source.read(&path).unwrap());
@@ -92,7 +107,10 @@ impl Bundle {
         site.put("charts/demo.yaml", CHART.as_bytes());
         site.images();
         site.packages();
-        site.put("base/dpkg-status", b"Package: libc6\nStatus: install ok installed\nVersion: 2\n");
+        site.put(
+            "base/dpkg-status",
+            b"Package: libc6\nStatus: install ok installed\nVersion: 2\n",
+        );
         site
     }
 
@@ -115,7 +133,10 @@ impl Bundle {
                     "size": content.len()})
             };
             let layer = blob(component.as_bytes(), "layer.v1.tar");
-            let config = blob(format!("{{\"of\": \"{component}\"}}").as_bytes(), "config.v1+json");
+            let config = blob(
+                format!("{{\"of\": \"{component}\"}}").as_bytes(),
+                "config.v1+json",
+            );
             let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
             let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
             manifest["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
@@ -123,7 +144,9 @@ impl Bundle {
         }
         self.put(
             "images/index.json",
-            json!({"schemaVersion": 2, "manifests": manifests}).to_string().as_bytes(),
+            json!({"schemaVersion": 2, "manifests": manifests})
+                .to_string()
+                .as_bytes(),
         );
     }
 
@@ -135,7 +158,10 @@ impl Bundle {
                 "Package: {name}\nVersion: 1-1\nDepends: {depends}\nFilename: pool/{name}.deb\nSHA256: {hash}\n"
             ));
         }
-        self.put("apt/dists/stable/main/binary-amd64/Packages", stanzas.join("\n").as_bytes());
+        self.put(
+            "apt/dists/stable/main/binary-amd64/Packages",
+            stanzas.join("\n").as_bytes(),
+        );
     }
 
     fn manifest(&self) -> Manifest {
@@ -161,24 +187,55 @@ fn named(artifact: &Artifact) -> String {
 #[test]
 fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
     let (site, needs) = &*NEEDS;
-    let missing: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+    let missing: Vec<String> = needs
+        .missing(&site.stock())
+        .iter()
+        .map(Missing::to_string)
+        .collect();
     assert_eq!(missing, [""; 0]);
     // Every role, pod network and address was looked at.
     assert!(needs.renderings() > 300, "{}", needs.renderings());
     for (artifact, place) in [
-        ("the image registry.k8s.io/pause:3.10.2", "file.managed /etc/containerd/config.toml, contents"),
-        ("the image ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1", "initContainers[0].image"),
-        ("the image registry.example/demo:1", "kubernetes.manifest chart-demo, Pod default/demo"),
-        ("the image docker.io/library/busybox:1.37.0", "ConfigMap local-path-storage/local-path-config"),
+        (
+            "the image registry.k8s.io/pause:3.10.2",
+            "file.managed /etc/containerd/config.toml, contents",
+        ),
+        (
+            "the image ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1",
+            "initContainers[0].image",
+        ),
+        (
+            "the image registry.example/demo:1",
+            "kubernetes.manifest chart-demo, Pod default/demo",
+        ),
+        (
+            "the image docker.io/library/busybox:1.37.0",
+            "ConfigMap local-path-storage/local-path-config",
+        ),
         ("the file charts/demo.yaml", "the state tree reads it"),
         ("the package keepalived", "pkg.installed host-packages"),
-        ("the file bin/halite-master", "file.managed /usr/local/bin/halite-master, source"),
-        ("the file nginx/manifests.map", "file.managed /etc/nginx/conf.d/halite.conf, contents"),
-        ("the file states/orchestrate/add_node.sls", "the state tree reads it"),
+        (
+            "the file bin/halite-master",
+            "file.managed /usr/local/bin/halite-master, source",
+        ),
+        (
+            "the file nginx/manifests.map",
+            "file.managed /etc/nginx/conf.d/halite.conf, contents",
+        ),
+        (
+            "the file states/orchestrate/add_node.sls",
+            "the state tree reads it",
+        ),
     ] {
-        let found = needs.artifacts().iter().find(|(found, _)| named(found) == artifact);
+        let found = needs
+            .artifacts()
+            .iter()
+            .find(|(found, _)| named(found) == artifact);
         let (_, places) = found.unwrap_or_else(|| panic!("nobody needs {artifact}"));
-        assert!(places.keys().any(|found| found.what.contains(place)), "{artifact}: {places:?}");
+        assert!(
+            places.keys().any(|found| found.what.contains(place)),
+            "{artifact}: {places:?}"
+        );
     }
 }
 
@@ -201,15 +258,29 @@ fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
     let mut site = Bundle::new();
     let root = site.dir.path().join("rpm");
     let packages: Vec<&str> = RPMS.split_whitespace().collect();
-    let mut list: String = packages.iter().map(|name| format!("P {name} 0:1-1 x86_64\n")).collect();
+    let mut list: String = packages
+        .iter()
+        .map(|name| format!("P {name} 0:1-1 x86_64\n"))
+        .collect();
     list = list.replace(
         "P conntrack-tools 0:1-1 x86_64\n",
         "P conntrack-tools 0:1-1 x86_64\nr libmnl\nr libc >= 2\n",
     );
-    stubs(&Base::parse(&list).unwrap().packages, &root.join("packages")).unwrap();
+    stubs(
+        &Base::parse(&list).unwrap().packages,
+        &root.join("packages"),
+    )
+    .unwrap();
     let mut index = std::process::Command::new("createrepo_c");
-    let index = index.args(["--quiet", "--no-database", "--simple-md-filenames"]).arg(&root).status();
-    assert!(index.expect("this test needs createrepo_c: install createrepo-c").success());
+    let index = index
+        .args(["--quiet", "--no-database", "--simple-md-filenames"])
+        .arg(&root)
+        .status();
+    assert!(
+        index
+            .expect("this test needs createrepo_c: install createrepo-c")
+            .success()
+    );
     for dir in ["repodata", "packages"] {
         for entry in fs::read_dir(root.join(dir)).unwrap() {
             let path = entry.unwrap().path();
@@ -220,50 +291,96 @@ fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
     site.put("rpm/repodata/repomd.xml.asc", b"signature");
     site.put("rpm/halite.asc", b"key");
     site.put("base/rpm-packages", b"P glibc 0:2-1 x86_64\np libc = 2-1\n");
-    site.manifest["rpms"] = json!(packages.iter().map(|name| (*name, "1-1")).collect::<BTreeMap<_, _>>());
+    site.manifest["rpms"] = json!(
+        packages
+            .iter()
+            .map(|name| (*name, "1-1"))
+            .collect::<BTreeMap<_, _>>()
+    );
     let needs = needs(site.dir.path(), &site.manifest()).unwrap();
     let stock = site.stock();
-    let lines = |stock: &Stock| needs.missing(stock).iter().map(Missing::to_string).collect::<Vec<_>>();
+    let lines = |stock: &Stock| {
+        needs
+            .missing(stock)
+            .iter()
+            .map(Missing::to_string)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(lines(&stock), [""; 0]);
     for name in packages {
-        let artifact = Artifact::Rpm { name: name.to_owned(), version: None };
+        let artifact = Artifact::Rpm {
+            name: name.to_owned(),
+            version: None,
+        };
         let missing = lines(&stock.without(&artifact));
-        assert!(missing.len() == 1 && missing[0].contains(&format!("the RPM package {name}")), "{missing:?}");
+        assert!(
+            missing.len() == 1 && missing[0].contains(&format!("the RPM package {name}")),
+            "{missing:?}"
+        );
     }
-    for path in ["rpm/repodata/primary.xml.gz", "rpm/repodata/repomd.xml.asc", "rpm/halite.asc"] {
-        let missing = lines(&stock.without(&Artifact::File { path: path.to_owned() }));
-        assert!(missing.len() == 1 && missing[0].contains(path), "{path}: {missing:?}");
+    for path in [
+        "rpm/repodata/primary.xml.gz",
+        "rpm/repodata/repomd.xml.asc",
+        "rpm/halite.asc",
+    ] {
+        let missing = lines(&stock.without(&Artifact::File {
+            path: path.to_owned(),
+        }));
+        assert!(
+            missing.len() == 1 && missing[0].contains(path),
+            "{path}: {missing:?}"
+        );
     }
     let package = "rpm/packages/libmnl-1-1.x86_64.rpm";
-    let missing = lines(&stock.without(&Artifact::File { path: package.to_owned() }));
-    assert!(missing.len() == 1 && missing[0].contains(package), "{missing:?}");
+    let missing = lines(&stock.without(&Artifact::File {
+        path: package.to_owned(),
+    }));
+    assert!(
+        missing.len() == 1 && missing[0].contains(package),
+        "{missing:?}"
+    );
 }
 
 #[test]
 fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let mut site = Bundle::new();
-    for (kind, name) in
-        [("images", "flannel"), ("files", "bin/halite-minion"), ("files", "nginx/registry.conf")]
-    {
-        site.manifest[kind].as_object_mut().unwrap().remove(name).unwrap();
+    for (kind, name) in [
+        ("images", "flannel"),
+        ("files", "bin/halite-minion"),
+        ("files", "nginx/registry.conf"),
+    ] {
+        site.manifest[kind]
+            .as_object_mut()
+            .unwrap()
+            .remove(name)
+            .unwrap();
     }
     let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
-    let (sets, facts) =
-        (options::sets("v1.36.3", &BTreeMap::new()).unwrap(), facts(&site.manifest(), BUNDLE));
+    let (sets, facts) = (
+        options::sets("v1.36.3", &BTreeMap::new()).unwrap(),
+        facts(&site.manifest(), BUNDLE),
+    );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
     // With the defaults only: all of them take this unoptimised program a minute.
     let gathered = |facts: &BundleFacts| gather(&tree, facts, &sets[..1]).unwrap();
     assert!(!gathered(&facts).compiles());
     let needs = gathered(&with_stand_ins(&facts, &tree));
-    let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
+    let report: Vec<String> = needs
+        .missing(&site.stock())
+        .iter()
+        .map(Missing::to_string)
+        .collect();
     for wanted in [
         "the image of the component flannel: the recipe has no image of a component \"flannel\"",
         flannel_cni,
         "the file bin/halite-minion",
         "the file nginx/registry.conf",
     ] {
-        assert!(report.iter().any(|missing| missing.contains(wanted)), "{wanted}: {report:#?}");
+        assert!(
+            report.iter().any(|missing| missing.contains(wanted)),
+            "{wanted}: {report:#?}"
+        );
     }
     assert!(needs.compiles() && report.len() == 4, "{report:#?}");
 }
@@ -272,14 +389,23 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
 fn components_are_found_in_templates() {
     let text = "{{ pillar.images.etcd }} {{ pillar.images['kube-proxy'] }} {{ pillar.images[\"a\"] }} \
                 {{ pillar.images.get('b') }} {% for c in pillar.images %}{{ pillar.images[c] }}";
-    assert_eq!(components(text).collect::<Vec<_>>(), ["etcd", "kube-proxy", "a", "b"]);
+    assert_eq!(
+        components(text).collect::<Vec<_>>(),
+        ["etcd", "kube-proxy", "a", "b"]
+    );
 }
 
 #[test]
 fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
     for (path, wanted) in [
-        ("states/base/network/flannel.yaml.j2", "base/network/flannel.sls:"),
-        ("states/orchestrate/add_node.sls", "there is no SLS `orchestrate.add_node`"),
+        (
+            "states/base/network/flannel.yaml.j2",
+            "base/network/flannel.sls:",
+        ),
+        (
+            "states/orchestrate/add_node.sls",
+            "there is no SLS `orchestrate.add_node`",
+        ),
     ] {
         let mut site = Bundle::new();
         fs::remove_file(site.dir.path().join(path)).unwrap();
@@ -291,28 +417,51 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         worker.hosts(set).unwrap();
         worker.orchestrations(set).unwrap();
         let needs = worker.needs();
-        let report: Vec<String> = needs.missing(&site.stock()).iter().map(Missing::to_string).collect();
-        assert!(report.iter().any(|missing| missing.contains(wanted)), "{path}: {report:?}");
+        let report: Vec<String> = needs
+            .missing(&site.stock())
+            .iter()
+            .map(Missing::to_string)
+            .collect();
+        assert!(
+            report.iter().any(|missing| missing.contains(wanted)),
+            "{path}: {report:?}"
+        );
     }
 }
 
 #[test]
 fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
     let mut site = Bundle::new();
-    site.manifest["images"].as_object_mut().unwrap().remove("metrics-server");
+    site.manifest["images"]
+        .as_object_mut()
+        .unwrap()
+        .remove("metrics-server");
     let all = sets(&site.manifest()).unwrap();
-    let set = all.iter().find(|set| set.name == "addons.metricsServer: true").unwrap();
+    let set = all
+        .iter()
+        .find(|set| set.name == "addons.metricsServer: true")
+        .unwrap();
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
     let facts = facts(&site.manifest(), BUNDLE);
     let mut worker = Worker::new(&tree, &facts);
     worker.hosts(set).unwrap();
-    let told: Vec<String> = worker.needs().missing(&site.stock()).iter().map(Missing::to_string).collect();
-    let explained =
-        |line: &String| line.contains("`metrics-server`") && line.contains("addons.metricsServer: [false]");
+    let told: Vec<String> = worker
+        .needs()
+        .missing(&site.stock())
+        .iter()
+        .map(Missing::to_string)
+        .collect();
+    let explained = |line: &String| {
+        line.contains("`metrics-server`") && line.contains("addons.metricsServer: [false]")
+    };
     assert!(told.iter().any(explained), "{told:?}");
     site.manifest["options"] = json!({"addons.metricsServer": ["false"]});
     let chosen = sets(&site.manifest()).unwrap();
-    assert!(chosen.iter().all(|set| !set.declaration.cluster.addons.metrics_server));
+    assert!(
+        chosen
+            .iter()
+            .all(|set| !set.declaration.cluster.addons.metrics_server)
+    );
 }
 
 #[test]
@@ -322,15 +471,23 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let facts = facts(&site.manifest(), BUNDLE);
     let mut shared = Worker::new(&tree, &facts);
     let all = sets(&site.manifest()).unwrap();
-    // Some of everything, in an order in which the next one differs much: all of them would take too long without what is kept.
+    // Some of everything, in an order in which the next one differs much: all of them would take
+    // too long without what is kept.
     for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {
         let set = &all[at];
         for target in &set.targets {
             let pillar = shared.view(set, &target.minion).unwrap();
             let grains = grains(target, &pillar, DEBIAN);
             let rendered = |worker: &mut Worker| worker.render(set, target, &pillar, &grains, None);
-            let (one, own) = (rendered(&mut shared), rendered(&mut Worker::new(&tree, &facts)));
-            assert!(one.problems.is_empty() && !one.states.is_empty(), "{:?}", one.problems);
+            let (one, own) = (
+                rendered(&mut shared),
+                rendered(&mut Worker::new(&tree, &facts)),
+            );
+            assert!(
+                one.problems.is_empty() && !one.states.is_empty(),
+                "{:?}",
+                one.problems
+            );
             assert_eq!(one, own, "{} of {}", target.what, set.name);
         }
     }

@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use halite_bundle::complete::{Gathering, Needs, Rendering, State};
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options::{Set, Target};
-use halite_pillar::view::{self, MASTER, Pki};
+use halite_pillar::view;
+use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
 use halite_states::problem::Problem;
 use halite_states::tree::{Tree, in_bundle, sha256};
@@ -19,7 +20,8 @@ use super::BUNDLE;
 /// The orchestrations that this program starts.
 const ORCHESTRATIONS: [&str; 2] = [crate::bootstrap::ORCHESTRATION, crate::commands::ADD_NODE];
 
-/// Operating systems that the state tree installs packages on, as their hosts' grains name them: family and system.
+/// Operating systems that the state tree installs packages on, as their hosts' grains name them:
+/// family and system.
 type System = (&'static str, &'static str);
 
 /// Every bundle has packages for it.
@@ -39,7 +41,8 @@ pub(super) struct Worker<'a> {
     compiler: Compiler,
     /// The paths of files of the bundle that calls name, by what stands for them there.
     named: RefCell<BTreeMap<String, String>>,
-    /// What calls are for the bundle. By address, which is the call's own as long as it is kept here.
+    /// What calls are for the bundle. By address, which is the call's own as long as it is kept
+    /// here.
     states: HashMap<*const Call, (Rc<Call>, Rc<State>)>,
     /// SLS files that somebody applies, which were looked at.
     applied: BTreeSet<Vec<String>>,
@@ -65,12 +68,16 @@ impl<'a> Worker<'a> {
 
     /// All hosts of a set.
     pub(super) fn hosts(&mut self, set: &Set) -> anyhow::Result<()> {
-        set.targets.iter().try_for_each(|target| self.host(set, &target.minion))
+        set.targets
+            .iter()
+            .try_for_each(|target| self.host(set, &target.minion))
     }
 
     /// One host of a set, if the set has it.
     pub(super) fn host(&mut self, set: &Set, minion: &str) -> anyhow::Result<()> {
-        let Some(target) = set.targets.iter().find(|target| target.minion == minion) else { return Ok(()) };
+        let Some(target) = set.targets.iter().find(|target| target.minion == minion) else {
+            return Ok(());
+        };
         let pillar = self.view(set, minion)?;
         for system in systems(self.facts) {
             let grains = grains(target, &pillar, system);
@@ -78,30 +85,61 @@ impl<'a> Worker<'a> {
                 self.render(set, target, &pillar, &grains, None)
             } else {
                 let what = format!("{} of {}", target.what, system.1);
-                let target = Target { minion: target.minion.clone(), what };
+                let target = Target {
+                    minion: target.minion.clone(),
+                    what,
+                };
                 let rendering = self.render(set, &target, &pillar, &grains, None);
-                Rendering { rpm: true, ..rendering }
+                Rendering {
+                    rpm: true,
+                    ..rendering
+                }
             };
             self.gathering.add(&rendering);
         }
         Ok(())
     }
 
-    /// The orchestrations themselves, and once each list of SLS files that they, or `ctl bootstrap` by itself, apply.
+    /// The orchestrations themselves, and once each list of SLS files that they, or `ctl bootstrap`
+    /// by itself, apply.
     pub(super) fn orchestrations(&mut self, set: &Set) -> anyhow::Result<()> {
         let mut pillar = self.view(set, MASTER)?;
-        let name = set.declaration.nodes.keys().next_back().context("a set without hosts")?;
+        let name = set
+            .declaration
+            .nodes
+            .keys()
+            .next_back()
+            .context("a set without hosts")?;
         pillar["node"] = json!(name);
         for sls in ORCHESTRATIONS {
-            let target = Target { minion: MASTER.to_owned(), what: format!("the orchestration {sls}") };
+            let target = Target {
+                minion: MASTER.to_owned(),
+                what: format!("the orchestration {sls}"),
+            };
             let grains = json!({"id": MASTER});
             let rendering = self.render(set, &target, &pillar, &grains, Some(&[sls.to_owned()]));
-            let steps = rendering.states.iter().filter(|state| state.function == "halite.state");
+            let steps = rendering
+                .states
+                .iter()
+                .filter(|state| state.function == "halite.state");
             for step in steps {
-                let to = step.args.get("tgt").and_then(Value::as_str).filter(|to| *to == MASTER);
-                let host = set.targets.iter().find(|target| (target.minion == MASTER) == to.is_some());
-                let named = step.args.get("sls").and_then(Value::as_array).into_iter().flatten();
-                let named: Vec<String> = named.filter_map(Value::as_str).map(str::to_owned).collect();
+                let to = step
+                    .args
+                    .get("tgt")
+                    .and_then(Value::as_str)
+                    .filter(|to| *to == MASTER);
+                let host = set
+                    .targets
+                    .iter()
+                    .find(|target| (target.minion == MASTER) == to.is_some());
+                let named = step
+                    .args
+                    .get("sls")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten();
+                let named: Vec<String> =
+                    named.filter_map(Value::as_str).map(str::to_owned).collect();
                 if let Some(host) = host.filter(|_| !named.is_empty()) {
                     self.applied(set, host, &format!("by {}:{}", step.file, step.line), named)?;
                 }
@@ -117,13 +155,22 @@ impl<'a> Worker<'a> {
     }
 
     /// SLS files that somebody applies on a host.
-    fn applied(&mut self, set: &Set, host: &Target, who: &str, named: Vec<String>) -> anyhow::Result<()> {
+    fn applied(
+        &mut self,
+        set: &Set,
+        host: &Target,
+        who: &str,
+        named: Vec<String>,
+    ) -> anyhow::Result<()> {
         if self.applied.contains(&named) {
             return Ok(());
         }
         let pillar = self.view(set, &host.minion)?;
         let grains = grains(host, &pillar, DEBIAN);
-        let host = Target { minion: host.minion.clone(), what: format!("{}, {who}", host.what) };
+        let host = Target {
+            minion: host.minion.clone(),
+            what: format!("{}, {who}", host.what),
+        };
         let rendering = self.render(set, &host, &pillar, &grains, Some(&named));
         self.gathering.add(&rendering);
         self.applied.insert(named);
@@ -131,7 +178,12 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) fn view(&self, set: &Set, minion: &str) -> anyhow::Result<Value> {
-        Ok(view::view(&set.declaration, self.facts, &Pki::default(), minion)?)
+        Ok(view::view(
+            &set.declaration,
+            self.facts,
+            &Pki::default(),
+            minion,
+        )?)
     }
 
     /// Compiles the highstate, or the named SLS files.
@@ -144,13 +196,22 @@ impl<'a> Worker<'a> {
         sls: Option<&[String]>,
     ) -> Rendering {
         let named = &self.named;
-        // Whether a file of the bundle is there is looked at later, with everything else that is missing.
+        // Whether a file of the bundle is there is looked at later, with everything else that is
+        // missing.
         let bundle = |path: &str| {
             let hash = sha256(path.as_bytes());
-            named.borrow_mut().insert(format!("blob:{hash}"), format!("bundle://{path}"));
+            named
+                .borrow_mut()
+                .insert(format!("blob:{hash}"), format!("bundle://{path}"));
             Some(hash)
         };
-        let input = Input { tree: self.tree, minion: &target.minion, pillar, grains, bundle: &bundle };
+        let input = Input {
+            tree: self.tree,
+            minion: &target.minion,
+            pillar,
+            grains,
+            bundle: &bundle,
+        };
         let mut rendering = Rendering {
             options: format!("{}, {}", target.what, set.name),
             files: vec!["states/top.sls".to_owned()],
@@ -195,12 +256,17 @@ fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
         function: chunk.function(),
         name: chunk.name.clone(),
         args: args.as_object().cloned().unwrap_or_default(),
-        files: call.provenance().files.iter().map(|path| in_bundle(path)).collect(),
+        files: call
+            .provenance()
+            .files
+            .iter()
+            .map(|path| in_bundle(path))
+            .collect(),
     }
 }
 
-/// Contents in place of the hashes that stand for them, and paths in place of those of the bundle's files: both where
-/// the call refers to them by hash, and where a text has a path of the bundle.
+/// Contents in place of the hashes that stand for them, and paths in place of those of the bundle's
+/// files: both where the call refers to them by hash, and where a text has a path of the bundle.
 fn put_back(value: &mut Value, call: &Call, named: &BTreeMap<String, String>) {
     match value {
         Value::String(text) => {
@@ -213,8 +279,12 @@ fn put_back(value: &mut Value, call: &Call, named: &BTreeMap<String, String>) {
                 *text = text.replace(&format!("{BUNDLE}/"), "bundle://");
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| put_back(item, call, named)),
-        Value::Object(map) => map.values_mut().for_each(|item| put_back(item, call, named)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| put_back(item, call, named)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|item| put_back(item, call, named)),
         _ => {}
     }
 }

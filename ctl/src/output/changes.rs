@@ -1,4 +1,5 @@
-//! What a state changed, for people: diffs as diffs, old and new side by side, everything else short.
+//! What a state changed, for people: diffs as diffs, old and new side by side, everything else
+//! short.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +20,11 @@ fn entry(key: &str, value: &Value, paint: Paint, out: &mut Vec<String>) {
             if key != "diff" {
                 out.push(format!("{key}:"));
             }
-            out.extend(text.trim_end_matches('\n').lines().map(|line| painted(line, paint)));
+            out.extend(
+                text.trim_end_matches('\n')
+                    .lines()
+                    .map(|line| painted(line, paint)),
+            );
         }
         Value::Object(map) if is_pair(map) => {
             let side = |name: &str| map.get(name).map_or_else(|| "-".to_owned(), short);
@@ -77,7 +82,9 @@ mod tests {
             "installed": {"kubelet": {"old": "", "new": "1.36.3-1"}},
             "refreshed": true,
         });
-        let Value::Object(changes) = changes else { panic!() };
+        let Value::Object(changes) = changes else {
+            panic!()
+        };
         assert_eq!(
             lines(&changes, Paint { colour: false }),
             [

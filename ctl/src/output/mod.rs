@@ -1,4 +1,5 @@
-//! What is shown, and how: one document at the end, and while it goes on a line that follows it on a terminal.
+//! What is shown, and how: one document at the end, and while it goes on a line that follows it on
+//! a terminal.
 
 pub mod changes;
 pub mod returns;
@@ -45,7 +46,10 @@ impl Ticker {
         if !self.live {
             return;
         }
-        let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100usize);
+        let width = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(100usize);
         let short: String = text.chars().take(width.saturating_sub(1)).collect();
         let mut out = std::io::stderr().lock();
         // A terminal that has gone is no reason to stop.
@@ -60,7 +64,12 @@ impl Screen {
         let live = std::io::stderr().is_terminal();
         let people = format == Format::Table && std::io::stdout().is_terminal();
         let colour = people && std::env::var_os("NO_COLOR").is_none();
-        Self { format, live, colour, shown: Arc::default() }
+        Self {
+            format,
+            live,
+            colour,
+            shown: Arc::default(),
+        }
     }
 
     /// The format that was asked for.
@@ -99,7 +108,10 @@ impl Screen {
 
     /// The same for whoever works on other threads.
     pub fn ticker(&self) -> Ticker {
-        Ticker { live: self.live, shown: Arc::clone(&self.shown) }
+        Ticker {
+            live: self.live,
+            shown: Arc::clone(&self.shown),
+        }
     }
 
     /// Removes that line.
@@ -114,15 +126,23 @@ impl Screen {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn answer(&mut self, value: &Value, people: impl FnOnce(&Paint) -> String) -> anyhow::Result<()> {
+    pub fn answer(
+        &mut self,
+        value: &Value,
+        people: impl FnOnce(&Paint) -> String,
+    ) -> anyhow::Result<()> {
         self.clear();
         let text = match self.format {
             Format::Json => serde_json::to_string_pretty(value)? + "\n",
             Format::Yaml => yaml(value)?,
-            Format::Table => people(&Paint { colour: self.colour }),
+            Format::Table => people(&Paint {
+                colour: self.colour,
+            }),
         };
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("the answer cannot be written")
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .context("the answer cannot be written")
     }
 
     /// The answer as a document, for people as tables.
@@ -135,7 +155,9 @@ impl Screen {
 
     /// Colours, where they are wanted.
     pub fn paint(&self) -> Paint {
-        Paint { colour: self.colour }
+        Paint {
+            colour: self.colour,
+        }
     }
 }
 
@@ -144,7 +166,8 @@ impl Screen {
 /// # Errors
 /// It cannot be written as YAML.
 pub fn yaml(value: &Value) -> anyhow::Result<String> {
-    let mut text = serde_saphyr::to_string(value).context("the answer cannot be written as YAML")?;
+    let mut text =
+        serde_saphyr::to_string(value).context("the answer cannot be written as YAML")?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -160,7 +183,11 @@ pub struct Paint {
 
 impl Paint {
     fn with(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     /// For what went well.
@@ -186,13 +213,21 @@ pub fn seconds(seconds: f64) -> String {
     } else if seconds < 120.0 {
         format!("{seconds:.0} s")
     } else {
-        format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+        format!(
+            "{:.0} min {:.0} s",
+            (seconds / 60.0).floor(),
+            seconds % 60.0
+        )
     }
 }
 
 /// `1 change`, `2 changes`.
 pub fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {one}s")
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +245,10 @@ mod tests {
     fn yaml_reads_back() {
         let value = serde_json::json!({"a": ["yes", "0644", null, true, 1.5, "x: y", "line\nline\n"], "b": {}, "c": "", "d": "1.36"});
         let text = yaml(&value).unwrap();
-        assert_eq!(halite_states::yaml::parse("t", &text).unwrap().to_json(), value, "{text}");
+        assert_eq!(
+            halite_states::yaml::parse("t", &text).unwrap().to_json(),
+            value,
+            "{text}"
+        );
     }
 }

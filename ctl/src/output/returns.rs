@@ -28,12 +28,27 @@ pub fn run(name: &str, done: &RunReturn, view: View, paint: &Paint) -> String {
 
 /// `143 states, 2 to change, 1 failed (1.2 s)`.
 pub fn summary(done: &RunReturn, view: View) -> String {
-    let changed =
-        if view.test { format!("{} to change", done.changed()) } else { count(done.changed(), "change") };
-    let failed = if done.failed() == 0 { String::new() } else { format!(", {} failed", done.failed()) };
+    let changed = if view.test {
+        format!("{} to change", done.changed())
+    } else {
+        count(done.changed(), "change")
+    };
+    let failed = if done.failed() == 0 {
+        String::new()
+    } else {
+        format!(", {} failed", done.failed())
+    };
     // `sum` of nothing is -0.
-    let duration = done.states.iter().fold(0.0, |sum, state| sum + state.duration) / 1000.0;
-    format!("{}, {changed}{failed} ({})", count(done.states.len(), "state"), seconds(duration))
+    let duration = done
+        .states
+        .iter()
+        .fold(0.0, |sum, state| sum + state.duration)
+        / 1000.0;
+    format!(
+        "{}, {changed}{failed} ({})",
+        count(done.states.len(), "state"),
+        seconds(duration)
+    )
 }
 
 /// Whether a state changed something, or would.
@@ -47,8 +62,15 @@ fn one(state: &StateReturn, failed: bool, changed: bool, view: View, paint: &Pai
         (false, true) => paint.notable(if view.test { "~" } else { "●" }),
         (false, false) => paint.good("✓"),
     };
-    let id = if state.id == state.name { String::new() } else { format!("  [{}]", state.id) };
-    let mut text = format!("  {mark} {} {}{id}  ({})\n", state.function, state.name, state.sls);
+    let id = if state.id == state.name {
+        String::new()
+    } else {
+        format!("  [{}]", state.id)
+    };
+    let mut text = format!(
+        "  {mark} {} {}{id}  ({})\n",
+        state.function, state.name, state.sls
+    );
     if failed || view.verbose || state.changes.is_empty() {
         for line in state.comment.lines() {
             text.push_str(&format!("      {line}\n"));
@@ -67,8 +89,10 @@ mod tests {
     use super::*;
 
     fn state(name: &str, result: Option<bool>, changed: bool) -> StateReturn {
-        let changes =
-            json!({"mode": {"old": "0644", "new": "0600"}}).as_object().cloned().unwrap_or_default();
+        let changes = json!({"mode": {"old": "0644", "new": "0600"}})
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
         StateReturn {
             index: 0,
             id: name.into(),
@@ -105,12 +129,17 @@ mod tests {
 
     #[test]
     fn nothing_to_do_says_so() {
-        let done = RunReturn { states: vec![state("/a", Some(true), false)] };
+        let done = RunReturn {
+            states: vec![state("/a", Some(true), false)],
+        };
         assert_eq!(
             run("w", &done, View::default(), &Paint { colour: false }),
             "w: 1 state, 0 changes (0.5 s)\n"
         );
-        let test = View { test: true, verbose: false };
+        let test = View {
+            test: true,
+            verbose: false,
+        };
         assert_eq!(summary(&done, test), "1 state, 0 to change (0.5 s)");
     }
 }

@@ -19,13 +19,19 @@ pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
         return "none\n".to_owned();
     }
     let width = |column: usize| {
-        all.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)
+        all.iter()
+            .filter_map(|row| Some(row.get(column)?.chars().count()))
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     let mut text = String::new();
     for row in &all {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width)).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}", width = *width))
+            .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
@@ -35,14 +41,21 @@ pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
 fn object(map: &Map<String, Value>) -> String {
     let mut text = String::new();
     let mut sections = String::new();
-    let width = map.iter().filter(|(_, v)| is_plain(v)).map(|(k, _)| k.len()).max().unwrap_or(0);
+    let width = map
+        .iter()
+        .filter(|(_, v)| is_plain(v))
+        .map(|(k, _)| k.len())
+        .max()
+        .unwrap_or(0);
     for (key, value) in map {
         if is_plain(value) {
             text.push_str(&format!("{key:width$}  {}\n", cell(value)));
         } else {
             let below = document(value);
             sections.push_str(&format!("\n{key}\n"));
-            below.lines().for_each(|line| sections.push_str(&format!("  {line}\n")));
+            below
+                .lines()
+                .for_each(|line| sections.push_str(&format!("  {line}\n")));
         }
     }
     let text = text + &sections;
@@ -71,15 +84,24 @@ fn list(items: &[Value]) -> String {
     }
     // A column that says nothing anywhere is left out.
     columns.retain(|column| {
-        items.iter().any(|item| !matches!(item.get(*column), None | Some(Value::Null)) && item[*column] != "")
+        items.iter().any(|item| {
+            !matches!(item.get(*column), None | Some(Value::Null)) && item[*column] != ""
+        })
     });
-    rows(&columns, items.iter().map(|item| columns.iter().map(|column| cell(&item[*column])).collect()))
+    rows(
+        &columns,
+        items
+            .iter()
+            .map(|item| columns.iter().map(|column| cell(&item[*column])).collect()),
+    )
 }
 
 fn is_plain(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.iter().all(|item| !item.is_object() && !item.is_array()),
+        Value::Array(items) => items
+            .iter()
+            .all(|item| !item.is_object() && !item.is_array()),
         _ => true,
     }
 }
@@ -121,7 +143,10 @@ mod tests {
     #[test]
     fn a_mapping_is_lines_and_sections() {
         let value = json!({"cluster": "prod", "minions": [{"id": "a"}], "ok": true});
-        assert_eq!(document(&value), "cluster  prod\nok       yes\n\nminions\n  ID\n  a\n");
+        assert_eq!(
+            document(&value),
+            "cluster  prod\nok       yes\n\nminions\n  ID\n  a\n"
+        );
         assert_eq!(document(&json!({"keys": []})), "none\n");
     }
 }

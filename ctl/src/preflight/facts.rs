@@ -8,8 +8,16 @@ use std::time::Duration;
 use rustix::fs::StatVfsMountFlags;
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
-pub const TOOLS: [&str; 8] =
-    ["apt-get", "dpkg", "getent", "mount", "sh", "systemctl", "systemd-run", "umount"];
+pub const TOOLS: [&str; 8] = [
+    "apt-get",
+    "dpkg",
+    "getent",
+    "mount",
+    "sh",
+    "systemctl",
+    "systemd-run",
+    "umount",
+];
 /// Where things are put.
 pub const PLACES: [&str; 5] = ["/etc", "/opt", "/usr", "/usr/local", "/var/lib"];
 /// Traces of a Kubernetes.
@@ -21,7 +29,10 @@ const KUBERNETES: [&str; 5] = [
     "/etc/rancher",
 ];
 /// What the kubelet watches, and where it is.
-const WATCHED: [(&str, &str); 2] = [("nodefs", "/var/lib/kubelet"), ("imagefs", "/var/lib/containerd")];
+const WATCHED: [(&str, &str); 2] = [
+    ("nodefs", "/var/lib/kubelet"),
+    ("imagefs", "/var/lib/containerd"),
+];
 const MIB: u64 = 1024 * 1024;
 /// How long a host may take to answer for the VIP.
 const VIP_ANSWER: Duration = Duration::from_millis(400);
@@ -181,12 +192,19 @@ impl Facts {
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory: memory_mib(&text("/proc/meminfo")),
             container_fs: file_system_of("/var/lib/containerd", &text("/proc/mounts")),
-            file_systems: file_systems(&text("/proc/filesystems"), &uname.release().to_string_lossy()),
+            file_systems: file_systems(
+                &text("/proc/filesystems"),
+                &uname.release().to_string_lossy(),
+            ),
             swaps: swaps(&text("/proc/swaps")),
             cgroup_version,
             cgroup_controllers,
             kernel_log: Path::new("/dev/kmsg").exists(),
-            tools: TOOLS.iter().filter(|name| in_path(name)).map(ToString::to_string).collect(),
+            tools: TOOLS
+                .iter()
+                .filter(|name| in_path(name))
+                .map(ToString::to_string)
+                .collect(),
             dpkg_interrupted: std::fs::read_dir("/var/lib/dpkg/updates")
                 .is_ok_and(|mut list| list.next().is_some()),
             host_name: uname.nodename().to_string_lossy().into_owned(),
@@ -203,17 +221,31 @@ impl Facts {
                     let link = format!("{unit}.service");
                     ["multi-user.target.wants", "sysinit.target.wants"]
                         .iter()
-                        .any(|target| Path::new("/etc/systemd/system").join(target).join(&link).exists())
+                        .any(|target| {
+                            Path::new("/etc/systemd/system")
+                                .join(target)
+                                .join(&link)
+                                .exists()
+                        })
                 })
                 .map(ToString::to_string)
                 .collect(),
-            listening: listening(&format!("{}\n{}", text("/proc/net/tcp"), text("/proc/net/tcp6"))),
+            listening: listening(&format!(
+                "{}\n{}",
+                text("/proc/net/tcp"),
+                text("/proc/net/tcp6")
+            )),
             name_servers: name_servers(&text("/etc/resolv.conf")),
             ..Self::default()
         };
         for place in PLACES {
-            let Ok(stat) = rustix::fs::statvfs(place) else { continue };
-            facts.free.insert(place.to_owned(), stat.f_bavail.saturating_mul(stat.f_frsize) / MIB);
+            let Ok(stat) = rustix::fs::statvfs(place) else {
+                continue;
+            };
+            facts.free.insert(
+                place.to_owned(),
+                stat.f_bavail.saturating_mul(stat.f_frsize) / MIB,
+            );
             if stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
                 facts.read_only.push(place.to_owned());
             }
@@ -224,7 +256,10 @@ impl Facts {
                 facts.inodes = Some(stat.f_favail);
             }
         }
-        facts.watched = WATCHED.iter().filter_map(|(signal, place)| watched(signal, place)).collect();
+        facts.watched = WATCHED
+            .iter()
+            .filter_map(|(signal, place)| watched(signal, place))
+            .collect();
         if let Some(vip) = wanted.vip {
             facts.vip_answers = answers(vip).await;
         }
@@ -235,12 +270,20 @@ impl Facts {
 
 /// The file system that a directory is, or will be, on.
 fn watched(signal: &'static str, place: &'static str) -> Option<Watched> {
-    let stat = Path::new(place).ancestors().find_map(|existing| rustix::fs::statvfs(existing).ok())?;
+    let stat = Path::new(place)
+        .ancestors()
+        .find_map(|existing| rustix::fs::statvfs(existing).ok())?;
     let mib = |blocks: u64| blocks.saturating_mul(stat.f_frsize) / MIB;
-    Some(Watched { signal, place, size: mib(stat.f_blocks), free: mib(stat.f_bavail) })
+    Some(Watched {
+        signal,
+        place,
+        size: mib(stat.f_blocks),
+        free: mib(stat.f_bavail),
+    })
 }
 
-/// Whether a host has the address: it accepts or refuses a connection, instead of leaving it unanswered.
+/// Whether a host has the address: it accepts or refuses a connection, instead of leaving it
+/// unanswered.
 async fn answers(address: Ipv4Addr) -> bool {
     let target = SocketAddr::from((address, 6443));
     match tokio::time::timeout(VIP_ANSWER, tokio::net::TcpStream::connect(target)).await {
@@ -253,14 +296,20 @@ async fn answers(address: Ipv4Addr) -> bool {
 fn os_release(text: &str) -> BTreeMap<String, String> {
     let pair = |line: &str| {
         let (key, value) = line.split_once('=')?;
-        Some((key.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned()))
+        Some((
+            key.trim().to_owned(),
+            value.trim().trim_matches(['"', '\'']).to_owned(),
+        ))
     };
     text.lines().filter_map(pair).collect()
 }
 
 fn memory_mib(meminfo: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: Option<u64> = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok());
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> =
+        line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok());
     kib.unwrap_or(0) / 1024
 }
 
@@ -270,10 +319,15 @@ fn file_system_of(path: &str, mounts: &str) -> String {
         let mut words = line.split_whitespace().skip(1);
         Some((words.next()?.to_owned(), words.next()?.to_owned()))
     };
-    let above = |point: &str| point == "/" || path == point || path.starts_with(&format!("{point}/"));
+    let above =
+        |point: &str| point == "/" || path == point || path.starts_with(&format!("{point}/"));
     let mut best = (String::new(), String::new());
     // A later mount at the same place covers an earlier one.
-    for (point, kind) in mounts.lines().filter_map(entry).filter(|(point, _)| above(point)) {
+    for (point, kind) in mounts
+        .lines()
+        .filter_map(entry)
+        .filter(|(point, _)| above(point))
+    {
         if point.len() >= best.0.len() {
             best = (point, kind);
         }
@@ -282,10 +336,14 @@ fn file_system_of(path: &str, mounts: &str) -> String {
 }
 
 fn file_systems(text: &str, release: &str) -> BTreeSet<String> {
-    let mut known: BTreeSet<String> =
-        text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect();
+    let mut known: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_owned)
+        .collect();
     // What is not there yet may be a module.
-    let modules = std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
+    let modules =
+        std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
     if modules.contains("/overlay.ko") {
         known.insert("overlay".to_owned());
     }
@@ -293,7 +351,11 @@ fn file_systems(text: &str, release: &str) -> BTreeSet<String> {
 }
 
 fn swaps(text: &str) -> Vec<String> {
-    text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    text.lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn cgroups() -> (u8, BTreeSet<String>) {
@@ -306,14 +368,21 @@ fn cgroups() -> (u8, BTreeSet<String>) {
         .flatten()
         .flatten()
         .flat_map(|entry| {
-            entry.file_name().to_string_lossy().split(',').map(str::to_owned).collect::<Vec<_>>()
+            entry
+                .file_name()
+                .to_string_lossy()
+                .split(',')
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         })
         .collect();
     (u8::from(names.contains("memory")), names)
 }
 
 fn in_path(program: &str) -> bool {
-    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|dir| Path::new(dir).join(program).exists())
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .any(|dir| Path::new(dir).join(program).exists())
 }
 
 /// Local ports of sockets in the state LISTEN (0A) of /proc/net/tcp and tcp6.
@@ -328,7 +397,10 @@ fn listening(text: &str) -> BTreeSet<u16> {
 
 fn name_servers(text: &str) -> Vec<String> {
     let server = |line: &str| Some(line.trim().strip_prefix("nameserver")?.trim().to_owned());
-    text.lines().filter_map(server).filter(|server| !server.is_empty()).collect()
+    text.lines()
+        .filter_map(server)
+        .filter(|server| !server.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -340,15 +412,23 @@ mod tests {
         let tcp = "  sl  local_address rem_address   st\n   0: 0100007F:192B 00000000:0000 0A 0\n   1: 0100007F:0016 0100007F:1 01 0\n";
         assert_eq!(listening(tcp), BTreeSet::from([6443]));
         assert_eq!(memory_mib("MemTotal:        2048000 kB\n"), 2000);
-        assert_eq!(swaps("Filename Type Size\n/dev/sda2 partition 1 0 -2\n"), ["/dev/sda2"]);
-        assert_eq!(name_servers("# x\nnameserver 10.0.0.1\nsearch a\n"), ["10.0.0.1"]);
-        assert_eq!(os_release("ID=debian\nVERSION_ID=\"12\"\n")["VERSION_ID"], "12");
+        assert_eq!(
+            swaps("Filename Type Size\n/dev/sda2 partition 1 0 -2\n"),
+            ["/dev/sda2"]
+        );
+        assert_eq!(
+            name_servers("# x\nnameserver 10.0.0.1\nsearch a\n"),
+            ["10.0.0.1"]
+        );
+        assert_eq!(
+            os_release("ID=debian\nVERSION_ID=\"12\"\n")["VERSION_ID"],
+            "12"
+        );
     }
 
     #[test]
     fn the_nearest_mount_counts() {
-        let mounts =
-            "overlay / overlay rw 0 0\n/dev/a /var ext4 rw 0 0\n/dev/b /var/lib/containerd xfs rw 0 0\n";
+        let mounts = "overlay / overlay rw 0 0\n/dev/a /var ext4 rw 0 0\n/dev/b /var/lib/containerd xfs rw 0 0\n";
         assert_eq!(file_system_of("/var/lib/containerd", mounts), "xfs");
         assert_eq!(file_system_of("/var/lib/etcd", mounts), "ext4");
         assert_eq!(file_system_of("/variable", mounts), "overlay");

@@ -1,7 +1,8 @@
-//! Whether this host can become the first one of a cluster: every check on its own, all that is wrong in one report.
+//! Whether this host can become the first one of a cluster: every check on its own, all that is
+//! wrong in one report.
 //!
-//! A check is a function over [`Facts`], which are gathered once and change nothing; so each can be tested without a host
-//! on which it fails.
+//! A check is a function over [`Facts`], which are gathered once and change nothing; so each can be
+//! tested without a host on which it fails.
 
 mod facts;
 mod network;
@@ -12,9 +13,9 @@ mod tests;
 
 use serde_json::{Value, json};
 
-pub use facts::{Facts, Installed, Wanted};
-
 use crate::output::Paint;
+
+pub use facts::{Facts, Installed, Wanted};
 
 /// What a check came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,13 +98,21 @@ pub struct Finding {
 /// Runs all checks.
 #[must_use]
 pub fn run(facts: &Facts) -> Vec<Finding> {
-    CHECKS.iter().map(|check| Finding { name: check.name, verdict: (check.judge)(facts) }).collect()
+    CHECKS
+        .iter()
+        .map(|check| Finding {
+            name: check.name,
+            verdict: (check.judge)(facts),
+        })
+        .collect()
 }
 
 /// Whether nothing is bad.
 #[must_use]
 pub fn passed(findings: &[Finding]) -> bool {
-    !findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad(..)))
+    !findings
+        .iter()
+        .any(|finding| matches!(finding.verdict, Verdict::Bad(..)))
 }
 
 /// The report for people: what is bad, what is worth knowing, and one line for the rest.
@@ -120,18 +129,28 @@ pub fn report(findings: &[Finding], paint: Paint) -> String {
             Verdict::Warning(message, hint) => (paint.notable("!"), message, hint),
             Verdict::Bad(message, hint) => (paint.bad("✗"), message, hint),
         };
-        text.push_str(&format!("  {mark} {}: {}\n", finding.name, message.replace('\n', "\n    ")));
+        text.push_str(&format!(
+            "  {mark} {}: {}\n",
+            finding.name,
+            message.replace('\n', "\n    ")
+        ));
         if !hint.is_empty() {
             text.push_str(&format!("      {hint}\n"));
         }
     }
-    let mark = if passed(findings) { paint.good("✓") } else { paint.bad("✗") };
+    let mark = if passed(findings) {
+        paint.good("✓")
+    } else {
+        paint.bad("✗")
+    };
     let outcome = if good == findings.len() {
         format!("{} checks", findings.len())
     } else {
         format!("{good} of {} checks", findings.len())
     };
-    format!("preflight    {mark} {outcome}\n{text}").trim_end().to_owned()
+    format!("preflight    {mark} {outcome}\n{text}")
+        .trim_end()
+        .to_owned()
 }
 
 /// The report as a document.

@@ -31,8 +31,11 @@ fn ports(facts: &Facts, wanted: &[u16]) -> Verdict {
     if facts.installed == Installed::This {
         return Verdict::Good;
     }
-    let taken: Vec<String> =
-        wanted.iter().filter(|port| facts.listening.contains(port)).map(ToString::to_string).collect();
+    let taken: Vec<String> = wanted
+        .iter()
+        .filter(|port| facts.listening.contains(port))
+        .map(ToString::to_string)
+        .collect();
     if taken.is_empty() {
         return Verdict::Good;
     }
@@ -54,7 +57,8 @@ pub(super) fn ports_halite(facts: &Facts) -> Verdict {
     ports(facts, &HALITE)
 }
 
-/// CoreDNS forwards what is not the cluster's, and ends at once when there is nowhere to forward to.
+/// CoreDNS forwards what is not the cluster's, and ends at once when there is nowhere to forward
+/// to.
 pub(super) fn name_server(facts: &Facts) -> Verdict {
     if !facts.name_servers.is_empty() {
         return Verdict::Good;
@@ -66,7 +70,9 @@ pub(super) fn name_server(facts: &Facts) -> Verdict {
 }
 
 pub(super) fn vip(facts: &Facts) -> Verdict {
-    let Some(vip) = facts.wanted.vip else { return Verdict::Good };
+    let Some(vip) = facts.wanted.vip else {
+        return Verdict::Good;
+    };
     if !facts.vip_answers || facts.addresses.contains(&vip) || facts.installed == Installed::This {
         return Verdict::Good;
     }

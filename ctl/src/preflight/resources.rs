@@ -16,7 +16,10 @@ pub(super) fn file_systems(facts: &Facts) -> Verdict {
     if facts.file_systems.contains("overlay") {
         return Verdict::Good;
     }
-    Verdict::bad("the kernel has no overlay file system", "boot a kernel with it, or install its modules")
+    Verdict::bad(
+        "the kernel has no overlay file system",
+        "boot a kernel with it, or install its modules",
+    )
 }
 
 pub(super) fn disk(facts: &Facts) -> Verdict {
@@ -30,10 +33,15 @@ pub(super) fn disk(facts: &Facts) -> Verdict {
     if short.is_empty() {
         return Verdict::Good;
     }
-    room(facts, short.join("\n"), "make room there, or mount a larger disk")
+    room(
+        facts,
+        short.join("\n"),
+        "make room there, or mount a larger disk",
+    )
 }
 
-/// The kubelet's own thresholds where its configuration has none (`pkg/kubelet/apis/config/v1beta1/defaults_linux.go`).
+/// The kubelet's own thresholds where its configuration has none
+/// (`pkg/kubelet/apis/config/v1beta1/defaults_linux.go`).
 const EVICTION: [(&str, &str); 2] = [("nodefs.available", "10%"), ("imagefs.available", "15%")];
 
 /// A node below a threshold is Ready all the same, and yet runs no pod but critical ones.
@@ -61,7 +69,8 @@ pub(super) fn disk_pressure(facts: &Facts) -> Verdict {
     if short.is_empty() {
         return Verdict::Good;
     }
-    let hint = "make room there, mount a larger disk, or set `kubelet: {config: {evictionHard: {...}}}`";
+    let hint =
+        "make room there, mount a larger disk, or set `kubelet: {config: {evictionHard: {...}}}`";
     room(facts, short.join("\n"), hint)
 }
 
@@ -89,7 +98,8 @@ fn threshold(limit: &str, size: u64) -> Option<u64> {
     Some((number.parse::<f64>().ok()? * unit / 1_048_576.0) as u64)
 }
 
-/// Where the cluster is already, most of what takes room is there too: a repair must not stop at that.
+/// Where the cluster is already, most of what takes room is there too: a repair must not stop at
+/// that.
 fn room(facts: &Facts, message: String, hint: &str) -> Verdict {
     if facts.installed == Installed::This {
         return Verdict::warning(message, hint);
@@ -112,13 +122,20 @@ pub(super) fn writable(facts: &Facts) -> Verdict {
     if facts.read_only.is_empty() {
         return Verdict::Good;
     }
-    Verdict::bad(format!("read-only: {}", facts.read_only.join(", ")), "mount them for writing")
+    Verdict::bad(
+        format!("read-only: {}", facts.read_only.join(", ")),
+        "mount them for writing",
+    )
 }
 
 pub(super) fn executable(facts: &Facts) -> Verdict {
     // Configuration needs to run nothing.
-    let places: Vec<&str> =
-        facts.no_exec.iter().map(String::as_str).filter(|place| *place != "/etc").collect();
+    let places: Vec<&str> = facts
+        .no_exec
+        .iter()
+        .map(String::as_str)
+        .filter(|place| *place != "/etc")
+        .collect();
     if places.is_empty() {
         return Verdict::Good;
     }
@@ -151,7 +168,10 @@ pub(super) fn swap(facts: &Facts) -> Verdict {
         );
     }
     if facts.wanted.fail_swap_on {
-        return Verdict::bad(message, "turn it off, or set `kubelet: {config: {failSwapOn: false}}`");
+        return Verdict::bad(
+            message,
+            "turn it off, or set `kubelet: {config: {failSwapOn: false}}`",
+        );
     }
     Verdict::Good
 }
@@ -163,7 +183,10 @@ pub(super) fn cgroup_version(facts: &Facts) -> Verdict {
             "the host has cgroup v1, with which the kubelet does not run",
             "boot with cgroup v2, or set `kubelet: {config: {failCgroupV1: false}}`",
         ),
-        _ => Verdict::bad("no cgroups are mounted at /sys/fs/cgroup", "boot with cgroup v2"),
+        _ => Verdict::bad(
+            "no cgroups are mounted at /sys/fs/cgroup",
+            "boot with cgroup v2",
+        ),
     }
 }
 
@@ -173,8 +196,11 @@ pub(super) fn cgroup_controllers(facts: &Facts) -> Verdict {
         2 => &CONTROLLERS_V2,
         _ => return Verdict::Good,
     };
-    let missing: Vec<&str> =
-        needed.iter().filter(|name| !facts.cgroup_controllers.contains(**name)).copied().collect();
+    let missing: Vec<&str> = needed
+        .iter()
+        .filter(|name| !facts.cgroup_controllers.contains(**name))
+        .copied()
+        .collect();
     if missing.is_empty() {
         return Verdict::Good;
     }
@@ -188,7 +214,10 @@ pub(super) fn kernel_log(facts: &Facts) -> Verdict {
     if facts.kernel_log {
         return Verdict::Good;
     }
-    Verdict::bad("/dev/kmsg is missing; the kubelet does not start without it", "run: mknod /dev/kmsg c 1 11")
+    Verdict::bad(
+        "/dev/kmsg is missing; the kubelet does not start without it",
+        "run: mknod /dev/kmsg c 1 11",
+    )
 }
 
 #[cfg(test)]
@@ -197,9 +226,14 @@ mod tests {
 
     #[test]
     fn thresholds_are_read_as_the_kubelet_reads_them() {
-        for (limit, mib) in
-            [("10%", 1000), ("12.5%", 1250), ("100Mi", 100), ("1Gi", 1024), ("1048576", 1), ("2M", 1)]
-        {
+        for (limit, mib) in [
+            ("10%", 1000),
+            ("12.5%", 1250),
+            ("100Mi", 100),
+            ("1Gi", 1024),
+            ("1048576", 1),
+            ("2M", 1),
+        ] {
             assert_eq!(threshold(limit, 10_000), Some(mib), "{limit}");
         }
         assert_eq!(threshold("much", 10_000), None);

@@ -1,6 +1,7 @@
 //! Checks of the system: who, what, when.
 
-use super::{Facts, Installed, Verdict, facts::TOOLS};
+use super::facts::TOOLS;
+use super::{Facts, Installed, Verdict};
 
 /// Systems that the first host of a cluster can have: every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];
@@ -20,23 +21,35 @@ pub(super) fn root(facts: &Facts) -> Verdict {
     if facts.uid == 0 {
         return Verdict::Good;
     }
-    Verdict::bad("this does not run as root", "run it as root, for example with sudo")
+    Verdict::bad(
+        "this does not run as root",
+        "run it as root, for example with sudo",
+    )
 }
 
 pub(super) fn systemd(facts: &Facts) -> Verdict {
     if facts.systemd {
         return Verdict::Good;
     }
-    Verdict::bad("systemd is not this host's init", "boot the host with systemd")
+    Verdict::bad(
+        "systemd is not this host's init",
+        "boot the host with systemd",
+    )
 }
 
 pub(super) fn operating_system(facts: &Facts) -> Verdict {
     if SYSTEMS.contains(&(facts.os.as_str(), facts.os_version.as_str())) {
         return Verdict::Good;
     }
-    let known: Vec<String> = SYSTEMS.iter().map(|(os, version)| format!("{os} {version}")).collect();
+    let known: Vec<String> = SYSTEMS
+        .iter()
+        .map(|(os, version)| format!("{os} {version}"))
+        .collect();
     Verdict::bad(
-        format!("the first host of a cluster cannot be {} {}", facts.os, facts.os_version),
+        format!(
+            "the first host of a cluster cannot be {} {}",
+            facts.os, facts.os_version
+        ),
         format!(
             "install {} there; hosts of another system can be added to it, if the bundle has packages for them",
             known.join(" or ")
@@ -48,14 +61,23 @@ pub(super) fn architecture(facts: &Facts) -> Verdict {
     if facts.architecture == "x86_64" {
         return Verdict::Good;
     }
-    Verdict::bad(format!("the bundle's programs do not run on {}", facts.architecture), "take an x86_64 host")
+    Verdict::bad(
+        format!("the bundle's programs do not run on {}", facts.architecture),
+        "take an x86_64 host",
+    )
 }
 
 pub(super) fn kernel(facts: &Facts) -> Verdict {
-    let mut numbers = facts.kernel.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let mut numbers = facts
+        .kernel
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
     let have = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let (wanted, why) = if facts.wanted.nftables {
-        (KERNEL_NFTABLES, "for kube-proxy's nftables mode; older ones need `kubeProxy: {mode: iptables}`")
+        (
+            KERNEL_NFTABLES,
+            "for kube-proxy's nftables mode; older ones need `kubeProxy: {mode: iptables}`",
+        )
     } else {
         (KERNEL, "for Kubernetes")
     };
@@ -72,7 +94,10 @@ pub(super) fn cpus(facts: &Facts) -> Verdict {
     if facts.cpus >= CPUS {
         return Verdict::Good;
     }
-    Verdict::bad(format!("the host has {} processor", facts.cpus), format!("a control plane needs {CPUS}"))
+    Verdict::bad(
+        format!("the host has {} processor", facts.cpus),
+        format!("a control plane needs {CPUS}"),
+    )
 }
 
 pub(super) fn memory(facts: &Facts) -> Verdict {
@@ -86,7 +111,10 @@ pub(super) fn memory(facts: &Facts) -> Verdict {
 }
 
 pub(super) fn tools(facts: &Facts) -> Verdict {
-    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !facts.tools.contains(*tool)).collect();
+    let missing: Vec<&str> = TOOLS
+        .into_iter()
+        .filter(|tool| !facts.tools.contains(*tool))
+        .collect();
     if missing.is_empty() {
         return Verdict::Good;
     }
@@ -96,12 +124,16 @@ pub(super) fn tools(facts: &Facts) -> Verdict {
     )
 }
 
-/// On a host of this cluster it was our own installation that was cut off, or that still goes on: the states finish it.
+/// On a host of this cluster it was our own installation that was cut off, or that still goes on:
+/// the states finish it.
 pub(super) fn packages(facts: &Facts) -> Verdict {
     if !facts.dpkg_interrupted || facts.installed == Installed::This {
         return Verdict::Good;
     }
-    Verdict::bad("an installation of packages was interrupted", "run: dpkg --configure -a")
+    Verdict::bad(
+        "an installation of packages was interrupted",
+        "run: dpkg --configure -a",
+    )
 }
 
 pub(super) fn host_name(facts: &Facts) -> Verdict {
@@ -113,7 +145,10 @@ pub(super) fn host_name(facts: &Facts) -> Verdict {
         );
     }
     if let Err(error) = halite_proto::identity::check_name(name) {
-        return Verdict::bad(error.to_string(), "hostnamectl set-hostname NAME, or give one with --name");
+        return Verdict::bad(
+            error.to_string(),
+            "hostnamectl set-hostname NAME, or give one with --name",
+        );
     }
     if name == halite_proto::identity::MASTER_ID {
         return Verdict::bad(
@@ -125,25 +160,35 @@ pub(super) fn host_name(facts: &Facts) -> Verdict {
         return Verdict::Good;
     }
     Verdict::warning(
-        format!("the host is called {}, and {name} in the cluster", facts.host_name),
+        format!(
+            "the host is called {}, and {name} in the cluster",
+            facts.host_name
+        ),
         "that works; equal names are easier to find",
     )
 }
 
 pub(super) fn machine_id(facts: &Facts) -> Verdict {
-    let good = facts.machine_id.len() == 32 && facts.machine_id.bytes().all(|b| b.is_ascii_hexdigit());
+    let good =
+        facts.machine_id.len() == 32 && facts.machine_id.bytes().all(|b| b.is_ascii_hexdigit());
     if good {
         return Verdict::Good;
     }
-    Verdict::bad("/etc/machine-id holds no id", "run: systemd-machine-id-setup")
+    Verdict::bad(
+        "/etc/machine-id holds no id",
+        "run: systemd-machine-id-setup",
+    )
 }
 
 /// Certificates of a host whose clock is wrong are not valid anywhere else.
 pub(super) fn clock(facts: &Facts) -> Verdict {
-    let Some(built) = facts.built else { return Verdict::Good };
+    let Some(built) = facts.built else {
+        return Verdict::Good;
+    };
     let hint = "set the clock, for example with timedatectl set-time";
     let shown = |seconds: i64| {
-        jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
+        jiff::Timestamp::from_second(seconds)
+            .map_or_else(|_| seconds.to_string(), |time| time.to_string())
     };
     if facts.now < built - DAY {
         let message = format!(
@@ -184,7 +229,10 @@ pub(super) fn other_kubernetes(facts: &Facts) -> Verdict {
         return Verdict::Good;
     }
     Verdict::bad(
-        format!("there is a Kubernetes already: {}", facts.kubernetes.join(", ")),
+        format!(
+            "there is a Kubernetes already: {}",
+            facts.kubernetes.join(", ")
+        ),
         "take a bare host, or remove that (for one made with kubeadm: kubeadm reset)",
     )
 }

@@ -13,16 +13,31 @@ fn good() -> Facts {
         kernel: "6.1.0-18-amd64".into(),
         cpus: 2,
         memory: 2000,
-        free: PLACES.iter().map(|place| ((*place).to_owned(), 10_000)).collect(),
+        free: PLACES
+            .iter()
+            .map(|place| ((*place).to_owned(), 10_000))
+            .collect(),
         watched: vec![
-            Watched { signal: "nodefs", place: "/var/lib/kubelet", size: 40_000, free: 10_000 },
-            Watched { signal: "imagefs", place: "/var/lib/containerd", size: 40_000, free: 10_000 },
+            Watched {
+                signal: "nodefs",
+                place: "/var/lib/kubelet",
+                size: 40_000,
+                free: 10_000,
+            },
+            Watched {
+                signal: "imagefs",
+                place: "/var/lib/containerd",
+                size: 40_000,
+                free: 10_000,
+            },
         ],
         inodes: Some(1_000_000),
         container_fs: "ext4".into(),
         file_systems: BTreeSet::from(["overlay".to_owned()]),
         cgroup_version: 2,
-        cgroup_controllers: ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into(),
+        cgroup_controllers: ["cpu", "cpuset", "memory", "pids"]
+            .map(str::to_owned)
+            .into(),
         kernel_log: true,
         tools: TOOLS.map(str::to_owned).into(),
         host_name: "bootstrap-1".into(),
@@ -39,7 +54,9 @@ type Damage = (&'static str, fn(&mut Facts));
 
 /// Each check once, made to fail in its own way.
 const DAMAGES: &[Damage] = &[
-    ("documents", |f| f.documents = vec!["cluster.yaml:1:1: no".into()]),
+    ("documents", |f| {
+        f.documents = vec!["cluster.yaml:1:1: no".into()]
+    }),
     ("root", |f| f.uid = 1000),
     ("systemd", |f| f.systemd = false),
     ("operating-system", |f| f.os_version = "10".into()),
@@ -63,8 +80,9 @@ const DAMAGES: &[Damage] = &[
     }),
     ("cgroup-version", |f| {
         f.cgroup_version = 1;
-        f.cgroup_controllers =
-            ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"].map(str::to_owned).into();
+        f.cgroup_controllers = ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"]
+            .map(str::to_owned)
+            .into();
     }),
     ("cgroup-controllers", |f| {
         f.cgroup_controllers.remove("memory");
@@ -78,8 +96,12 @@ const DAMAGES: &[Damage] = &[
     ("machine-id", |f| f.machine_id = "uninitialized".into()),
     ("clock", |f| f.now = 0),
     ("bundle", |f| f.bundle = vec!["apt/x.deb: changed".into()]),
-    ("other-cluster", |f| f.installed = Installed::Other("old".into())),
-    ("other-kubernetes", |f| f.kubernetes = vec!["/etc/kubernetes/admin.conf".into()]),
+    ("other-cluster", |f| {
+        f.installed = Installed::Other("old".into())
+    }),
+    ("other-kubernetes", |f| {
+        f.kubernetes = vec!["/etc/kubernetes/admin.conf".into()]
+    }),
     ("other-firewall", |f| f.firewalls = vec!["ufw".into()]),
     ("ports-kubernetes", |f| f.listening.extend([6443])),
     ("ports-etcd", |f| f.listening.extend([2379])),
@@ -93,17 +115,29 @@ const DAMAGES: &[Damage] = &[
 
 fn bad(facts: &Facts) -> Vec<&'static str> {
     let is_bad = |finding: &Finding| matches!(finding.verdict, Verdict::Bad(..));
-    run(facts).into_iter().filter(is_bad).map(|finding| finding.name).collect()
+    run(facts)
+        .into_iter()
+        .filter(is_bad)
+        .map(|finding| finding.name)
+        .collect()
 }
 
 fn warned(facts: &Facts) -> Vec<&'static str> {
     let is_warning = |finding: &Finding| matches!(finding.verdict, Verdict::Warning(..));
-    run(facts).into_iter().filter(is_warning).map(|finding| finding.name).collect()
+    run(facts)
+        .into_iter()
+        .filter(is_warning)
+        .map(|finding| finding.name)
+        .collect()
 }
 
 #[test]
 fn nothing_is_wrong_with_a_good_host() {
-    assert!(run(&good()).iter().all(|finding| finding.verdict == Verdict::Good));
+    assert!(
+        run(&good())
+            .iter()
+            .all(|finding| finding.verdict == Verdict::Good)
+    );
 }
 
 #[test]
@@ -123,13 +157,23 @@ fn all_that_is_wrong_is_in_one_report() {
     let mut facts = good();
     DAMAGES.iter().for_each(|(_, damage)| damage(&mut facts));
     let findings = run(&facts);
-    let missed: Vec<_> = CHECKS.iter().map(|c| c.name).filter(|name| !bad(&facts).contains(name)).collect();
+    let missed: Vec<_> = CHECKS
+        .iter()
+        .map(|c| c.name)
+        .filter(|name| !bad(&facts).contains(name))
+        .collect();
     // On a host of another cluster its Kubernetes is no second problem.
     assert_eq!(missed, ["other-kubernetes"]);
     let text = report(&findings, Paint { colour: false });
     assert!(text.starts_with("preflight    ✗ 1 of "), "{text}");
-    assert!(text.contains("  ✗ swap: swap is on: /dev/sda2\n      turn it off"), "{text}");
-    assert_eq!(document(&findings).as_array().map(Vec::len), Some(CHECKS.len()));
+    assert!(
+        text.contains("  ✗ swap: swap is on: /dev/sda2\n      turn it off"),
+        "{text}"
+    );
+    assert_eq!(
+        document(&findings).as_array().map(Vec::len),
+        Some(CHECKS.len())
+    );
 }
 
 #[test]
@@ -145,8 +189,9 @@ fn what_halite_mends_itself_is_a_warning() {
 fn what_is_declared_changes_what_is_wrong() {
     let mut facts = good();
     facts.cgroup_version = 1;
-    facts.cgroup_controllers =
-        ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"].map(str::to_owned).into();
+    facts.cgroup_controllers = ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"]
+        .map(str::to_owned)
+        .into();
     facts.wanted.fail_cgroup_v1 = false;
     facts.kernel = "5.10.0".into();
     facts.wanted.nftables = false;
@@ -183,5 +228,9 @@ fn a_clock_in_the_far_future_is_wrong_too() {
     facts.now = 4_000_000_000;
     assert_eq!(bad(&facts), ["clock"]);
     facts.now = 1_799_000_000 - 3600;
-    assert_eq!(bad(&facts), [""; 0], "time zones and slow clocks are no reason");
+    assert_eq!(
+        bad(&facts),
+        [""; 0],
+        "time zones and slow clocks are no reason"
+    );
 }

@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use halite_bundle::{Error, files};
 use jiff::Timestamp;
 
-use super::{apart, backups::Backups, facts::Facts, folder::Folder, making::Making};
+use super::apart;
+use super::backups::Backups;
+use super::facts::Facts;
+use super::folder::Folder;
+use super::making::Making;
 
 /// A backup that was made.
 #[derive(Debug)]
@@ -22,14 +26,19 @@ pub struct Done {
     pub kept: Option<Error>,
 }
 
-/// Makes a backup of the registry with that data directory in another directory, and then removes all that are older than the
-/// newest `keep` whole ones with images. Nothing is removed when the registry is damaged. That something cannot be removed is
-/// told with the backup.
+/// Makes a backup of the registry with that data directory in another directory, and then removes
+/// all that are older than the newest `keep` whole ones with images. Nothing is removed when the
+/// registry is damaged. That something cannot be removed is told with the backup.
 ///
 /// # Errors
-/// There is no such registry, it is empty and was not at an earlier backup, another ctl works there, there is no room, or the
-/// system refuses. Then no backup was made.
-pub fn make(data: &Path, to: &Path, keep: usize, progress: &mut dyn FnMut(&str)) -> Result<Done, Error> {
+/// There is no such registry, it is empty and was not at an earlier backup, another ctl works
+/// there, there is no room, or the system refuses. Then no backup was made.
+pub fn make(
+    data: &Path,
+    to: &Path,
+    keep: usize,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Done, Error> {
     if !data.is_dir() {
         let message = "there is no registry: name its data directory with --data";
         return Err(Error::content(data, message));
@@ -49,8 +58,18 @@ pub fn make(data: &Path, to: &Path, keep: usize, progress: &mut dyn FnMut(&str))
     let path = backups.finish(&name)?;
     let sound = facts.damaged.is_empty() && facts.mended.is_empty();
     let mut pruned = Vec::new();
-    let kept = if sound { backups.prune(keep, &mut pruned).err() } else { None };
-    Ok(Done { name: name.to_string(), path, facts, pruned, kept })
+    let kept = if sound {
+        backups.prune(keep, &mut pruned).err()
+    } else {
+        None
+    };
+    Ok(Done {
+        name: name.to_string(),
+        path,
+        facts,
+        pruned,
+        kept,
+    })
 }
 
 /// What is not a backup yet, and goes unless it becomes one.
@@ -58,7 +77,8 @@ struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It has another name when it is whole. What cannot be removed now goes before the next one is made.
+        // It has another name when it is whole. What cannot be removed now goes before the next one
+        // is made.
         let _ = files::remove_dir(&self.0);
     }
 }

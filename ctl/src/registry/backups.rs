@@ -1,16 +1,16 @@
 //! The backups in a directory.
 
-use std::{
-    fmt, fs,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fmt, fs};
 
 use halite_bundle::{Claim, Error, files};
 use jiff::Timestamp;
 
-use super::{CONTENT, ROOT, digest::Digest, facts::Facts};
+use super::digest::Digest;
+use super::facts::Facts;
+use super::{CONTENT, ROOT};
 
 /// How the names of what is not whole begin: it is being made or removed.
 const PARTIAL: &str = ".partial-";
@@ -23,11 +23,15 @@ pub struct Name {
 }
 
 impl Name {
-    /// One that comes after the last one, whatever the clock says: the order of names is that of the backups.
+    /// One that comes after the last one, whatever the clock says: the order of names is that of
+    /// the backups.
     pub fn next(now: Timestamp, last: Option<&Self>) -> Self {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         match last {
-            Some(last) if last.time >= time => Self { time: last.time.clone(), number: last.number + 1 },
+            Some(last) if last.time >= time => Self {
+                time: last.time.clone(),
+                number: last.number + 1,
+            },
             _ => Self { time, number: 1 },
         }
     }
@@ -36,7 +40,11 @@ impl Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.time)?;
-        if self.number > 1 { write!(f, "-{}", self.number) } else { Ok(()) }
+        if self.number > 1 {
+            write!(f, "-{}", self.number)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -44,16 +52,30 @@ impl FromStr for Name {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (time, number) = text.split_once('-').map_or((text, None), |(time, rest)| (time, Some(rest)));
+        let (time, number) = text
+            .split_once('-')
+            .map_or((text, None), |(time, rest)| (time, Some(rest)));
         let form = b"00000000T000000Z";
-        let digits =
-            |(have, want): (u8, &u8)| if *want == b'0' { have.is_ascii_digit() } else { have == *want };
+        let digits = |(have, want): (u8, &u8)| {
+            if *want == b'0' {
+                have.is_ascii_digit()
+            } else {
+                have == *want
+            }
+        };
         if time.len() != form.len() || !time.bytes().zip(form).all(digits) {
             return Err(());
         }
         let number = number.map_or(Ok(1), |text| text.parse().map_err(|_| ()))?;
-        let name = Self { time: time.to_owned(), number };
-        if name.to_string() == text { Ok(name) } else { Err(()) }
+        let name = Self {
+            time: time.to_owned(),
+            number,
+        };
+        if name.to_string() == text {
+            Ok(name)
+        } else {
+            Err(())
+        }
     }
 }
 
@@ -75,12 +97,17 @@ impl Backup {
 
     /// Whether it has all that the registry had, as far as it says so itself.
     pub fn is_whole(&self) -> bool {
-        self.facts.as_ref().is_ok_and(|facts| facts.damaged.is_empty())
+        self.facts
+            .as_ref()
+            .is_ok_and(|facts| facts.damaged.is_empty())
     }
 
-    /// Whether it has any image: that of an empty registry has none, nor has that of a disk that was not mounted.
+    /// Whether it has any image: that of an empty registry has none, nor has that of a disk that
+    /// was not mounted.
     pub fn has_images(&self) -> bool {
-        self.facts.as_ref().is_ok_and(|facts| facts.repositories > 0)
+        self.facts
+            .as_ref()
+            .is_ok_and(|facts| facts.repositories > 0)
     }
 
     fn read(path: PathBuf, name: Name) -> Self {
@@ -145,7 +172,11 @@ impl Backups {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(Error::file("list", &self.dir))? {
             let entry = entry.map_err(Error::file("list", &self.dir))?;
-            if let Some(name) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            if let Some(name) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            {
                 all.push(Backup::read(entry.path(), name));
             }
         }
@@ -159,13 +190,22 @@ impl Backups {
     /// There is none.
     pub fn find(path: &Path) -> Result<(Self, Backup), Error> {
         let real = path.canonicalize().map_err(Error::file("open", path))?;
-        let name = real.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let name = real
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.parse().ok());
         if let (Some(name), Some(dir)) = (name, real.parent()) {
-            return Ok((Self { dir: dir.to_owned() }, Backup::read(real.clone(), name)));
+            return Ok((
+                Self {
+                    dir: dir.to_owned(),
+                },
+                Backup::read(real.clone(), name),
+            ));
         }
         let backups = Self { dir: real };
         let newest = backups.list()?.pop();
-        let newest = newest.ok_or_else(|| Error::content(path, "there is no backup of a registry here"))?;
+        let newest =
+            newest.ok_or_else(|| Error::content(path, "there is no backup of a registry here"))?;
         Ok((backups, newest))
     }
 
@@ -206,16 +246,24 @@ impl Backups {
         Ok(path)
     }
 
-    /// Removes all that are older than the newest `keep` whole ones with images, and adds their names to `removed`. What
-    /// cannot be read is not ours to remove. The caller holds the claim.
+    /// Removes all that are older than the newest `keep` whole ones with images, and adds their
+    /// names to `removed`. What cannot be read is not ours to remove. The caller holds the claim.
     ///
     /// # Errors
     /// The system's reason; some may have been removed.
     pub fn prune(&self, keep: usize, removed: &mut Vec<String>) -> Result<(), Error> {
         let all = self.list()?;
-        let mut whole = all.iter().rev().filter(|backup| backup.is_whole() && backup.has_images());
-        let Some(oldest) = whole.nth(keep.saturating_sub(1)) else { return Ok(()) };
-        for old in all.iter().filter(|old| old.name < oldest.name && old.facts.is_ok()) {
+        let mut whole = all
+            .iter()
+            .rev()
+            .filter(|backup| backup.is_whole() && backup.has_images());
+        let Some(oldest) = whole.nth(keep.saturating_sub(1)) else {
+            return Ok(());
+        };
+        for old in all
+            .iter()
+            .filter(|old| old.name < oldest.name && old.facts.is_ok())
+        {
             let partial = self.partial(&old.name);
             fs::rename(&old.path, &partial).map_err(Error::file("remove", &old.path))?;
             files::sync_parent(&partial)?;
@@ -231,7 +279,11 @@ impl Backups {
 /// # Errors
 /// The system's reason.
 pub fn private(dir: &Path) -> Result<(), Error> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::file("make", dir))
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(Error::file("make", dir))
 }
 
 #[cfg(test)]

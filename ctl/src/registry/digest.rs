@@ -1,10 +1,8 @@
 //! Digests as the registry writes them, of every kind that it takes.
 
-use std::{
-    fmt,
-    io::{self, Read, Write},
-    str::FromStr,
-};
+use std::io::{Read, Write};
+use std::str::FromStr;
+use std::{fmt, io};
 
 use halite_bundle::files;
 use sha2::{Sha256, Sha384, Sha512};
@@ -23,13 +21,24 @@ impl Digest {
     /// From the names of the directories that a blob is in.
     pub fn of_names(algorithm: &str, hex: &str) -> Option<Self> {
         let (algorithm, length) = KINDS.into_iter().find(|(name, _)| *name == algorithm)?;
-        let digits = hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        (digits && hex.len() == length).then(|| Self { algorithm, hex: hex.to_owned() })
+        let digits = hex
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        (digits && hex.len() == length).then(|| Self {
+            algorithm,
+            hex: hex.to_owned(),
+        })
     }
 
     /// The directory of the blob, relative to that of the registry: `blobs/ALGORITHM/HE/HEX`.
     pub fn folder(&self) -> String {
-        format!("{}/{}/{}/{}", super::BLOBS, self.algorithm, &self.hex[..2], self.hex)
+        format!(
+            "{}/{}/{}/{}",
+            super::BLOBS,
+            self.algorithm,
+            &self.hex[..2],
+            self.hex
+        )
     }
 
     /// One name for it that can be that of a file.
@@ -41,8 +50,15 @@ impl Digest {
     ///
     /// # Errors
     /// It cannot be written. That it cannot be read is damage.
-    pub fn copy(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<Result<u64, String>> {
-        let mut source = Source { from, failed: false };
+    pub fn copy(
+        &self,
+        from: &mut impl Read,
+        to: &mut impl Write,
+    ) -> io::Result<Result<u64, String>> {
+        let mut source = Source {
+            from,
+            failed: false,
+        };
         let copied = match self.algorithm {
             "sha512" => files::stream_as::<Sha512>(&mut source, to),
             "sha384" => files::stream_as::<Sha384>(&mut source, to),
@@ -50,7 +66,10 @@ impl Digest {
         };
         match copied {
             Ok((hex, size)) if hex == self.hex => Ok(Ok(size)),
-            Ok((hex, size)) => Ok(Err(format!("its {size} bytes are those of {}:{hex}", self.algorithm))),
+            Ok((hex, size)) => Ok(Err(format!(
+                "its {size} bytes are those of {}:{hex}",
+                self.algorithm
+            ))),
             Err(error) if source.failed => Ok(Err(format!("it cannot be read: {error}"))),
             Err(error) => Err(error),
         }
@@ -59,7 +78,8 @@ impl Digest {
     /// Reads what should have this digest: its size, or why it is not that.
     pub fn check(&self, from: &mut impl Read) -> Result<u64, String> {
         // Nothing can go wrong with writing to nowhere.
-        self.copy(from, &mut io::sink()).unwrap_or_else(|error| Err(error.to_string()))
+        self.copy(from, &mut io::sink())
+            .unwrap_or_else(|error| Err(error.to_string()))
     }
 }
 
@@ -79,7 +99,9 @@ impl FromStr for Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once(':').and_then(|(algorithm, hex)| Self::of_names(algorithm, hex));
+        let parts = text
+            .split_once(':')
+            .and_then(|(algorithm, hex)| Self::of_names(algorithm, hex));
         parts.ok_or_else(|| format!("{text:?} is no digest"))
     }
 }
@@ -117,22 +139,42 @@ mod tests {
         ] {
             let digest: Digest = text.parse().unwrap();
             assert_eq!(digest.to_string(), text);
-            assert_eq!(digest.check(&mut &content[..]), Ok(content.len() as u64), "{text}");
+            assert_eq!(
+                digest.check(&mut &content[..]),
+                Ok(content.len() as u64),
+                "{text}"
+            );
             assert!(
-                digest.check(&mut &b"other"[..]).unwrap_err().starts_with("its 5 bytes are those of sha")
+                digest
+                    .check(&mut &b"other"[..])
+                    .unwrap_err()
+                    .starts_with("its 5 bytes are those of sha")
             );
         }
     }
 
     #[test]
     fn a_digest_is_nothing_else() {
-        let folder = format!("sha256:{EMPTY}").parse::<Digest>().unwrap().folder();
+        let folder = format!("sha256:{EMPTY}")
+            .parse::<Digest>()
+            .unwrap()
+            .folder();
         assert_eq!(folder, format!("blobs/sha256/e3/{EMPTY}"));
         let upper = EMPTY.to_uppercase();
-        for wrong in ["", "sha256", "sha256:", "sha256:e3", "md5:d41d8cd98f00b204e9800998ecf8427e"] {
+        for wrong in [
+            "",
+            "sha256",
+            "sha256:",
+            "sha256:e3",
+            "md5:d41d8cd98f00b204e9800998ecf8427e",
+        ] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
-        for wrong in [format!("sha256:{upper}"), format!("sha512:{EMPTY}"), format!("sha256:{EMPTY}\n")] {
+        for wrong in [
+            format!("sha256:{upper}"),
+            format!("sha512:{EMPTY}"),
+            format!("sha256:{EMPTY}\n"),
+        ] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
         assert!(Digest::of_names("sha256", &format!("../{}", &EMPTY[3..])).is_none());
@@ -155,7 +197,13 @@ mod tests {
             }
         }
         let digest: Digest = format!("sha256:{EMPTY}").parse().unwrap();
-        assert!(digest.copy(&mut Bad, &mut Vec::new()).unwrap().unwrap_err().contains("cannot be read"));
+        assert!(
+            digest
+                .copy(&mut Bad, &mut Vec::new())
+                .unwrap()
+                .unwrap_err()
+                .contains("cannot be read")
+        );
         let error = digest.copy(&mut &b"x"[..], &mut Bad).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }

@@ -1,6 +1,7 @@
 //! What a backup says of itself.
 
-use std::{fmt, fs, path::Path};
+use std::path::Path;
+use std::{fmt, fs};
 
 use halite_bundle::{Error, files};
 use jiff::Timestamp;
@@ -77,9 +78,10 @@ impl Facts {
         if !status.is_dir() {
             return Err("it is no directory".to_owned());
         }
-        let text = fs::read(path.join(FACTS)).map_err(|error| format!("{FACTS} cannot be read: {error}"))?;
-        let value: serde_json::Value =
-            serde_json::from_slice(&text).map_err(|error| format!("{FACTS} is damaged: {error}"))?;
+        let text = fs::read(path.join(FACTS))
+            .map_err(|error| format!("{FACTS} cannot be read: {error}"))?;
+        let value: serde_json::Value = serde_json::from_slice(&text)
+            .map_err(|error| format!("{FACTS} is damaged: {error}"))?;
         match value["format"].as_u64() {
             Some(format) if format > u64::from(FORMAT) => {
                 return Err(format!(

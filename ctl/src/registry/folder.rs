@@ -1,17 +1,17 @@
-//! Directories that belong to somebody else: what is in them is reached name by name, and no link is followed.
+//! Directories that belong to somebody else: what is in them is reached name by name, and no link
+//! is followed.
 
-use std::{
-    fs::{File, Permissions, TryLockError},
-    io::{self, ErrorKind},
-    os::{
-        fd::AsFd as _,
-        unix::fs::{MetadataExt as _, PermissionsExt as _, fchown},
-    },
-    path::{Path, PathBuf},
-};
+use std::fs::{File, Permissions, TryLockError};
+use std::io;
+use std::io::ErrorKind;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
 
 use halite_bundle::Error;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat,
+};
 
 /// What there is under a name.
 pub enum Found<T> {
@@ -46,8 +46,13 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
-        let file = opened.map_err(|error| Error::file("open", path)(error.into()))?.into();
-        Ok(Self { file, path: path.to_owned() })
+        let file = opened
+            .map_err(|error| Error::file("open", path)(error.into()))?
+            .into();
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+        })
     }
 
     /// Where it is, for messages.
@@ -60,13 +65,17 @@ impl Folder {
         &self.file
     }
 
-    /// Locks it until it is closed: for oneself alone, or together with others that are not alone. Whether that was possible
-    /// at once.
+    /// Locks it until it is closed: for oneself alone, or together with others that are not alone.
+    /// Whether that was possible at once.
     ///
     /// # Errors
     /// The system's reason.
     pub fn lock(&self, alone: bool) -> Result<bool, Error> {
-        match if alone { self.file.try_lock() } else { self.file.try_lock_shared() } {
+        match if alone {
+            self.file.try_lock()
+        } else {
+            self.file.try_lock_shared()
+        } {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(Error::file("lock", &self.path)(error)),
@@ -89,7 +98,10 @@ impl Folder {
     pub fn enter(&self, name: &str) -> Found<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.file, name, flags, Mode::empty()) {
-            Ok(file) => Found::Here(Self { file: file.into(), path: self.path.join(name) }),
+            Ok(file) => Found::Here(Self {
+                file: file.into(),
+                path: self.path.join(name),
+            }),
             Err(error) => self.explain(name, error, "no directory"),
         }
     }
@@ -110,18 +122,21 @@ impl Folder {
             return Found::Gone;
         }
         let status = statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW);
-        Found::Strange(match status.map(|status| FileType::from_raw_mode(status.st_mode)) {
-            Ok(FileType::Symlink) => "is a symbolic link, which is not followed".to_owned(),
-            Ok(FileType::Directory | FileType::RegularFile)
-                if !matches!(error, rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) =>
-            {
-                format!("cannot be opened: {}", io::Error::from(error))
-            }
-            _ => format!("is {wanted}"),
-        })
+        Found::Strange(
+            match status.map(|status| FileType::from_raw_mode(status.st_mode)) {
+                Ok(FileType::Symlink) => "is a symbolic link, which is not followed".to_owned(),
+                Ok(FileType::Directory | FileType::RegularFile)
+                    if !matches!(error, rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) =>
+                {
+                    format!("cannot be opened: {}", io::Error::from(error))
+                }
+                _ => format!("is {wanted}"),
+            },
+        )
     }
 
-    /// The names in it, in order. Whatever is no UTF-8 in one shows as `�`, and no name that the registry gives has that.
+    /// The names in it, in order. Whatever is no UTF-8 in one shows as `�`, and no name that the
+    /// registry gives has that.
     ///
     /// # Errors
     /// The system's reason.
@@ -163,7 +178,9 @@ impl Folder {
             Found::Gone => return Err(Error::file("make", path)(ErrorKind::NotFound.into())),
             Found::Strange(why) => return Err(Error::content(path, why)),
         };
-        owner.take(&folder.file, owner.mode).map_err(Error::file("change the owner of", path))?;
+        owner
+            .take(&folder.file, owner.mode)
+            .map_err(Error::file("change the owner of", path))?;
         Ok(folder)
     }
 
@@ -172,11 +189,14 @@ impl Folder {
     /// # Errors
     /// The system's reason; something is there.
     pub fn create(&self, name: &str, owner: &Owner) -> Result<File, Error> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = self.path.join(name);
         let made = openat(&self.file, name, flags, Mode::RUSR | Mode::WUSR);
         let file = File::from(made.map_err(|error| Error::file("write", &path)(error.into()))?);
-        owner.take(&file, owner.mode & 0o666).map_err(Error::file("change the owner of", path))?;
+        owner
+            .take(&file, owner.mode & 0o666)
+            .map_err(Error::file("change the owner of", path))?;
         Ok(file)
     }
 
@@ -205,12 +225,19 @@ impl Owner {
     /// # Errors
     /// The system's reason.
     pub fn of(folder: &Folder, mode: u32) -> Result<Self, Error> {
-        let facts = folder.file.metadata().map_err(Error::file("look at", &folder.path))?;
-        Ok(Self { user: facts.uid(), group: facts.gid(), mode })
+        let facts = folder
+            .file
+            .metadata()
+            .map_err(Error::file("look at", &folder.path))?;
+        Ok(Self {
+            user: facts.uid(),
+            group: facts.gid(),
+            mode,
+        })
     }
 
-    /// Makes what is open this owner's, if it is not yet: the mode first, so that whoever was cut off between the two does
-    /// both again.
+    /// Makes what is open this owner's, if it is not yet: the mode first, so that whoever was cut
+    /// off between the two does both again.
     ///
     /// # Errors
     /// The system's reason.

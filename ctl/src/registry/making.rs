@@ -1,27 +1,20 @@
 //! Copying what the links of a registry name into a backup.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
-use halite_bundle::{
-    Error, Tenths, files,
-    site::{Need, Room},
-};
+use halite_bundle::site::{Need, Room};
+use halite_bundle::{Error, Tenths, files};
 use jiff::Timestamp;
 
-use super::{
-    CONTENT, REPOSITORIES, ROOT,
-    backups::{self, Backup},
-    blob,
-    digest::Digest,
-    facts::{self, Damage, Facts, Mended},
-    folder::{Folder, Found},
-    pass,
-    tree::{Kind, Tree},
-};
+use super::backups::Backup;
+use super::digest::Digest;
+use super::facts::{Damage, Facts, Mended};
+use super::folder::{Folder, Found};
+use super::tree::{Kind, Tree};
+use super::{CONTENT, REPOSITORIES, ROOT, backups, blob, facts, pass};
 
 /// From where a blob can be had.
 enum Source {
@@ -52,17 +45,23 @@ impl<'a> Making<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// It is none, somebody restores it, it has lost everything that earlier backups have, or the system refuses.
+    /// It is none, somebody restores it, it has lost everything that earlier backups have, or the
+    /// system refuses.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
         backups::private(to)?;
-        let strange =
-            |place: &Path, why| Err(Error::content(place, format!("{why}; it belongs to no registry")));
+        let strange = |place: &Path, why| {
+            Err(Error::content(
+                place,
+                format!("{why}; it belongs to no registry"),
+            ))
+        };
         let v2 = match data.below(ROOT) {
             Found::Here(v2) => Some(v2),
             Found::Gone => None,
             Found::Strange(why) => return strange(&data.path().join(ROOT), why),
         };
-        // Its links must not be exchanged between the reading of them and the copying of what they name.
+        // Its links must not be exchanged between the reading of them and the copying of what they
+        // name.
         if let Some(v2) = &v2
             && !v2.lock(false)?
         {
@@ -77,7 +76,18 @@ impl<'a> Making<'a> {
         look_for_loss(data.path(), &tree, &earlier)?;
         let (damaged, mended) = (Vec::new(), Vec::new());
         let (root, blobs, bytes, bytes_new) = (to.join(ROOT), 0, 0, 0);
-        Ok(Self { v2, root, to, earlier, tree, blobs, bytes, bytes_new, damaged, mended })
+        Ok(Self {
+            v2,
+            root,
+            to,
+            earlier,
+            tree,
+            blobs,
+            bytes,
+            bytes_new,
+            damaged,
+            mended,
+        })
     }
 
     /// Copies everything; what the backup says of itself is written last.
@@ -88,7 +98,9 @@ impl<'a> Making<'a> {
         progress("looking for what is new");
         let plan = self.plan();
         self.look_for_room(&plan)?;
-        let total = plan.values().filter(|(source, _)| matches!(source, Source::Registry));
+        let total = plan
+            .values()
+            .filter(|(source, _)| matches!(source, Source::Registry));
         let mut tenths = Tenths::new("copied", total.map(|(_, size)| size).sum(), progress);
         for (digest, (source, size)) in plan {
             if matches!(source, Source::Registry) {
@@ -100,7 +112,11 @@ impl<'a> Making<'a> {
         for (path, why) in &self.tree.strange {
             let repository = path.split("/_").next().unwrap_or_default().to_owned();
             let what = format!("{REPOSITORIES}/{}", path.escape_debug());
-            self.damaged.push(Damage { what, why: why.clone(), repositories: vec![repository] });
+            self.damaged.push(Damage {
+                what,
+                why: why.clone(),
+                repositories: vec![repository],
+            });
         }
         let (repositories, tags) = self.tree.counts();
         let facts = Facts {
@@ -133,7 +149,11 @@ impl<'a> Making<'a> {
             Found::Gone => (Source::Nowhere("it is missing".to_owned()), 0),
             Found::Strange(why) => (Source::Nowhere(format!("its file {why}")), 0),
         };
-        self.tree.needs().into_keys().map(|digest| (digest.clone(), source(digest))).collect()
+        self.tree
+            .needs()
+            .into_keys()
+            .map(|digest| (digest.clone(), source(digest)))
+            .collect()
     }
 
     fn live(&self, digest: &Digest) -> Found<File> {
@@ -146,14 +166,21 @@ impl<'a> Making<'a> {
     }
 
     fn readable(&self) -> impl Iterator<Item = &Backup> {
-        self.earlier.iter().rev().filter(|backup| backup.facts.is_ok())
+        self.earlier
+            .iter()
+            .rev()
+            .filter(|backup| backup.facts.is_ok())
     }
 
     fn look_for_room(&self, plan: &BTreeMap<Digest, (Source, u64)>) -> Result<(), Error> {
         let mut need = Need::default();
         for (source, size) in plan.values() {
             // Each has a directory of its own.
-            need.add(if matches!(source, Source::Registry) { *size } else { 0 });
+            need.add(if matches!(source, Source::Registry) {
+                *size
+            } else {
+                0
+            });
         }
         for link in self.tree.links.values() {
             need.add(link.digest.to_string().len() as u64);
@@ -162,7 +189,8 @@ impl<'a> Making<'a> {
             None => Ok(()),
             Some(what) => {
                 let dir = self.to.parent().unwrap_or(self.to);
-                let message = format!("{what}; no backup was made: make room there, or keep fewer (--keep)");
+                let message =
+                    format!("{what}; no backup was made: make room there, or keep fewer (--keep)");
                 Err(Error::content(dir, message))
             }
         }
@@ -193,7 +221,11 @@ impl<'a> Making<'a> {
             return files::remove_dir(&dir);
         }
         let repositories = self.tree.repositories_of(digest);
-        let damage = Damage { what: digest.to_string(), why, repositories };
+        let damage = Damage {
+            what: digest.to_string(),
+            why,
+            repositories,
+        };
         match self.mend(digest, &place)? {
             Some((from, size)) => {
                 self.count(size);
@@ -220,18 +252,26 @@ impl<'a> Making<'a> {
             Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
         };
         let mut to = files::create(place, 0o600)?;
-        let copied = digest.copy(&mut from, &mut to).map_err(Error::file("write", place))?;
+        let copied = digest
+            .copy(&mut from, &mut to)
+            .map_err(Error::file("write", place))?;
         if copied.is_err() {
             files::remove_any(place)?;
         }
         Ok(copied)
     }
 
-    /// Whether links name a blob yet that is not there: some may have gone since they were read. The history of a tag may
-    /// name manifests that were deleted; nobody can pull these, and what names nothing is left out.
+    /// Whether links name a blob yet that is not there: some may have gone since they were read.
+    /// The history of a tag may name manifests that were deleted; nobody can pull these, and what
+    /// names nothing is left out.
     fn is_needed(&mut self, digest: &Digest) -> bool {
         let (mut gone, mut needed) = (Vec::new(), false);
-        for (path, link) in self.tree.links.iter().filter(|(_, link)| link.digest == *digest) {
+        for (path, link) in self
+            .tree
+            .links
+            .iter()
+            .filter(|(_, link)| link.digest == *digest)
+        {
             let below = format!("{REPOSITORIES}/{}", path.trim_end_matches("/link"));
             match self.v2.as_ref().map_or(Found::Gone, |v2| v2.below(&below)) {
                 Found::Here(folder) if !matches!(pass::read(&folder), Found::Gone) => {
@@ -241,16 +281,26 @@ impl<'a> Making<'a> {
             }
         }
         if !needed {
-            gone = self.tree.needs().remove(digest).into_iter().flatten().map(str::to_owned).collect();
+            gone = self
+                .tree
+                .needs()
+                .remove(digest)
+                .into_iter()
+                .flatten()
+                .map(str::to_owned)
+                .collect();
         }
         gone.iter().for_each(|path| self.tree.drop_link(path));
         needed
     }
 
-    /// Takes a blob from an earlier backup that has it as it should be: that backup's name, and the size.
+    /// Takes a blob from an earlier backup that has it as it should be: that backup's name, and the
+    /// size.
     fn mend(&self, digest: &Digest, place: &Path) -> Result<Option<(String, u64)>, Error> {
         for backup in self.readable() {
-            let Some((path, _)) = backup.blob(digest) else { continue };
+            let Some((path, _)) = backup.blob(digest) else {
+                continue;
+            };
             let Ok(size) = File::open(&path)
                 .map_err(|error| error.to_string())
                 .and_then(|mut file| digest.check(&mut file))
@@ -280,13 +330,16 @@ impl<'a> Making<'a> {
     }
 }
 
-/// A disk that is not mounted, or a new one, looks like a registry that nothing was ever pushed to. A backup of it would be the
-/// newest, and `ctl registry restore` would take it for what is to be put back.
+/// A disk that is not mounted, or a new one, looks like a registry that nothing was ever pushed to.
+/// A backup of it would be the newest, and `ctl registry restore` would take it for what is to be
+/// put back.
 fn look_for_loss(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Error> {
     if !tree.links.is_empty() || !tree.strange.is_empty() {
         return Ok(());
     }
-    let Some(last) = earlier.iter().rev().find(|backup| backup.has_images()) else { return Ok(()) };
+    let Some(last) = earlier.iter().rev().find(|backup| backup.has_images()) else {
+        return Ok(());
+    };
     let message = format!(
         "the registry is empty, and the backup {} is not: is its disk not mounted? No backup was made. If the images were \
          lost, `ctl registry restore` brings them back; if they were removed on purpose, name another directory with --to, \

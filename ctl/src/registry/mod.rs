@@ -1,9 +1,10 @@
 //! Backups of the registry with the site's own images.
 //!
-//! The registry is CNCF's `distribution` with its filesystem driver: below `docker/registry/v2` there are `blobs`, each under
-//! its digest, and `repositories`, whose files `link` name blobs. It writes a blob before the link that names it, so links that
-//! are read first name blobs that are there. A backup has the same layout. Its blobs are further names of those that an
-//! earlier backup has, never of the registry's own.
+//! The registry is CNCF's `distribution` with its filesystem driver: below `docker/registry/v2`
+//! there are `blobs`, each under its digest, and `repositories`, whose files `link` name blobs. It
+//! writes a blob before the link that names it, so links that are read first name blobs that are
+//! there. A backup has the same layout. Its blobs are further names of those that an earlier backup
+//! has, never of the registry's own.
 
 mod backup;
 mod backups;
@@ -18,27 +19,21 @@ mod restore;
 mod tree;
 mod verify;
 
-use std::{
-    fs::File,
-    path::{Component, Path, PathBuf},
-};
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
 
 use halite_bundle::Error;
+
+use self::digest::Digest;
+use self::folder::{Folder, Found};
+
+pub use self::backup::make;
+pub use self::backups::{Backup, Backups};
+pub use self::facts::{Damage, Mended};
+pub use self::report::Reporter;
+pub use self::restore::restore;
+pub use self::verify::verify;
 pub use halite_pillar::registry::DATA;
-
-use self::{
-    digest::Digest,
-    folder::{Folder, Found},
-};
-
-pub use self::{
-    backup::make,
-    backups::{Backup, Backups},
-    facts::{Damage, Mended},
-    report::Reporter,
-    restore::restore,
-    verify::verify,
-};
 
 /// Where everything is, in the data directory and in a backup.
 const ROOT: &str = "docker/registry/v2";
@@ -81,13 +76,17 @@ fn real(path: &Path) -> Result<PathBuf, Error> {
         match (there.canonicalize(), there.parent()) {
             (Ok(found), _) => {
                 let rest = whole.strip_prefix(there).unwrap_or(Path::new(""));
-                let plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
+                let plain = rest
+                    .components()
+                    .all(|part| matches!(part, Component::Normal(_)));
                 return match plain {
                     true => Ok(found.components().chain(rest.components()).collect()),
                     false => Err(Error::content(path, "its parts before `..` are not there")),
                 };
             }
-            (Err(error), Some(above)) if error.kind() == std::io::ErrorKind::NotFound => there = above,
+            (Err(error), Some(above)) if error.kind() == std::io::ErrorKind::NotFound => {
+                there = above
+            }
             (Err(error), _) => return Err(Error::file("find", path)(error)),
         }
     }
@@ -95,7 +94,8 @@ fn real(path: &Path) -> Result<PathBuf, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -105,9 +105,12 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("data/below")).unwrap();
         symlink(at("data"), at("link")).unwrap();
-        for (data, other) in
-            [("data", "data"), ("data", "data/new/one"), ("data/below", "data"), ("data", "link/x")]
-        {
+        for (data, other) in [
+            ("data", "data"),
+            ("data", "data/new/one"),
+            ("data/below", "data"),
+            ("data", "link/x"),
+        ] {
             let text = apart(&at(data), &at(other)).unwrap_err().to_string();
             assert!(text.contains("within one another"), "{text}");
         }

@@ -2,22 +2,21 @@
 
 use std::io::Read as _;
 
-use super::{
-    digest::Digest,
-    folder::{Folder, Found},
-    tree::{Kind, Link, Tree, join},
-};
+use super::digest::Digest;
+use super::folder::{Folder, Found};
+use super::tree::{Kind, Link, Tree, join};
 
 /// More than any link holds, in bytes.
 const LONGEST: u64 = 256;
 
-/// How often one repository is read, at most, until nothing in it changes meanwhile. A reading takes far less time than a
-/// push, whose every file the registry waits for.
+/// How often one repository is read, at most, until nothing in it changes meanwhile. A reading
+/// takes far less time than a push, whose every file the registry waits for.
 const PASSES: usize = 100;
 
-/// The links of one repository. Manifests come after what they name and tags after manifests; a directory that is listed
-/// while something is added to it may show the later and not the earlier. So it is read until nothing changes; where that does
-/// not come about, the repository is said to be strange.
+/// The links of one repository. Manifests come after what they name and tags after manifests; a
+/// directory that is listed while something is added to it may show the later and not the earlier.
+/// So it is read until nothing changes; where that does not come about, the repository is said to
+/// be strange.
 pub fn steady(folder: &Folder, name: &str, live: bool) -> Tree {
     let read = || Pass::read(folder, name);
     if live { settled(name, read) } else { read() }
@@ -48,7 +47,10 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Reads in the opposite of the order in which the registry writes.
     fn read(folder: &Folder, repository: &str) -> Tree {
-        let mut pass = Pass { tree: Tree::default(), repository };
+        let mut pass = Pass {
+            tree: Tree::default(),
+            repository,
+        };
         let manifests = pass.part(folder, repository, "_manifests");
         if let Some((manifests, path)) = &manifests {
             if let Some((tags, path)) = pass.part(manifests, path, "tags") {
@@ -64,7 +66,9 @@ impl Pass<'_> {
         }
         // Uploads are no images yet.
         for name in pass.tree.names(folder, repository).unwrap_or_default() {
-            if name.starts_with('_') && !["_manifests", "_layers", "_uploads"].contains(&name.as_str()) {
+            if name.starts_with('_')
+                && !["_manifests", "_layers", "_uploads"].contains(&name.as_str())
+            {
                 pass.unknown(join(repository, &name));
             }
         }
@@ -87,13 +91,17 @@ impl Pass<'_> {
     }
 
     fn unknown(&mut self, path: String) {
-        self.tree.strange.insert(path, "is nothing that a registry has".to_owned());
+        self.tree
+            .strange
+            .insert(path, "is nothing that a registry has".to_owned());
     }
 
     fn tags(&mut self, folder: &Folder, path: &str) {
         for tag in self.tree.names(folder, path).unwrap_or_default() {
             let path = join(path, &tag);
-            let Some(folder) = self.tree.enter(folder, &tag, &path) else { continue };
+            let Some(folder) = self.tree.enter(folder, &tag, &path) else {
+                continue;
+            };
             let current = join(&path, "current");
             let found = self.tree.enter(&folder, "current", &current);
             // One without is coming or going: it names nothing.
@@ -111,7 +119,9 @@ impl Pass<'_> {
     fn digests(&mut self, folder: &Folder, path: &str, kind: Kind) {
         for algorithm in self.tree.names(folder, path).unwrap_or_default() {
             let path = join(path, &algorithm);
-            let Some(folder) = self.tree.enter(folder, &algorithm, &path) else { continue };
+            let Some(folder) = self.tree.enter(folder, &algorithm, &path) else {
+                continue;
+            };
             for hex in self.tree.names(&folder, &path).unwrap_or_default() {
                 let path = join(&path, &hex);
                 if let Some(folder) = self.tree.enter(&folder, &hex, &path) {
@@ -127,7 +137,14 @@ impl Pass<'_> {
         match read(folder) {
             Found::Here(digest) => {
                 let repository = self.repository.to_owned();
-                self.tree.links.insert(path, Link { repository, kind, digest });
+                self.tree.links.insert(
+                    path,
+                    Link {
+                        repository,
+                        kind,
+                        digest,
+                    },
+                );
                 return true;
             }
             Found::Gone => {}
@@ -139,8 +156,8 @@ impl Pass<'_> {
     }
 }
 
-/// What the link in a directory names. The registry moves links to their places when they are on the disk, so there is never
-/// half of one.
+/// What the link in a directory names. The registry moves links to their places when they are on
+/// the disk, so there is never half of one.
 pub fn read(folder: &Folder) -> Found<Digest> {
     let file = match folder.plain("link") {
         Found::Here(file) => file,
@@ -152,7 +169,10 @@ pub fn read(folder: &Folder) -> Found<Digest> {
         Ok(_) => text.parse(),
         Err(error) => Err(format!("it cannot be read: {error}")),
     };
-    named.map_or_else(|why| Found::Strange(format!("names no blob: {why}")), Found::Here)
+    named.map_or_else(
+        |why| Found::Strange(format!("names no blob: {why}")),
+        Found::Here,
+    )
 }
 
 #[cfg(test)]
@@ -162,23 +182,35 @@ mod tests {
     /// A repository after so many pushes.
     fn after(pushes: usize) -> Tree {
         let mut tree = Tree::default();
-        tree.folders.extend((0..pushes).map(|push| format!("app/{push}")));
+        tree.folders
+            .extend((0..pushes).map(|push| format!("app/{push}")));
         tree
     }
 
     #[test]
     fn what_never_settles_is_told() {
-        for (last, told) in
-            [(0, false), (1, false), (PASSES - 2, false), (PASSES - 1, true), (usize::MAX, true)]
-        {
+        for (last, told) in [
+            (0, false),
+            (1, false),
+            (PASSES - 2, false),
+            (PASSES - 1, true),
+            (usize::MAX, true),
+        ] {
             let mut readings = 0;
             let tree = settled("app", || {
                 readings += 1;
                 after(readings.min(last.saturating_add(1)))
             });
-            assert_eq!(tree.strange.contains_key("app"), told, "{last} pushes: {readings} readings");
+            assert_eq!(
+                tree.strange.contains_key("app"),
+                told,
+                "{last} pushes: {readings} readings"
+            );
             assert_eq!(readings, if told { PASSES } else { last + 2 });
-            assert_eq!(tree.folders, after(readings.min(last.saturating_add(1))).folders);
+            assert_eq!(
+                tree.folders,
+                after(readings.min(last.saturating_add(1))).folders
+            );
         }
     }
 }

@@ -1,20 +1,16 @@
 //! What a run says of itself for `ctl status`, which may be asked on another host.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use halite_bundle::{Error, files};
 use halite_proto::reports::{Good, Report};
 use jiff::Timestamp;
 
-use super::{
-    backup::Done,
-    backups::{Backup, Backups},
-    facts::Damage,
-    verify::Verified,
-};
+use super::backup::Done;
+use super::backups::{Backup, Backups};
+use super::facts::Damage;
+use super::verify::Verified;
 
 /// Writes a report.
 pub struct Reporter {
@@ -31,16 +27,23 @@ impl Reporter {
         let last = text.and_then(|text| serde_json::from_slice::<Report>(&text).ok());
         let last = last.filter(|last| Path::new(&last.directory) == directory);
         let (path, directory) = (path.to_owned(), directory.to_owned());
-        Self { path, directory, last: last.and_then(|last| last.good) }
+        Self {
+            path,
+            directory,
+            last: last.and_then(|last| last.good),
+        }
     }
 
-    /// Whether the directory still has backups if there was a good one: a disk that is not mounted looks as if there had never
-    /// been any, and all of them would be made anew on the disk below it.
+    /// Whether the directory still has backups if there was a good one: a disk that is not mounted
+    /// looks as if there had never been any, and all of them would be made anew on the disk below
+    /// it.
     ///
     /// # Errors
     /// All are gone.
     pub fn look(&self) -> Result<(), Error> {
-        let Some(last) = &self.last else { return Ok(()) };
+        let Some(last) = &self.last else {
+            return Ok(());
+        };
         match self.all() {
             Ok(all) if all.is_empty() => {}
             Err(Error::File { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
@@ -62,9 +65,13 @@ impl Reporter {
     pub fn made(&self, made: &Result<Done, Error>) -> Result<(), Error> {
         let failure = match made {
             Err(error) => Some(error.to_string()),
-            Ok(Done { facts, name, kept, .. }) => match (facts.damaged.as_slice(), facts.mended.as_slice()) {
+            Ok(Done {
+                facts, name, kept, ..
+            }) => match (facts.damaged.as_slice(), facts.mended.as_slice()) {
                 ([], []) => kept.as_ref().map(|error| {
-                    format!("the backup {name} is made, but older ones could not be removed: {error}")
+                    format!(
+                        "the backup {name} is made, but older ones could not be removed: {error}"
+                    )
                 }),
                 ([], [first, more @ ..]) => Some(several(
                     "the registry is damaged and the backup is whole; `ctl registry restore` mends the registry",
@@ -79,8 +86,14 @@ impl Reporter {
             },
         };
         let all = self.all().unwrap_or_default();
-        // One of nothing, where there was something, is what a registry looks like whose disk is not mounted.
-        let has_any = |backup: &&Backup| backup.facts.as_ref().is_ok_and(|facts| facts.repositories > 0);
+        // One of nothing, where there was something, is what a registry looks like whose disk is
+        // not mounted.
+        let has_any = |backup: &&Backup| {
+            backup
+                .facts
+                .as_ref()
+                .is_ok_and(|facts| facts.repositories > 0)
+        };
         let newest = all.iter().rev().filter(has_any).find_map(good);
         self.leave(failure, newest.or_else(|| all.iter().rev().find_map(good)))
     }
@@ -113,8 +126,9 @@ impl Reporter {
             failure,
             good: good.or_else(|| self.last.clone()),
         };
-        let mut text = serde_json::to_vec_pretty(&report)
-            .map_err(|error| Error::content(&self.path, format!("it cannot be written: {error}")))?;
+        let mut text = serde_json::to_vec_pretty(&report).map_err(|error| {
+            Error::content(&self.path, format!("it cannot be written: {error}"))
+        })?;
         text.push(b'\n');
         files::replace(&self.path, 0o600, &text)
     }
@@ -129,5 +143,8 @@ fn several(what: &str, first: &Damage, more: usize) -> String {
 
 fn good(backup: &Backup) -> Option<Good> {
     let facts = backup.facts.as_ref().ok().filter(|_| backup.is_whole())?;
-    Some(Good { name: backup.name(), time: facts.time.as_millisecond() })
+    Some(Good {
+        name: backup.name(),
+        time: facts.time.as_millisecond(),
+    })
 }

@@ -1,27 +1,20 @@
 //! Putting a backup back, also while the registry serves.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Read as _},
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-};
+use std::collections::BTreeSet;
+use std::io;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use halite_bundle::{
-    Error, Tenths, files,
-    site::{Need, Room},
-};
+use halite_bundle::site::{Need, Room};
+use halite_bundle::{Error, Tenths, files};
 
-use super::{
-    CONTENT, REPOSITORIES, ROOT, apart,
-    backups::{Backup, Backups},
-    blob,
-    digest::Digest,
-    facts::{Damage, Facts},
-    folder::{Folder, Found, Owner},
-    images,
-    verify::Opened,
-};
+use super::backups::{Backup, Backups};
+use super::digest::Digest;
+use super::facts::{Damage, Facts};
+use super::folder::{Folder, Found, Owner};
+use super::verify::Opened;
+use super::{CONTENT, REPOSITORIES, ROOT, apart, blob, images};
 
 /// What is copied, until all of it is known to be good.
 const STAGED: &str = ".restore";
@@ -43,7 +36,8 @@ pub struct Restored {
     pub bytes_new: u64,
     /// Blobs of the registry that were damaged and are as they were.
     pub mended: Vec<String>,
-    /// What is damaged in the backup, or is not in it since the registry's own was damaged, and was left out.
+    /// What is damaged in the backup, or is not in it since the registry's own was damaged, and was
+    /// left out.
     pub damaged: Vec<Damage>,
     /// What cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
     pub lost: Vec<String>,
@@ -52,13 +46,14 @@ pub struct Restored {
 /// Either what came of it, or why nothing was changed.
 pub type Outcome = Result<Restored, Vec<Damage>>;
 
-/// Puts a backup back into the data directory of a registry, whose owner gets everything. Its repositories are what they
-/// were then, in one step; blobs that nothing names any more stay. It can be cut off at any moment and done again. With
-/// `without_damaged`, what needs a blob that is damaged is left out; without it, nothing is changed then.
+/// Puts a backup back into the data directory of a registry, whose owner gets everything. Its
+/// repositories are what they were then, in one step; blobs that nothing names any more stay. It
+/// can be cut off at any moment and done again. With `without_damaged`, what needs a blob that is
+/// damaged is left out; without it, nothing is changed then.
 ///
 /// # Errors
-/// There is no such directory, somebody else works there, there is no room, or the system refuses. Repositories are as they
-/// were then.
+/// There is no such directory, somebody else works there, there is no room, or the system refuses.
+/// Repositories are as they were then.
 pub fn restore(
     backups: &Backups,
     backup: &Backup,
@@ -83,7 +78,10 @@ pub fn restore(
     }
     let mode = match data.below(ROOT) {
         Found::Here(v2) => {
-            let facts = v2.file().metadata().map_err(Error::file("look at", v2.path()))?;
+            let facts = v2
+                .file()
+                .metadata()
+                .map_err(Error::file("look at", v2.path()))?;
             facts.permissions().mode() & 0o777 | 0o700
         }
         _ => MODE,
@@ -91,7 +89,8 @@ pub fn restore(
     let owner = Owner::of(&data, mode)?;
     let v2 = data.make(ROOT, &owner)?;
     if !v2.lock(true)? {
-        let message = "another ctl restores this registry or backs it up: wait until that has ended";
+        let message =
+            "another ctl restores this registry or backs it up: wait until that has ended";
         return Err(Error::content(data.path(), message));
     }
     let mut restoring = Restoring { opened, v2, owner };
@@ -120,16 +119,27 @@ impl Restoring {
         let at = self.v2.path();
         files::remove_any(&at.join(STAGED))?;
         files::remove_any(&at.join(self.new_repositories()))?;
-        // Where two trees cannot be exchanged in one step, the old one is aside for a moment: it stays until there is one.
+        // Where two trees cannot be exchanged in one step, the old one is aside for a moment: it
+        // stays until there is one.
         let place = at.join(REPOSITORIES);
-        if place.exists() { files::remove_any(&files::sibling(&place, "replaced")) } else { Ok(()) }
+        if place.exists() {
+            files::remove_any(&files::sibling(&place, "replaced"))
+        } else {
+            Ok(())
+        }
     }
 
-    fn run(&mut self, without_damaged: bool, progress: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
+    fn run(
+        &mut self,
+        without_damaged: bool,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, Error> {
         let (mut missing, spoilt) = self.missing(progress)?;
         let mut need = Need::default();
         let sizes = missing.iter().map(|digest| self.size(digest));
-        sizes.chain(self.opened.tree.links.values().map(|_| 0)).for_each(|size| need.add(size));
+        sizes
+            .chain(self.opened.tree.links.values().map(|_| 0))
+            .for_each(|size| need.add(size));
         if let Some(what) = Room::at(self.v2.path())?.short(need, "what is missing") {
             let message = format!("{what}; nothing was changed: make room there");
             return Err(Error::content(self.v2.path(), message));
@@ -146,23 +156,35 @@ impl Restoring {
         progress("putting everything in its place");
         files::settle(self.v2.path())?;
         self.place(&missing)?;
-        let (mended, left): (Vec<_>, Vec<_>) =
-            spoilt.into_iter().partition(|digest| missing.contains(digest));
+        let (mended, left): (Vec<_>, Vec<_>) = spoilt
+            .into_iter()
+            .partition(|digest| missing.contains(digest));
         left.iter().try_for_each(|digest| self.discard(digest))?;
         self.link()?;
         let mended = mended.iter().map(ToString::to_string).collect();
         let (facts, copied) = (self.opened.facts.clone(), missing.len());
         let bytes_new = missing.iter().map(|digest| self.size(digest)).sum();
-        Ok(Ok(Restored { facts, copied, bytes_new, mended, damaged, lost }))
+        Ok(Ok(Restored {
+            facts,
+            copied,
+            bytes_new,
+            mended,
+            damaged,
+            lost,
+        }))
     }
 
-    /// Takes out of the backup's links what needs something damaged, and out of what is missing all that they name no more.
+    /// Takes out of the backup's links what needs something damaged, and out of what is missing all
+    /// that they name no more.
     fn leave_out(
         &mut self,
         damaged: &[Damage],
         missing: &mut BTreeSet<Digest>,
     ) -> Result<Vec<String>, Error> {
-        let damaged = damaged.iter().filter_map(|damage| damage.what.parse().ok()).collect();
+        let damaged = damaged
+            .iter()
+            .filter_map(|damage| damage.what.parse().ok())
+            .collect();
         let staged = self.staged()?;
         let lost = images::leave_out(&mut self.opened.tree, &damaged, |digest| {
             let file = match missing.contains(digest) {
@@ -181,7 +203,8 @@ impl Restoring {
         Ok(lost)
     }
 
-    /// Removes a damaged blob of the registry that will have no name: pushed again it would be taken for whole.
+    /// Removes a damaged blob of the registry that will have no name: pushed again it would be
+    /// taken for whole.
     fn discard(&self, digest: &Digest) -> Result<(), Error> {
         match self.v2.below(&digest.folder()) {
             Found::Here(folder) => folder.remove(CONTENT),
@@ -192,12 +215,19 @@ impl Restoring {
     fn staged(&self) -> Result<Folder, Error> {
         match self.v2.enter(STAGED) {
             Found::Here(staged) => Ok(staged),
-            _ => Err(Error::content(self.v2.path().join(STAGED), "somebody has removed it")),
+            _ => Err(Error::content(
+                self.v2.path().join(STAGED),
+                "somebody has removed it",
+            )),
         }
     }
 
-    /// The blobs that the registry does not have as they should be, and which of those it has damaged.
-    fn missing(&self, progress: &mut dyn FnMut(&str)) -> Result<(BTreeSet<Digest>, Vec<Digest>), Error> {
+    /// The blobs that the registry does not have as they should be, and which of those it has
+    /// damaged.
+    fn missing(
+        &self,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(BTreeSet<Digest>, Vec<Digest>), Error> {
         let (mut missing, mut spoilt) = (BTreeSet::new(), Vec::new());
         let mut tenths = Tenths::new("compared", self.opened.facts.bytes, progress);
         for digest in self.opened.tree.needs().into_keys() {
@@ -214,7 +244,10 @@ impl Restoring {
                 }
                 Found::Strange(why) => {
                     let path = self.v2.path().join(digest.folder());
-                    return Err(Error::content(path, format!("it or its content {why}: remove it")));
+                    return Err(Error::content(
+                        path,
+                        format!("it or its content {why}: remove it"),
+                    ));
                 }
             }
         }
@@ -236,13 +269,18 @@ impl Restoring {
     ) -> Result<Vec<Damage>, Error> {
         let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
-        let mut tenths =
-            Tenths::new("copied", missing.iter().map(|digest| self.size(digest)).sum(), progress);
+        let mut tenths = Tenths::new(
+            "copied",
+            missing.iter().map(|digest| self.size(digest)).sum(),
+            progress,
+        );
         for digest in missing {
             let copied = match blob(&self.opened.v2, digest) {
                 Found::Here(mut from) => {
                     let mut to = staged.create(&digest.file_name(), &self.owner)?;
-                    digest.copy(&mut from, &mut to).map_err(Error::file("write", staged.path()))?
+                    digest
+                        .copy(&mut from, &mut to)
+                        .map_err(Error::file("write", staged.path()))?
                 }
                 Found::Gone => Err("it is missing".to_owned()),
                 Found::Strange(why) => Err(format!("its file {why}")),

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use halite_bundle::files;
 
-use super::{
-    digest::Digest,
-    folder::{Folder, Found},
-    pass,
-};
+use super::digest::Digest;
+use super::folder::{Folder, Found};
+use super::pass;
 
 /// What a link is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +40,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads everything below `repositories`. A registry may be writing there if it is `live`: what comes or goes meanwhile
-    /// is in the tree or not, and whatever is has everything that it needs.
+    /// Reads everything below `repositories`. A registry may be writing there if it is `live`: what
+    /// comes or goes meanwhile is in the tree or not, and whatever is has everything that it needs.
     pub fn read(repositories: &Folder, live: bool) -> Self {
         let mut tree = Self::default();
         tree.gather(repositories, "", live);
@@ -51,9 +49,12 @@ impl Tree {
     }
 
     fn gather(&mut self, folder: &Folder, name: &str, live: bool) {
-        let Some(names) = self.names(folder, name) else { return };
-        let (own, nested): (Vec<_>, Vec<_>) =
-            names.into_iter().partition(|entry| !name.is_empty() && entry.starts_with('_'));
+        let Some(names) = self.names(folder, name) else {
+            return;
+        };
+        let (own, nested): (Vec<_>, Vec<_>) = names
+            .into_iter()
+            .partition(|entry| !name.is_empty() && entry.starts_with('_'));
         if !own.is_empty() {
             self.merge(pass::steady(folder, name, live));
         }
@@ -77,7 +78,8 @@ impl Tree {
         let mut names = match folder.names() {
             Ok(names) => names,
             Err(error) => {
-                self.strange.insert(path.to_owned(), format!("cannot be listed: {error}"));
+                self.strange
+                    .insert(path.to_owned(), format!("cannot be listed: {error}"));
                 return None;
             }
         };
@@ -85,7 +87,10 @@ impl Tree {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
             let good = name.bytes().all(plain) && !name.starts_with('.');
             if !good {
-                self.strange.insert(join(path, name), "has a name that no registry gives".to_owned());
+                self.strange.insert(
+                    join(path, name),
+                    "has a name that no registry gives".to_owned(),
+                );
             }
             good
         });
@@ -116,18 +121,30 @@ impl Tree {
     /// The repositories that name a blob.
     pub fn repositories_of(&self, digest: &Digest) -> Vec<String> {
         let of = self.links.values().filter(|link| link.digest == *digest);
-        of.map(|link| link.repository.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+        of.map(|link| link.repository.clone())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// How many repositories there are, and how many tags.
     pub fn counts(&self) -> (usize, usize) {
         let repositories: BTreeSet<_> = self.links.values().map(|link| &link.repository).collect();
-        (repositories.len(), self.links.values().filter(|link| link.kind == Kind::Tag).count())
+        (
+            repositories.len(),
+            self.links
+                .values()
+                .filter(|link| link.kind == Kind::Tag)
+                .count(),
+        )
     }
 
     /// One SHA-256 for all links.
     pub fn sha256(&self) -> String {
-        let lines = self.links.iter().map(|(path, link)| format!("{path} {}\n", link.digest));
+        let lines = self
+            .links
+            .iter()
+            .map(|(path, link)| format!("{path} {}\n", link.digest));
         files::sha256(lines.collect::<String>().as_bytes())
     }
 
@@ -135,14 +152,19 @@ impl Tree {
     pub fn drop_link(&mut self, path: &str) {
         self.links.remove(path);
         if let Some(tag) = path.strip_suffix("current/link") {
-            self.links.retain(|other, _| !other.starts_with(&format!("{tag}index/")));
+            self.links
+                .retain(|other, _| !other.starts_with(&format!("{tag}index/")));
         }
     }
 }
 
 /// A path of names.
 pub fn join(above: &str, name: &str) -> String {
-    if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") }
+    if above.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{above}/{name}")
+    }
 }
 
 #[cfg(test)]

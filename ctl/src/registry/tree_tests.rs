@@ -1,13 +1,8 @@
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 
 use super::*;
 
@@ -25,12 +20,27 @@ fn put(root: &Path, path: &str, named: &str) {
 }
 
 fn revision(root: &Path, repository: &str, named: &str) {
-    put(root, &format!("{repository}/_manifests/revisions/sha256/{}", digest(named)), named);
+    put(
+        root,
+        &format!("{repository}/_manifests/revisions/sha256/{}", digest(named)),
+        named,
+    );
 }
 
 fn tag(root: &Path, repository: &str, tag: &str, named: &str) {
-    put(root, &format!("{repository}/_manifests/tags/{tag}/index/sha256/{}", digest(named)), named);
-    put(root, &format!("{repository}/_manifests/tags/{tag}/current"), named);
+    put(
+        root,
+        &format!(
+            "{repository}/_manifests/tags/{tag}/index/sha256/{}",
+            digest(named)
+        ),
+        named,
+    );
+    put(
+        root,
+        &format!("{repository}/_manifests/tags/{tag}/current"),
+        named,
+    );
 }
 
 fn read_all(root: &Path) -> Tree {
@@ -41,8 +51,16 @@ fn read_all(root: &Path) -> Tree {
 fn every_kind_of_link_is_found_in_repositories_within_one_another() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    put(root, &format!("app/_layers/sha256/{}", digest("layer")), "layer");
-    put(root, &format!("app/web/_layers/sha512/{}", "0".repeat(128)), "canonical");
+    put(
+        root,
+        &format!("app/_layers/sha256/{}", digest("layer")),
+        "layer",
+    );
+    put(
+        root,
+        &format!("app/web/_layers/sha512/{}", "0".repeat(128)),
+        "canonical",
+    );
     for named in ["old", "new"] {
         revision(root, "app/web", named);
         tag(root, "app/web", "1", named);
@@ -54,15 +72,18 @@ fn every_kind_of_link_is_found_in_repositories_within_one_another() {
     assert_eq!(tree.strange, BTreeMap::new());
     assert_eq!(tree.counts(), (2, 1));
     let needs: Vec<String> = tree.needs().keys().map(ToString::to_string).collect();
-    let mut wanted: Vec<String> =
-        ["layer", "canonical", "old", "new"].map(|named| format!("sha256:{}", digest(named))).to_vec();
+    let mut wanted: Vec<String> = ["layer", "canonical", "old", "new"]
+        .map(|named| format!("sha256:{}", digest(named)))
+        .to_vec();
     wanted.sort();
     assert_eq!(needs, wanted);
     let new = &tree.links["app/web/_manifests/tags/1/current/link"];
     assert_eq!((new.kind, new.repository.as_str()), (Kind::Tag, "app/web"));
     assert_eq!(new.digest.to_string(), format!("sha256:{}", digest("new")));
     assert_eq!(tree.repositories_of(&new.digest), ["app/web"]);
-    assert!(tree.folders.contains("empty/_manifests/tags") && !tree.folders.contains("app/_uploads"));
+    assert!(
+        tree.folders.contains("empty/_manifests/tags") && !tree.folders.contains("app/_uploads")
+    );
     // What is read again is the same, and a change is seen.
     let before = tree.sha256();
     assert_eq!(read_all(root).sha256(), before);
@@ -103,8 +124,18 @@ fn what_no_registry_makes_is_named_and_not_followed() {
     fs::write(root.join("plain"), "").unwrap();
     let tree = read_all(&root);
     assert_eq!(tree.links.len(), 1, "{:?}", tree.links);
-    let why = |path: &str| tree.strange.get(path).unwrap_or_else(|| panic!("{path}: {:#?}", tree.strange));
-    let link = |name: &str| why(&format!("app/_manifests/revisions/sha256/{}/link", digest(name))).as_str();
+    let why = |path: &str| {
+        tree.strange
+            .get(path)
+            .unwrap_or_else(|| panic!("{path}: {:#?}", tree.strange))
+    };
+    let link = |name: &str| {
+        why(&format!(
+            "app/_manifests/revisions/sha256/{}/link",
+            digest(name)
+        ))
+        .as_str()
+    };
     for (said, wanted) in [
         (why("linked").as_str(), "symbolic link"),
         (why("app/_layers"), "symbolic link"),
@@ -130,14 +161,18 @@ fn a_tag_without_a_manifest_is_coming_or_going() {
     tag(dir.path(), "app", "2", "one");
     fs::remove_dir_all(dir.path().join("app/_manifests/tags/1/current")).unwrap();
     let mut tree = read_all(dir.path());
-    assert!(tree.links.keys().all(|path| path.contains("/tags/2/")), "{:?}", tree.links);
+    assert!(
+        tree.links.keys().all(|path| path.contains("/tags/2/")),
+        "{:?}",
+        tree.links
+    );
     assert_eq!((tree.links.len(), tree.strange.len()), (2, 0));
     tree.drop_link("app/_manifests/tags/2/current/link");
     assert!(tree.links.is_empty());
 }
 
-/// Whatever is in a tree has what it needs, however it is interleaved with somebody who pushes in the order of the registry:
-/// a part, the whole that names it, the tag.
+/// Whatever is in a tree has what it needs, however it is interleaved with somebody who pushes in
+/// the order of the registry: a part, the whole that names it, the tag.
 #[test]
 fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
     /// After so many pushes, somebody has to have read once.
@@ -145,10 +180,16 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::create_dir_all(root.join("app")).unwrap();
-    let pushes: Vec<[String; 3]> =
-        (0..300).map(|i| ["layer", "part", "whole"].map(|kind| format!("{kind} {i}"))).collect();
-    let named: Vec<[String; 3]> =
-        pushes.iter().map(|push| push.each_ref().map(|named| format!("sha256:{}", digest(named)))).collect();
+    let pushes: Vec<[String; 3]> = (0..300)
+        .map(|i| ["layer", "part", "whole"].map(|kind| format!("{kind} {i}")))
+        .collect();
+    let named: Vec<[String; 3]> = pushes
+        .iter()
+        .map(|push| {
+            push.each_ref()
+                .map(|named| format!("sha256:{}", digest(named)))
+        })
+        .collect();
     let done = AtomicBool::new(false);
     // Whoever holds it keeps the other from writing, at whatever point of a push that is.
     let writes = Mutex::new(());
@@ -161,7 +202,13 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
                 write();
             };
             for (i, [layer, part, whole]) in pushes.iter().enumerate() {
-                step(&|| put(root, &format!("app/_layers/sha256/{}", digest(layer)), layer));
+                step(&|| {
+                    put(
+                        root,
+                        &format!("app/_layers/sha256/{}", digest(layer)),
+                        layer,
+                    )
+                });
                 step(&|| revision(root, "app", part));
                 step(&|| revision(root, "app", whole));
                 step(&|| tag(root, "app", &format!("{}", i % 97), whole));
@@ -192,8 +239,14 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
             for [layer, part, whole] in &named {
                 let there = revisions.contains(whole);
                 assert!(there || !tags.contains(whole), "a tag without its manifest");
-                assert!(!there || revisions.contains(part), "a whole without its part");
-                assert!(!there || layers.contains(layer), "a manifest without its layer");
+                assert!(
+                    !there || revisions.contains(part),
+                    "a whole without its part"
+                );
+                assert!(
+                    !there || layers.contains(layer),
+                    "a manifest without its layer"
+                );
             }
             seen.push(tree.links.len());
         }

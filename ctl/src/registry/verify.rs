@@ -1,21 +1,16 @@
 //! Reading a backup: whether it has what it had when it was made.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use halite_bundle::{Error, Tenths};
 
-use super::{
-    BLOBS, REPOSITORIES, ROOT,
-    backups::Backup,
-    blob,
-    digest::Digest,
-    facts::{Damage, Facts},
-    folder::{Folder, Found},
-    tree::Tree,
-};
+use super::backups::Backup;
+use super::digest::Digest;
+use super::facts::{Damage, Facts};
+use super::folder::{Folder, Found};
+use super::tree::Tree;
+use super::{BLOBS, REPOSITORIES, ROOT, blob};
 
 /// What was found in a backup.
 #[derive(Debug)]
@@ -47,14 +42,23 @@ impl Opened {
     /// It is none.
     pub fn new(backup: &Backup) -> Result<Self, Error> {
         let facts = backup.facts.clone().map_err(|why| {
-            Error::content(&backup.path, format!("it is no whole backup of a registry: {why}"))
+            Error::content(
+                &backup.path,
+                format!("it is no whole backup of a registry: {why}"),
+            )
         })?;
         let part = |found: Found<Folder>, path: &Path| match found {
             Found::Here(folder) => Ok(folder),
-            Found::Gone => Err(Error::content(path, "it is missing: this is no whole backup of a registry")),
+            Found::Gone => Err(Error::content(
+                path,
+                "it is missing: this is no whole backup of a registry",
+            )),
             Found::Strange(why) => Err(Error::content(path, why)),
         };
-        let v2 = part(Folder::open(&backup.path)?.below(ROOT), &backup.path.join(ROOT))?;
+        let v2 = part(
+            Folder::open(&backup.path)?.below(ROOT),
+            &backup.path.join(ROOT),
+        )?;
         let repositories = part(v2.enter(REPOSITORIES), &v2.path().join(REPOSITORIES))?;
         let tree = Tree::read(&repositories, false);
         let mut damaged: Vec<Damage> = tree
@@ -62,27 +66,53 @@ impl Opened {
             .iter()
             .map(|(path, why)| {
                 let what = format!("{ROOT}/{REPOSITORIES}/{}", path.escape_debug());
-                Damage { what, why: why.clone(), repositories: Vec::new() }
+                Damage {
+                    what,
+                    why: why.clone(),
+                    repositories: Vec::new(),
+                }
             })
             .collect();
         if damaged.is_empty()
             && (tree.links.len(), tree.sha256()) != (facts.links, facts.links_sha256.clone())
         {
-            let why = format!("there were {} links, and these {} are others", facts.links, tree.links.len());
-            damaged.push(Damage { what: format!("{ROOT}/{REPOSITORIES}"), why, repositories: Vec::new() });
+            let why = format!(
+                "there were {} links, and these {} are others",
+                facts.links,
+                tree.links.len()
+            );
+            damaged.push(Damage {
+                what: format!("{ROOT}/{REPOSITORIES}"),
+                why,
+                repositories: Vec::new(),
+            });
         }
-        Ok(Self { facts, v2, tree, damaged })
+        Ok(Self {
+            facts,
+            v2,
+            tree,
+            damaged,
+        })
     }
 
-    /// What it has no link of, since the registry's own was damaged. Blobs that it lacks are told by its links.
+    /// What it has no link of, since the registry's own was damaged. Blobs that it lacks are told
+    /// by its links.
     pub fn lacking(&self) -> Vec<Damage> {
-        let links = self.facts.damaged.iter().filter(|damage| damage.what.parse::<Digest>().is_err());
+        let links = self
+            .facts
+            .damaged
+            .iter()
+            .filter(|damage| damage.what.parse::<Digest>().is_err());
         links.cloned().collect()
     }
 
     /// What is damaged about a blob of it.
     pub fn damage(&self, digest: &Digest, why: String) -> Damage {
-        Damage { what: digest.to_string(), why, repositories: self.tree.repositories_of(digest) }
+        Damage {
+            what: digest.to_string(),
+            why,
+            repositories: self.tree.repositories_of(digest),
+        }
     }
 }
 
@@ -95,8 +125,12 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     let mut damaged = Vec::new();
     let mut wanted: BTreeSet<Digest> = listed(&opened.v2, &mut damaged)?;
     wanted.extend(opened.tree.needs().into_keys().cloned());
-    let known: BTreeMap<&str, &Damage> =
-        opened.facts.damaged.iter().map(|damage| (damage.what.as_str(), damage)).collect();
+    let known: BTreeMap<&str, &Damage> = opened
+        .facts
+        .damaged
+        .iter()
+        .map(|damage| (damage.what.as_str(), damage))
+        .collect();
     let (mut blobs, mut bytes) = (0, 0);
     let mut tenths = Tenths::new("read", opened.facts.bytes, progress);
     for digest in &wanted {
@@ -121,9 +155,16 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     damaged.extend(opened.damaged);
     // A backup that is removed loses its name first.
     if !damaged.is_empty() && Folder::open(&backup.path).is_err() {
-        return Err(Error::content(&backup.path, "it was removed while it was read: read another one"));
+        return Err(Error::content(
+            &backup.path,
+            "it was removed while it was read: read another one",
+        ));
     }
-    Ok(Verified { blobs, bytes, damaged })
+    Ok(Verified {
+        blobs,
+        bytes,
+        damaged,
+    })
 }
 
 /// The blobs that are there, by the names of their directories.
@@ -133,7 +174,11 @@ fn listed(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Er
     while let Some((path, names)) = waiting.pop() {
         let mut strange = |why: String| {
             let what = format!("{ROOT}/{}", path.escape_debug());
-            damaged.push(Damage { what, why, repositories: Vec::new() });
+            damaged.push(Damage {
+                what,
+                why,
+                repositories: Vec::new(),
+            });
         };
         let names: Vec<String> = names;
         if let [algorithm, _, hex] = names.as_slice() {
@@ -148,11 +193,12 @@ fn listed(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Er
         match v2.below(&path) {
             Found::Here(folder) => {
                 let below = folder.names().map_err(Error::file("list", folder.path()))?;
-                waiting.extend(
-                    below
-                        .into_iter()
-                        .map(|name| (format!("{path}/{name}"), [names.as_slice(), &[name]].concat())),
-                );
+                waiting.extend(below.into_iter().map(|name| {
+                    (
+                        format!("{path}/{name}"),
+                        [names.as_slice(), &[name]].concat(),
+                    )
+                }));
             }
             Found::Gone => {}
             Found::Strange(why) => strange(why),

@@ -1,4 +1,5 @@
-//! This host as the first one of a site: which bundles stand here, and which of them its cluster uses.
+//! This host as the first one of a site: which bundles stand here, and which of them its cluster
+//! uses.
 
 mod vouched;
 
@@ -27,7 +28,8 @@ pub struct Site {
 
 /// The bundle that a site's cluster uses.
 pub struct InUse {
-    /// Its version, as it is recorded; nothing is recorded of a cluster that was made before there were several.
+    /// Its version, as it is recorded; nothing is recorded of a cluster that was made before there
+    /// were several.
     pub version: Option<String>,
     /// Where it should be.
     pub path: PathBuf,
@@ -36,7 +38,10 @@ pub struct InUse {
 impl Site {
     /// The site that this host is the first one of.
     pub fn here() -> Self {
-        Self { config: CONFIG.into(), bundles: Bundles::default() }
+        Self {
+            config: CONFIG.into(),
+            bundles: Bundles::default(),
+        }
     }
 
     /// The cluster document's file.
@@ -52,7 +57,8 @@ impl Site {
     /// The bundle in use; none on a host without a cluster.
     ///
     /// # Errors
-    /// The cluster document is there and cannot be read, or records what can be no bundle's version.
+    /// The cluster document is there and cannot be read, or records what can be no bundle's
+    /// version.
     pub fn in_use(&self) -> anyhow::Result<Option<InUse>> {
         let document = self.document();
         let text = match std::fs::read_to_string(&document) {
@@ -66,9 +72,15 @@ impl Site {
         };
         if let Some(version) = recorded(&text) {
             let path = self.bundles.path(&version)?;
-            return Ok(Some(InUse { version: Some(version), path }));
+            return Ok(Some(InUse {
+                version: Some(version),
+                path,
+            }));
         }
-        Ok(configured(&self.config).map(|path| InUse { version: None, path }))
+        Ok(configured(&self.config).map(|path| InUse {
+            version: None,
+            path,
+        }))
     }
 
     /// The bundles that stand here and can be used, as templates see them.
@@ -76,22 +88,40 @@ impl Site {
         let known = |held: &Held| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
-            Some(SiteBundle { version: held.version.clone(), kubernetes, path, manifest: held.digest()? })
+            Some(SiteBundle {
+                version: held.version.clone(),
+                kubernetes,
+                path,
+                manifest: held.digest()?,
+            })
         };
-        self.bundles.list().unwrap_or_default().iter().filter_map(known).collect()
+        self.bundles
+            .list()
+            .unwrap_or_default()
+            .iter()
+            .filter_map(known)
+            .collect()
     }
 
-    /// Why a bundle is no successor of the one in use: a signature does not say that it is the newest one, so a site asks
-    /// before it goes back.
+    /// Why a bundle is no successor of the one in use: a signature does not say that it is the
+    /// newest one, so a site asks before it goes back.
     ///
     /// # Errors
     /// As [`Self::in_use`].
-    pub fn downgrade(&self, version: &str, built: jiff::Timestamp) -> anyhow::Result<Option<String>> {
-        let Some(in_use) = self.in_use()? else { return Ok(None) };
+    pub fn downgrade(
+        &self,
+        version: &str,
+        built: jiff::Timestamp,
+    ) -> anyhow::Result<Option<String>> {
+        let Some(in_use) = self.in_use()? else {
+            return Ok(None);
+        };
         if in_use.version.as_deref() == Some(version) {
             return Ok(None);
         }
-        let name = in_use.version.unwrap_or_else(|| in_use.path.display().to_string());
+        let name = in_use
+            .version
+            .unwrap_or_else(|| in_use.path.display().to_string());
         let there = match manifest::load(&in_use.path) {
             Ok(manifest) => manifest.built.parse::<jiff::Timestamp>().ok(),
             Err(_) => None,

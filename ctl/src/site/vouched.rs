@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use halite_bundle::manifest;
-use halite_bundle::seal::{self, Signer, keys::Trust};
+use halite_bundle::seal::Signer;
+use halite_bundle::seal::keys::Trust;
 use halite_bundle::site::{Added, visible};
+use halite_bundle::{manifest, seal};
 
 use super::Site;
 use crate::cli::TrustArgs;
@@ -40,7 +41,8 @@ impl Vouched {
     /// Asks who vouches for a bundle, and reads all of an ISO. Damage is the inner error.
     ///
     /// # Errors
-    /// It cannot be read, no trusted key vouches for it, or it is where the services of a site do not see it.
+    /// It cannot be read, no trusted key vouches for it, or it is where the services of a site do
+    /// not see it.
     pub fn check(
         site: &Site,
         path: &Path,
@@ -48,18 +50,31 @@ impl Vouched {
         screen: &mut Screen,
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
         let trust = trust(site, args)?;
-        let path =
-            path.canonicalize().with_context(|| format!("there is no bundle at {}", path.display()))?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("there is no bundle at {}", path.display()))?;
         if !path.is_dir() {
-            let report = seal::check(&path, &trust, &mut |text| screen.progress(&format!("bundle: {text}")))
-                .context(REFUSED)?;
+            let report = seal::check(&path, &trust, &mut |text| {
+                screen.progress(&format!("bundle: {text}"))
+            })
+            .context(REFUSED)?;
             if !report.is_sound() {
-                return Ok(Err(report.problems.iter().map(ToString::to_string).collect()));
+                return Ok(Err(report
+                    .problems
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect()));
             }
             signed(&report.signers, screen);
             let said = report.statement;
             let (version, built, sha256) = (said.version, said.built, said.manifest_sha256);
-            return Ok(Ok(Self { source: Source::Image(path), version, built, sha256, trust }));
+            return Ok(Ok(Self {
+                source: Source::Image(path),
+                version,
+                built,
+                sha256,
+                trust,
+            }));
         }
         let vouched = manifest::vouched(&path, &trust).context(REFUSED)?;
         let manifest = manifest::load_same(&path, &vouched.sha256).context(REFUSED)?;
@@ -67,13 +82,22 @@ impl Vouched {
             visible(&path).context(REFUSED)?;
         }
         signed(&vouched.signers, screen);
-        let built = manifest.built.parse().context("the bundle does not say when it was built")?;
+        let built = manifest
+            .built
+            .parse()
+            .context("the bundle does not say when it was built")?;
         let (version, sha256) = (manifest.version, vouched.sha256);
-        Ok(Ok(Self { source: Source::Directory(path), version, built, sha256, trust }))
+        Ok(Ok(Self {
+            source: Source::Directory(path),
+            version,
+            built,
+            sha256,
+            trust,
+        }))
     }
 
-    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted, and those that were
-    /// revoked, so that the next one is checked with them.
+    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted,
+    /// and those that were revoked, so that the next one is checked with them.
     ///
     /// # Errors
     /// Another one of the same version is there, there is no room, or the system refuses.
@@ -94,9 +118,15 @@ impl Vouched {
 fn signed(signers: &[Signer], screen: &mut Screen) {
     let paint = screen.paint();
     if signers.is_empty() {
-        screen.line(format!("bundle       {} signed by nobody that is trusted here", paint.notable("!")));
+        screen.line(format!(
+            "bundle       {} signed by nobody that is trusted here",
+            paint.notable("!")
+        ));
     }
     for signer in signers {
-        screen.line(format!("bundle       {} signed by {signer}", paint.good("✓")));
+        screen.line(format!(
+            "bundle       {} signed by {signer}",
+            paint.good("✓")
+        ));
     }
 }

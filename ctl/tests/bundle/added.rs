@@ -1,11 +1,13 @@
-//! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as far as files go.
+//! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as
+//! far as files go.
 
-use halite_testkit::{Site, process::done};
+use halite_testkit::Site;
+use halite_testkit::process::done;
 
 use crate::work::{build, script, site};
 
-/// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and `/var/lib` are the machine's,
-/// and what is written there goes to a file system in memory.
+/// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and
+/// `/var/lib` are the machine's, and what is written there goes to a file system in memory.
 const HOST: &str = r#"
 mkdir top && mount -t tmpfs none top
 for place in etc var/lib; do
@@ -59,7 +61,10 @@ fn without_room_nothing_is_written() {
         test -z "$(there)"
         "#,
     );
-    assert!(said.contains("MiB are free on this file system; nothing was written"), "{said}");
+    assert!(
+        said.contains("MiB are free on this file system; nothing was written"),
+        "{said}"
+    );
 }
 
 /// Somebody else takes the room that was there.
@@ -119,5 +124,8 @@ fn a_second_one_meanwhile_is_refused() {
         "$CTL" bundle verify /var/lib/halite/bundles/0.1.0
         "#,
     );
-    assert!(said.contains("somebody else adds or removes a bundle here just now"), "{said}");
+    assert!(
+        said.contains("somebody else adds or removes a bundle here just now"),
+        "{said}"
+    );
 }

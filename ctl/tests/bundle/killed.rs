@@ -1,20 +1,16 @@
 //! Killed in the middle: what was there stays, and the next run clears up.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::time::{Duration, Instant};
 
-use halite_testkit::{
-    names,
-    process::{caught, done, end, met, signal, started},
-    put,
-};
+use halite_testkit::process::{caught, done, end, met, signal, started};
+use halite_testkit::{names, put};
 use rustix::process::Signal;
 
 use crate::work::{build, ctl, site};
 
-/// What a build of `X.iso` writes, in that order: it is killed when the first one is there, then when the next one is.
+/// What a build of `X.iso` writes, in that order: it is killed when the first one is there, then
+/// when the next one is.
 const MARKS: &[&str] = &[
     ".X.iso.lock",
     "..X.iso.bundle.parts",
@@ -35,7 +31,10 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
     site.recipe.as_object_mut().unwrap().remove("cache");
     site.written();
     done(build(&site, "X.iso"));
-    let (before, there) = (fs::read(site.path("X.iso")).unwrap(), names(site.dir.path()));
+    let (before, there) = (
+        fs::read(site.path("X.iso")).unwrap(),
+        names(site.dir.path()),
+    );
     put(&site.path("states/host/init.sls"), b"# changed\n{}\n");
     let mut killed = 0;
     for mark in MARKS {
@@ -52,18 +51,32 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
             break;
         }
         assert!(in_time, "{mark} was never seen: {said}");
-        assert!(before == fs::read(site.path("X.iso")).unwrap(), "after {mark} the image is another");
+        assert!(
+            before == fs::read(site.path("X.iso")).unwrap(),
+            "after {mark} the image is another"
+        );
         killed += 1;
     }
     assert!(killed > 2, "only {killed} were killed in time");
     done(build(&site, "X.iso"));
     assert!(before != fs::read(site.path("X.iso")).unwrap());
-    done(ctl(&site, &["bundle", "verify", "X.iso", "--trust", "builder.pub"]));
+    done(ctl(
+        &site,
+        &["bundle", "verify", "X.iso", "--trust", "builder.pub"],
+    ));
     assert_eq!(names(site.dir.path()), there, "something was left");
-    // The programs that it had started are nobody's children any more: that they are gone shows in what they leave.
+    // The programs that it had started are nobody's children any more: that they are gone shows in
+    // what they leave.
     let start = Instant::now();
-    while !names(&site.path("tmp")).iter().all(|name| !name.starts_with("halite-")) {
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", names(&site.path("tmp")));
+    while !names(&site.path("tmp"))
+        .iter()
+        .all(|name| !name.starts_with("halite-"))
+    {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            names(&site.path("tmp"))
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -76,7 +89,20 @@ fn an_image_that_is_killed_leaves_the_one_that_was_there() {
     done(build(&site, "bundle"));
     let before = fs::read(site.path("X.iso")).unwrap();
     let there = names(site.dir.path());
-    let pack = || ctl(&site, &["bundle", "pack", "bundle", "--out", "X.iso", "--key", "builder.key"]);
+    let pack = || {
+        ctl(
+            &site,
+            &[
+                "bundle",
+                "pack",
+                "bundle",
+                "--out",
+                "X.iso",
+                "--key",
+                "builder.key",
+            ],
+        )
+    };
     for size in [0, 8 << 20, 16 << 20] {
         // What the one before has left is no sign of this one.
         let _ = fs::remove_file(site.path(".X.iso.new"));

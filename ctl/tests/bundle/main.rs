@@ -1,5 +1,6 @@
-//! The real `ctl` makes and checks bundles where something goes wrong: no room, another one at work, killed in the middle.
-//! The modules are marked as tests for the lints that tests are free of.
+//! The real `ctl` makes and checks bundles where something goes wrong: no room, another one at
+//! work, killed in the middle. The modules are marked as tests for the lints that tests are free
+//! of.
 
 #[cfg(test)]
 mod added;

@@ -1,4 +1,5 @@
-//! Disks that are full or not to be written to: small file systems in a mount namespace of their own.
+//! Disks that are full or not to be written to: small file systems in a mount namespace of their
+//! own.
 
 use halite_testkit::process::{done, refused};
 
@@ -110,7 +111,12 @@ fn a_place_that_cannot_be_written_is_named_before_the_work() {
         exec "$CTL" bundle pack . --out disk/X.iso --key builder.key
         "#,
     ));
-    assert_eq!(said.matches("cannot write disk/.X.iso.lock: Read-only file system").count(), 2, "{said}");
+    assert_eq!(
+        said.matches("cannot write disk/.X.iso.lock: Read-only file system")
+            .count(),
+        2,
+        "{said}"
+    );
     // Not even looked at what to build.
     assert!(!site.path("cache").exists() && !site.path("signing-key.asc").exists());
 }

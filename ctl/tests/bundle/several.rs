@@ -1,6 +1,7 @@
 //! A whole site at its real paths, in a mount namespace of its own: bundles come, change and go.
 
-use halite_testkit::{Site, process::done, put};
+use halite_testkit::process::done;
+use halite_testkit::{Site, put};
 
 use crate::work::{build, script, site};
 
@@ -36,9 +37,15 @@ fn two() -> Site {
     put(&site.path("etc/cluster.yaml"), CLUSTER.as_bytes());
     put(&site.path("etc/nodes/a.yaml"), NODE.as_bytes());
     site.enlarge(16 << 20);
-    for (version, built) in [("0.1.0", "2026-01-01T00:00:00Z"), ("0.2.0", "2026-02-01T00:00:00Z")] {
+    for (version, built) in [
+        ("0.1.0", "2026-01-01T00:00:00Z"),
+        ("0.2.0", "2026-02-01T00:00:00Z"),
+    ] {
         site.recipe["version"] = version.into();
-        put(&site.path("states/host/init.sls"), format!("# {version}\n{{}}\n").as_bytes());
+        put(
+            &site.path("states/host/init.sls"),
+            format!("# {version}\n{{}}\n").as_bytes(),
+        );
         site.record(built);
         done(build(&site, &format!("{version}.iso")));
     }

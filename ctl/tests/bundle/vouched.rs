@@ -1,12 +1,10 @@
 //! Who vouches for the bundle in a directory, and for one on a disc.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
-use halite_testkit::{
-    Site, hex,
-    process::{done, refused},
-    put,
-};
+use halite_testkit::process::{done, refused};
+use halite_testkit::{Site, hex, put};
 
 use crate::work::{build, ctl, script, site};
 
@@ -14,7 +12,10 @@ use crate::work::{build, ctl, script, site};
 fn extracted() -> Site {
     let site = site();
     done(build(&site, "X.iso"));
-    done(script(&site, "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out"));
+    done(script(
+        &site,
+        "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out",
+    ));
     site
 }
 
@@ -23,17 +24,26 @@ fn forge(dir: &Path) {
     let program = b"#!/bin/sh\necho evil\n";
     let text = fs::read(dir.join("manifest.json")).unwrap();
     let mut manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let old = manifest["files"]["bin/ctl"]["sha256"].as_str().unwrap().to_owned();
-    manifest["files"]["bin/ctl"] = serde_json::json!({"sha256": hex(program), "size": program.len()});
+    let old = manifest["files"]["bin/ctl"]["sha256"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    manifest["files"]["bin/ctl"] =
+        serde_json::json!({"sha256": hex(program), "size": program.len()});
     put(&dir.join("bin/ctl"), program);
     // The list of contents names the digest, too.
-    let list = fs::read_to_string(dir.join("sbom.spdx.json")).unwrap().replace(&old, &hex(program));
+    let list = fs::read_to_string(dir.join("sbom.spdx.json"))
+        .unwrap()
+        .replace(&old, &hex(program));
     manifest["files"]["sbom.spdx.json"] =
         serde_json::json!({"sha256": hex(list.as_bytes()), "size": list.len()});
     put(&dir.join("sbom.spdx.json"), list.as_bytes());
     let text = serde_json::to_vec_pretty(&manifest).unwrap();
     put(&dir.join("manifest.json"), &text);
-    put(&dir.join("manifest.json.sha256"), format!("{}  manifest.json\n", hex(&text)).as_bytes());
+    put(
+        &dir.join("manifest.json.sha256"),
+        format!("{}  manifest.json\n", hex(&text)).as_bytes(),
+    );
 }
 
 #[test]
@@ -41,8 +51,17 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     let site = extracted();
     let verify = |more: &[&str]| ctl(&site, &[&["bundle", "verify", "out"], more].concat());
     let export = |more: &[&str]| {
-        let args =
-            ["bundle", "export", "--since", "old", "out", "--out", "delta.iso", "--key", "builder.key"];
+        let args = [
+            "bundle",
+            "export",
+            "--since",
+            "old",
+            "out",
+            "--out",
+            "delta.iso",
+            "--key",
+            "builder.key",
+        ];
         ctl(&site, &[&args, more].concat())
     };
     let stranger = |more: &[&str]| {
@@ -54,21 +73,41 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     // Whoever made the key trusts it.
     assert!(done(verify(&[])).contains("; signed by builder ("));
     let said = done(stranger(&[]));
-    assert!(said.contains("its signature was not looked at: name a key with --trust"), "{said}");
+    assert!(
+        said.contains("its signature was not looked at: name a key with --trust"),
+        "{said}"
+    );
 
     forge(&site.path("out"));
-    for command in [verify(&["--trust", "builder.pub"]), verify(&[]), export(&["--trust", "builder.pub"])] {
+    for command in [
+        verify(&["--trust", "builder.pub"]),
+        verify(&[]),
+        export(&["--trust", "builder.pub"]),
+    ] {
         let said = refused(command);
-        assert!(said.contains("does not fit") && said.contains("nobody who is trusted"), "{said}");
+        assert!(
+            said.contains("does not fit") && said.contains("nobody who is trusted"),
+            "{said}"
+        );
     }
-    for entry in fs::read_dir(site.path("out")).unwrap().map(|entry| entry.unwrap().path()) {
+    for entry in fs::read_dir(site.path("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+    {
         if entry.extension().is_some_and(|suffix| suffix == "minisig") {
             fs::remove_file(entry).unwrap();
         }
     }
-    for command in [verify(&["--trust", "builder.pub"]), verify(&[]), export(&[])] {
+    for command in [
+        verify(&["--trust", "builder.pub"]),
+        verify(&[]),
+        export(&[]),
+    ] {
         let said = refused(command);
-        assert!(said.contains("it is not signed") && said.contains("--allow-unsigned"), "{said}");
+        assert!(
+            said.contains("it is not signed") && said.contains("--allow-unsigned"),
+            "{said}"
+        );
     }
     let said = done(verify(&["--allow-unsigned"]));
     assert!(said.contains("; signed by nobody"), "{said}");
@@ -81,7 +120,8 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     done(export(&["--allow-unsigned"]));
 }
 
-/// A disc or a stick is not a file and has no size in its metadata. Only where this machine has loop devices.
+/// A disc or a stick is not a file and has no size in its metadata. Only where this machine has
+/// loop devices.
 #[test]
 fn a_disc_is_read_as_its_image_is() {
     let site = extracted();
@@ -99,12 +139,28 @@ fn a_disc_is_read_as_its_image_is() {
             "$CTL" bundle export --since "$device" new.iso --out delta.iso --key builder.key --trust builder.pub
         "##,
     ));
-    assert!(said.contains("signed by builder") || said.contains("no loop devices here"), "{said}");
+    assert!(
+        said.contains("signed by builder") || said.contains("no loop devices here"),
+        "{said}"
+    );
 }
 
 /// An older bundle of the same site.
 fn site_of(version: &str, site: &Site) {
     let text = fs::read_to_string(site.path("recipe.yaml")).unwrap();
-    put(&site.path("recipe.yaml"), text.replace("\"0.1.0\"", "\"0.0.9\"").as_bytes());
-    done(ctl(site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", version]));
+    put(
+        &site.path("recipe.yaml"),
+        text.replace("\"0.1.0\"", "\"0.0.9\"").as_bytes(),
+    );
+    done(ctl(
+        site,
+        &[
+            "bundle",
+            "build",
+            "--recipe",
+            "recipe.yaml",
+            "--out",
+            version,
+        ],
+    ));
 }

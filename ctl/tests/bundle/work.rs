@@ -1,12 +1,10 @@
 //! A small site, whose state tree is as small as it can be, and `ctl` at work there.
 
-use std::{fs, process::Command};
+use std::fs;
+use std::process::Command;
 
-use halite_testkit::{
-    Site,
-    process::{self, done, within},
-    put,
-};
+use halite_testkit::process::{done, within};
+use halite_testkit::{Site, process, put};
 
 /// The program under test.
 const CTL: &str = env!("CARGO_BIN_EXE_ctl");
@@ -14,14 +12,20 @@ const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 /// A site with a recipe that `ctl` builds, and a key `builder.key`.
 pub fn site() -> Site {
     let site = Site::new();
-    for name in
-        ["orchestrate/bootstrap", "orchestrate/add_node", "halite/master/restart", "halite/minion/restart"]
-    {
+    for name in [
+        "orchestrate/bootstrap",
+        "orchestrate/add_node",
+        "halite/master/restart",
+        "halite/minion/restart",
+    ] {
         put(&site.path(&format!("states/{name}.sls")), b"{}\n");
     }
     fs::create_dir(site.path("tmp")).unwrap();
     site.written();
-    done(ctl(&site, &["bundle", "key", "--unencrypted", "builder.key"]));
+    done(ctl(
+        &site,
+        &["bundle", "key", "--unencrypted", "builder.key"],
+    ));
     site
 }
 
@@ -32,7 +36,19 @@ pub fn ctl(site: &Site, args: &[&str]) -> Command {
 
 /// Builds the site's bundle, signed: into an image, or a directory.
 pub fn build(site: &Site, out: &str) -> Command {
-    ctl(site, &["bundle", "build", "--recipe", "recipe.yaml", "--out", out, "--key", "builder.key"])
+    ctl(
+        site,
+        &[
+            "bundle",
+            "build",
+            "--recipe",
+            "recipe.yaml",
+            "--out",
+            out,
+            "--key",
+            "builder.key",
+        ],
+    )
 }
 
 /// A script in the site's directory.

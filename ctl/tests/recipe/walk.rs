@@ -1,6 +1,7 @@
 //! The walk itself.
 
-use std::{fs, path::PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use halite_testkit::put;
 
@@ -23,26 +24,52 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
     fs::create_dir_all(world.path("site")).unwrap();
     let programs = world.path("bin");
     let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../states/tree");
-    let init = ["bundle", "init", "--programs", programs.to_str().unwrap(), "--states", tree];
+    let init = [
+        "bundle",
+        "init",
+        "--programs",
+        programs.to_str().unwrap(),
+        "--states",
+        tree,
+    ];
     assert!(world.said(&init).contains("then: ctl bundle lock"));
-    assert!(world.refused(&init).contains("recipe.yaml: it is there already"));
+    assert!(
+        world
+            .refused(&init)
+            .contains("recipe.yaml: it is there already")
+    );
     world.edit();
 
     let error = world.refused(&["bundle", "build", "--out", "halite.iso", "--unsigned"]);
     assert!(
-        error.contains("recipe.lock.yaml does not record") && error.contains("run `ctl bundle lock`"),
+        error.contains("recipe.lock.yaml does not record")
+            && error.contains("run `ctl bundle lock`"),
         "{error}"
     );
-    assert!(world.said(&["bundle", "lock"]).contains("recorded in recipe.lock.yaml"));
+    assert!(
+        world
+            .said(&["bundle", "lock"])
+            .contains("recorded in recipe.lock.yaml")
+    );
     let lock = fs::read(world.path("site/recipe.lock.yaml")).unwrap();
     assert!(world.said(&["bundle", "lock"]).contains("nothing changes"));
     assert_eq!(fs::read(world.path("site/recipe.lock.yaml")).unwrap(), lock);
     world.said(&["bundle", "key", "builder.key", "--unencrypted"]);
-    let build = ["bundle", "build", "--out", "halite.iso", "--key", "builder.key"];
+    let build = [
+        "bundle",
+        "build",
+        "--out",
+        "halite.iso",
+        "--key",
+        "builder.key",
+    ];
 
     // An own chart, whose image is forgotten at first.
     put(&world.path("site/charts/app/Chart.yaml"), CHART.as_bytes());
-    put(&world.path("site/charts/app/templates/app.yaml"), TEMPLATE.as_bytes());
+    put(
+        &world.path("site/charts/app/templates/app.yaml"),
+        TEMPLATE.as_bytes(),
+    );
     let own = format!("{}/team/app:1.2", world.registry.host());
     let chart = format!(
         "\nhelm: {}\ncharts:\n  - {{name: app, source: charts/app, namespace: app, values: {{replicas: 2, image: \"{own}\"}}}}\n",
@@ -51,27 +78,53 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
     world.add("no-proxy: \"*\"\n", &chart);
     world.said(&["bundle", "lock"]);
     let error = world.refused(&build);
-    for wanted in
-        [format!("the image {own}: images/index.json does not name it"), "Deployment app/app".into()]
-    {
+    for wanted in [
+        format!("the image {own}: images/index.json does not name it"),
+        "Deployment app/app".into(),
+    ] {
         assert!(error.contains(&wanted), "{error}");
     }
     assert!(!world.path("site/halite.iso").exists());
     world.add("images:\n", &format!("  - {{reference: \"{own}\"}}\n"));
     let error = world.refused(&build);
-    assert!(error.contains(&format!("does not record\n  the image {own}")), "{error}");
-    assert!(world.said(&["bundle", "lock"]).contains("no licence is known of these"));
+    assert!(
+        error.contains(&format!("does not record\n  the image {own}")),
+        "{error}"
+    );
+    assert!(
+        world
+            .said(&["bundle", "lock"])
+            .contains("no licence is known of these")
+    );
     world.said(&build);
 
     let verified = world.said(&["bundle", "verify", "halite.iso", "--trust", "builder.pub"]);
-    assert!(verified.contains("all as they were sealed; signed by"), "{verified}");
-    assert!(world.said(&["bundle", "update", "--test"]).contains("nothing changes"));
+    assert!(
+        verified.contains("all as they were sealed; signed by"),
+        "{verified}"
+    );
+    assert!(
+        world
+            .said(&["bundle", "update", "--test"])
+            .contains("nothing changes")
+    );
     // The same once more, without any server.
     let World { registry, web, .. } = &world;
     let asked = web.seen().len();
     let first = fs::read(world.path("site/halite.iso")).unwrap();
     registry.stop();
-    world.said(&["bundle", "build", "--offline", "--out", "again.iso", "--key", "builder.key"]);
+    world.said(&[
+        "bundle",
+        "build",
+        "--offline",
+        "--out",
+        "again.iso",
+        "--key",
+        "builder.key",
+    ]);
     assert_eq!(web.seen().len(), asked);
-    assert!(first == fs::read(world.path("site/again.iso")).unwrap(), "another ISO came out");
+    assert!(
+        first == fs::read(world.path("site/again.iso")).unwrap(),
+        "another ISO came out"
+    );
 }

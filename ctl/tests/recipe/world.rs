@@ -1,20 +1,15 @@
-//! What the internet has for a recipe that `ctl bundle init` writes, each thing as small as it can be.
+//! What the internet has for a recipe that `ctl bundle init` writes, each thing as small as it can
+//! be.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use halite_bundle::Release;
-use halite_testkit::{
-    Answer, Authority, Server, Signer,
-    distribution::Registry,
-    put,
-    registry::{Content, OCI_INDEX, OCI_MANIFEST},
-    run, status,
-};
+use halite_testkit::distribution::Registry;
+use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
+use halite_testkit::{Answer, Authority, Server, Signer, put, run, status};
 use serde_json::json;
 
 /// The packages that the recipe asks for; none depends on anything.
@@ -36,15 +31,24 @@ const PACKAGES: &[&str] = &[
 ];
 
 /// What stands in the recipe and where it leads here.
-const SUITES: &[(&str, &str, &[&str])] =
-    &[("debian", "bookworm", PACKAGES), ("debian-security", "bookworm-security", &[])];
+const SUITES: &[(&str, &str, &[&str])] = &[
+    ("debian", "bookworm", PACKAGES),
+    ("debian-security", "bookworm-security", &[]),
+];
 
 /// Fewer clusters to look at: that all of them are is for other tests to see.
 const OPTIONS: &str = "options: {cni.plugin: [flannel], kubeProxy.mode: [nftables], host.manageSwap: [true], \
                        host.manageFirewall: [true], host.manageTime: [true], \
                        containerd.restrictOomScoreAdj: [false]}";
 
-const CNI: &[&str] = &["bridge", "firewall", "host-local", "loopback", "portmap", "tuning"];
+const CNI: &[&str] = &[
+    "bridge",
+    "firewall",
+    "host-local",
+    "loopback",
+    "portmap",
+    "tuning",
+];
 
 pub struct World {
     pub registry: Registry,
@@ -84,15 +88,26 @@ impl World {
             fs::read(served.join(&seen.path[1..]))
                 .map_or_else(|_| Answer::new(404), |bytes| Answer::new(200).body(bytes))
         });
-        let world = Self { registry, web, signer: Signer::new(at.to_owned(), "key.asc"), dir };
+        let world = Self {
+            registry,
+            web,
+            signer: Signer::new(at.to_owned(), "key.asc"),
+            dir,
+        };
         for name in ["kubelet", "kubeadm", "kubectl"] {
             program(&root.join("release/v1.36.3/bin/linux/amd64").join(name));
         }
         let cni = "containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
         world.archive(cni, "", CNI);
-        let containerd = "containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
-        world.archive(containerd, "bin/", &["containerd", "containerd-shim-runc-v2", "ctr"]);
-        let registry = "distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
+        let containerd =
+            "containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz";
+        world.archive(
+            containerd,
+            "bin/",
+            &["containerd", "containerd-shim-runc-v2", "ctr"],
+        );
+        let registry =
+            "distribution/distribution/releases/download/v3.1.2/registry_3.1.2_linux_amd64.tar.gz";
         world.archive(registry, "", &["registry"]);
         for (repository, suite, packages) in SUITES {
             world.repository(repository, suite, packages);
@@ -110,8 +125,17 @@ impl World {
     /// Runs `ctl` in the directory of the recipe.
     pub fn ctl(&self, args: &[&str]) -> Output {
         let mut ctl = Command::new(env!("CARGO_BIN_EXE_ctl"));
-        ctl.args(args).current_dir(self.path("site")).env("HOME", self.path("home"));
-        for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        ctl.args(args)
+            .current_dir(self.path("site"))
+            .env("HOME", self.path("home"));
+        for name in [
+            "HTTPS_PROXY",
+            "https_proxy",
+            "HTTP_PROXY",
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+        ] {
             ctl.env_remove(name);
         }
         ctl.output().unwrap()
@@ -120,7 +144,11 @@ impl World {
     /// What it says when all is well.
     pub fn said(&self, args: &[&str]) -> String {
         let output = self.ctl(args);
-        assert!(output.status.success(), "ctl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "ctl {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -152,17 +180,31 @@ impl World {
             );
             put(&self.path("tree/DEBIAN/control"), control.as_bytes());
             let to = root.join(format!("pool/{package}_1-1_amd64.deb"));
-            let args = ["--build", "--root-owner-group", "tree", to.to_str().unwrap()];
+            let args = [
+                "--build",
+                "--root-owner-group",
+                "tree",
+                to.to_str().unwrap(),
+            ];
             run("dpkg", self.dir.path(), "dpkg-deb", &args);
         }
         let index = run("apt-utils", &root, "apt-ftparchive", &["packages", "pool"]);
-        put(&root.join(format!("dists/{suite}/main/binary-amd64/Packages")), &index);
+        put(
+            &root.join(format!("dists/{suite}/main/binary-amd64/Packages")),
+            &index,
+        );
         let option = format!("APT::FTPArchive::Release::Suite={suite}");
         let dists = format!("dists/{suite}");
-        let release = run("apt-utils", &root, "apt-ftparchive", &["-o", &option, "release", &dists]);
+        let release = run(
+            "apt-utils",
+            &root,
+            "apt-ftparchive",
+            &["-o", &option, "release", &dists],
+        );
         let path = root.join(&dists).join("Release");
         put(&path, &release);
-        self.signer.clearsign(&path, &path.with_file_name("InRelease"));
+        self.signer
+            .clearsign(&path, &path.with_file_name("InRelease"));
     }
 
     /// Leads the recipe of `ctl bundle init` to the servers here.
@@ -174,14 +216,25 @@ impl World {
         let mut mirror = false;
         let opened = text.lines().map(|line| {
             mirror = line.starts_with("#=") && (mirror || line == "#=   repositories:");
-            if mirror { line.trim_start_matches("#= ") } else { line }
+            if mirror {
+                line.trim_start_matches("#= ")
+            } else {
+                line
+            }
         });
         text = opened.collect::<Vec<_>>().join("\n");
-        for there in ["https://dl.k8s.io", "https://github.com", "https://mirror.example.org"] {
+        for there in [
+            "https://dl.k8s.io",
+            "https://github.com",
+            "https://mirror.example.org",
+        ] {
             assert!(text.contains(there), "{there}");
             text = text.replace(there, &web);
         }
-        text = text.replace("/usr/share/keyrings/debian-archive-keyring.gpg", "../key.asc");
+        text = text.replace(
+            "/usr/share/keyrings/debian-archive-keyring.gpg",
+            "../key.asc",
+        );
         let host = self.registry.host();
         text.push_str(&format!(
             "\nregistries:\n  registry.k8s.io: {{mirror: \"{host}\"}}\n  ghcr.io: {{mirror: \"{host}\"}}\n  docker.io: \
@@ -193,7 +246,10 @@ impl World {
         let login = json!({"auths": {(host): {"auth": "bWU6c2VjcmV0"}}});
         put(&self.path("login.json"), login.to_string().as_bytes());
         fs::set_permissions(self.path("login.json"), fs::Permissions::from_mode(0o600)).unwrap();
-        put(&self.path("site/base-status"), status(&["mount", "util-linux"]).as_bytes());
+        put(
+            &self.path("site/base-status"),
+            status(&["mount", "util-linux"]).as_bytes(),
+        );
     }
 
     /// Adds something to the recipe.
@@ -201,14 +257,22 @@ impl World {
         let path = self.path("site/recipe.yaml");
         let recipe = fs::read_to_string(&path).unwrap();
         assert!(recipe.contains(after), "{recipe}");
-        put(&path, recipe.replacen(after, &format!("{after}{text}"), 1).as_bytes());
+        put(
+            &path,
+            recipe
+                .replacen(after, &format!("{after}{text}"), 1)
+                .as_bytes(),
+        );
     }
 }
 
 fn image(name: &str, tag: &str) -> Content {
     let mut all = Content::default();
     let config = json!({"os": "linux", "architecture": "amd64", "config": {}}).to_string();
-    let config = all.blob("application/vnd.oci.image.config.v1+json", config.as_bytes());
+    let config = all.blob(
+        "application/vnd.oci.image.config.v1+json",
+        config.as_bytes(),
+    );
     let layer = all.blob("application/vnd.oci.image.layer.v1.tar", name.as_bytes());
     let manifest =
         json!({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]});
@@ -220,6 +284,13 @@ fn image(name: &str, tag: &str) -> Content {
 }
 
 fn program(path: &Path) {
-    put(path, format!("#!/bin/sh\necho {}\n", path.file_name().unwrap().to_string_lossy()).as_bytes());
+    put(
+        path,
+        format!(
+            "#!/bin/sh\necho {}\n",
+            path.file_name().unwrap().to_string_lossy()
+        )
+        .as_bytes(),
+    );
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

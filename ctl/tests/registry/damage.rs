@@ -1,6 +1,8 @@
 //! Damage in the registry and in backups.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
 
 use halite_testkit::registry::OCI_MANIFEST;
 use serde_json::{Value, json};
@@ -10,7 +12,10 @@ use crate::world::{BACKUP, RESTORE, World, all_of, flip, image, largest, place, 
 #[test]
 fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     let world = World::new();
-    let (web, tool) = (image("app/web", "1", &[90_000, 40], 1), plain_image("tool", "1", 50_000, 9));
+    let (web, tool) = (
+        image("app/web", "1", &[90_000, 40], 1),
+        plain_image("tool", "1", 50_000, 9),
+    );
     world.push("app/web", &web);
     world.push("tool", &tool);
     let (changed, missing) = (largest(&web), largest(&tool));
@@ -37,7 +42,15 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     assert_eq!(said, both);
     // A second one neither counts it nor removes it.
     world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(world.done(&["list", "backups"]).answer.as_array().unwrap().len(), 2);
+    assert_eq!(
+        world
+            .done(&["list", "backups"])
+            .answer
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     // It cannot be brought back, and says so before it changes anything.
     let before = all_of(&world.path("storage"));
     let mut said = world.refused(&RESTORE).named("damaged");
@@ -61,9 +74,15 @@ fn what_an_earlier_backup_has_makes_damage_good() {
     let web = image("app/web", "1", &[90_000, 40_000, 7], 1);
     world.push("app/web", &web);
     let first = world.backup();
-    let mut sizes: Vec<_> = web.blobs.iter().map(|(digest, bytes)| (bytes.len(), digest.clone())).collect();
+    let mut sizes: Vec<_> = web
+        .blobs
+        .iter()
+        .map(|(digest, bytes)| (bytes.len(), digest.clone()))
+        .collect();
     sizes.sort();
-    let [.., (_, cut), (_, changed)] = sizes.as_slice() else { panic!("{sizes:?}") };
+    let [.., (_, cut), (_, changed)] = sizes.as_slice() else {
+        panic!("{sizes:?}")
+    };
     let missing = &sizes[0].1;
     flip(&world.live(&place(changed)));
     fs::write(world.live(&place(cut)), "short").unwrap();
@@ -71,7 +90,12 @@ fn what_an_earlier_backup_has_makes_damage_good() {
     let second = world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
     let mut both = vec![cut.clone(), missing.clone()];
     both.sort();
-    assert_eq!((second.named("mended"), second.named("damaged")), (both, Vec::new()), "{}", second.text);
+    assert_eq!(
+        (second.named("mended"), second.named("damaged")),
+        (both, Vec::new()),
+        "{}",
+        second.text
+    );
     assert_eq!(second.answer["mended"][0]["from"], first.name());
     assert_eq!(second.answer["pruned"], json!([]));
     assert_eq!(second.number("bytes"), first.number("bytes"));
@@ -100,14 +124,19 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
     flip(&world.kept(&second.name(), &place(&blob)));
     let said = world.refused(&["verify", "backups"]);
     assert_eq!(said.named("damaged"), [blob.as_str()]);
-    assert_eq!(said.answer["damaged"][0]["repositories"], json!(["app/web"]));
+    assert_eq!(
+        said.answer["damaged"][0]["repositories"],
+        json!(["app/web"])
+    );
     // The registry is good: nothing of the damaged is needed.
     world.done(&RESTORE);
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     let said = world.refused(&RESTORE);
     assert_eq!(said.named("damaged"), [blob.as_str()]);
     assert_eq!(said.answer["changed"], false);
-    let files = all_of(&world.path("storage")).into_iter().filter(|file| file.2 & 0o040_000 == 0);
+    let files = all_of(&world.path("storage"))
+        .into_iter()
+        .filter(|file| file.2 & 0o040_000 == 0);
     assert_eq!(files.count(), 0);
     // What `ctl registry verify` says to do.
     world.push("app/web", &web);
@@ -122,7 +151,10 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
 #[test]
 fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     let world = World::new();
-    let (web, next) = (image("app/web", "1", &[90_000, 40], 1), image("app/web", "2", &[70_000, 40], 5));
+    let (web, next) = (
+        image("app/web", "1", &[90_000, 40], 1),
+        image("app/web", "2", &[70_000, 40], 5),
+    );
     let tool = plain_image("tool", "1", 50_000, 9);
     for (name, all) in [("app/web", &web), ("app/web", &next), ("tool", &tool)] {
         world.push(name, all);
@@ -141,7 +173,10 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
         left_out.sort_unstable();
         assert_eq!(
             (&said.answer["changed"], said.named("damaged")),
-            (&json!(true), left_out.iter().map(|d| (*d).to_owned()).collect())
+            (
+                &json!(true),
+                left_out.iter().map(|d| (*d).to_owned()).collect()
+            )
         );
         said
     };
@@ -150,15 +185,30 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     flip(&world.kept(&backup, &place(&layer)));
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     let said = all_but(&[&layer]);
-    let lost: Vec<String> = web.manifests.keys().map(called).collect::<BTreeSet<_>>().into_iter().collect();
+    let lost: Vec<String> = web
+        .manifests
+        .keys()
+        .map(called)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     assert_eq!((lost.len(), &said.answer["lost"]), (4, &json!(lost)));
     world.serves("app/web", &next);
     world.serves("tool", &tool);
-    assert!(lost.iter().all(|image| !world.has("app/web", image.split_once([':', '@']).unwrap().1)));
+    assert!(
+        lost.iter()
+            .all(|image| !world.has("app/web", image.split_once([':', '@']).unwrap().1))
+    );
     let list = world.registry.get("app/web/tags/list", "*/*").unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&list).unwrap()["tags"], json!(["2"]));
+    assert_eq!(
+        serde_json::from_slice::<Value>(&list).unwrap()["tags"],
+        json!(["2"])
+    );
     // And the configuration of one platform, which both images have.
-    let arm = next.blobs.iter().find(|(_, bytes)| String::from_utf8_lossy(bytes).contains("arm64"));
+    let arm = next
+        .blobs
+        .iter()
+        .find(|(_, bytes)| String::from_utf8_lossy(bytes).contains("arm64"));
     let arm = arm.unwrap().0.clone();
     flip(&world.kept(&backup, &place(&arm)));
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
@@ -167,26 +217,38 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     let whole = |(kind, bytes): &(String, Vec<u8>)| {
         *kind == OCI_MANIFEST && !String::from_utf8_lossy(bytes).contains(&arm)
     };
-    let (good, bad): (Vec<_>, Vec<_>) = next.manifests.iter().partition(|(_, manifest)| whole(manifest));
+    let (good, bad): (Vec<_>, Vec<_>) = next
+        .manifests
+        .iter()
+        .partition(|(_, manifest)| whole(manifest));
     lost.extend(bad.iter().map(|(reference, _)| called(reference)));
     assert_eq!(said.answer["lost"], json!(lost));
-    let [(reference, _)] = good.as_slice() else { panic!("{good:?}") };
+    let [(reference, _)] = good.as_slice() else {
+        panic!("{good:?}")
+    };
     assert!(world.has("app/web", reference.rsplit_once('/').unwrap().1));
     world.serves("tool", &tool);
-    // What was left out can be pushed again, also when the registry has it damaged, and takes what it has for whole.
+    // What was left out can be pushed again, also when the registry has it damaged, and takes what
+    // it has for whole.
     world.push("app/web", &web);
     world.push("app/web", &next);
     for blob in [&layer, &arm] {
         flip(&world.live(&place(blob)));
     }
     let said = all_but(&[&layer, &arm]);
-    assert_eq!((&said.answer["lost"], &said.answer["mended"]), (&json!(lost), &json!([])));
+    assert_eq!(
+        (&said.answer["lost"], &said.answer["mended"]),
+        (&json!(lost), &json!([]))
+    );
     assert!(!world.live(&place(&layer)).exists());
     world.push("app/web", &web);
     world.push("app/web", &next);
     // Then the backup mends nothing and lacks nothing.
     let restored = world.done(&[&RESTORE[..], &["--without-damaged"]].concat());
-    assert_eq!((&restored.answer["lost"], restored.number("copied")), (&json!([]), 0));
+    assert_eq!(
+        (&restored.answer["lost"], restored.number("copied")),
+        (&json!([]), 0)
+    );
     world.serves("app/web", &web);
 }
 
@@ -198,7 +260,10 @@ fn a_backup_whose_links_are_others_is_refused() {
     let link = world.kept(&name, "repositories/app/_manifests/tags/1/current/link");
     let text = fs::read_to_string(&link).unwrap();
     for (content, why) in [
-        (Some(format!("sha256:{}", "0".repeat(64))), "these 5 are others"),
+        (
+            Some(format!("sha256:{}", "0".repeat(64))),
+            "these 5 are others",
+        ),
         (Some("sha256:".to_owned()), "is no digest"),
         (None, "there were 5 links"),
     ] {
@@ -217,7 +282,12 @@ fn a_backup_whose_links_are_others_is_refused() {
     world.done(&RESTORE);
     fs::remove_file(world.path("backups").join(&name).join("backup.json")).unwrap();
     let said = world.refused(&RESTORE);
-    assert!(said.text.contains("no whole backup of a registry: backup.json"), "{}", said.text);
+    assert!(
+        said.text
+            .contains("no whole backup of a registry: backup.json"),
+        "{}",
+        said.text
+    );
     assert_eq!(world.done(&["list", "backups"]).answer[0]["whole"], false);
 }
 
@@ -235,14 +305,24 @@ fn links_of_the_file_system_are_not_followed() {
     fs::rename(world.live("repositories/app/_layers"), world.path("layers")).unwrap();
     symlink(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
     let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
-    assert_eq!(said.named("damaged"), ["repositories/app/_layers"], "{}", said.text);
+    assert_eq!(
+        said.named("damaged"),
+        ["repositories/app/_layers"],
+        "{}",
+        said.text
+    );
     assert!(said.text.contains("symbolic link"), "{}", said.text);
     fs::remove_file(world.live("repositories/app/_layers")).unwrap();
     fs::rename(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
     let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
     assert_eq!(said.named("damaged"), [largest(&web)], "{}", said.text);
     let said = world.refused(&RESTORE);
-    assert!(said.text.contains("symbolic link, which is not followed: remove it"), "{}", said.text);
+    assert!(
+        said.text
+            .contains("symbolic link, which is not followed: remove it"),
+        "{}",
+        said.text
+    );
     assert!(elsewhere.exists());
     fs::remove_file(world.live(&blob)).unwrap();
     // In the backup.
@@ -262,7 +342,10 @@ fn links_of_the_file_system_are_not_followed() {
 #[test]
 fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
     let world = World::new();
-    let (one, two) = (plain_image("app", "1", 5000, 1), plain_image("app", "2", 6000, 2));
+    let (one, two) = (
+        plain_image("app", "1", 5000, 1),
+        plain_image("app", "2", 6000, 2),
+    );
     world.push("app", &one);
     world.push("app", &two);
     let whole = world.backup().name();
@@ -272,7 +355,10 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
     assert_eq!(made.named("damaged"), [link], "{}", made.text);
     let before = all_of(&world.path("storage"));
     let said = world.refused(&RESTORE);
-    assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(false)));
+    assert_eq!(
+        (said.named("damaged"), &said.answer["changed"]),
+        (vec![link.to_owned()], &json!(false))
+    );
     assert!(before == all_of(&world.path("storage")));
     let without = [&RESTORE[..], &["--without-damaged"]].concat();
     // Also when the registry is lost meanwhile.
@@ -281,14 +367,23 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
             fs::remove_dir_all(world.path("storage/docker")).unwrap();
         }
         let said = world.refused(&without);
-        assert_eq!((said.named("damaged"), &said.answer["changed"]), (vec![link.to_owned()], &json!(true)));
+        assert_eq!(
+            (said.named("damaged"), &said.answer["changed"]),
+            (vec![link.to_owned()], &json!(true))
+        );
         world.serves("app", &one);
         assert!(!world.has("app", "2"));
     }
     let said = world.command(&without).output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(!said.status.success() && text.contains(&format!("✗ {link} (in app): names no blob")), "{text}");
-    assert!(text.contains("without what is named here") && !text.contains('✓'), "{text}");
+    assert!(
+        !said.status.success() && text.contains(&format!("✗ {link} (in app): names no blob")),
+        "{text}"
+    );
+    assert!(
+        text.contains("without what is named here") && !text.contains('✓'),
+        "{text}"
+    );
     world.done(&["restore", &format!("backups/{whole}"), "--data", "storage"]);
     world.serves("app", &two);
 }
@@ -297,19 +392,44 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
 #[test]
 fn a_deleted_manifest_is_no_damage() {
     let world = World::new();
-    let (old, new) = (plain_image("app", "1", 5000, 1), plain_image("app", "1", 6000, 2));
+    let (old, new) = (
+        plain_image("app", "1", 5000, 1),
+        plain_image("app", "1", 6000, 2),
+    );
     world.push("app", &old);
     world.push("app", &new);
     world.backup();
-    let digest = old.manifests.keys().find_map(|reference| reference.strip_prefix("app/sha256:")).unwrap();
-    // What `DELETE` and `registry garbage-collect` remove, and the one link that both leave.
-    fs::remove_dir_all(world.live(&format!("repositories/app/_manifests/revisions/sha256/{digest}")))
+    let digest = old
+        .manifests
+        .keys()
+        .find_map(|reference| reference.strip_prefix("app/sha256:"))
         .unwrap();
-    fs::remove_dir_all(world.live(&place(&format!("sha256:{digest}"))).parent().unwrap()).unwrap();
-    assert!(world.live(&format!("repositories/app/_manifests/tags/1/index/sha256/{digest}/link")).exists());
+    // What `DELETE` and `registry garbage-collect` remove, and the one link that both leave.
+    fs::remove_dir_all(world.live(&format!(
+        "repositories/app/_manifests/revisions/sha256/{digest}"
+    )))
+    .unwrap();
+    fs::remove_dir_all(
+        world
+            .live(&place(&format!("sha256:{digest}")))
+            .parent()
+            .unwrap(),
+    )
+    .unwrap();
+    assert!(
+        world
+            .live(&format!(
+                "repositories/app/_manifests/tags/1/index/sha256/{digest}/link"
+            ))
+            .exists()
+    );
     let made = world.backup();
     world.done(&["verify", "backups"]);
-    assert!(!world.kept(&made.name(), &place(&format!("sha256:{digest}"))).exists());
+    assert!(
+        !world
+            .kept(&made.name(), &place(&format!("sha256:{digest}")))
+            .exists()
+    );
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     world.done(&RESTORE);
     world.serves("app", &new);

@@ -1,18 +1,13 @@
 //! Cut off, two at once, and no room.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use halite_testkit::{
-    names,
-    process::{done, end, signal, started},
-    put,
-    registry::Content,
-};
+use halite_testkit::process::{done, end, signal, started};
+use halite_testkit::registry::Content;
+use halite_testkit::{names, put};
 use rustix::process::Signal;
 
 use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place};
@@ -80,8 +75,8 @@ fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Kills it at one moment after the other: by the clock, so that those come too for which there is no mark to wait for. What
-/// is asked afterwards holds for any moment.
+/// Kills it at one moment after the other: by the clock, so that those come too for which there is
+/// no mark to wait for. What is asked afterwards holds for any moment.
 fn killed_everywhere(world: &World, args: &[&str], whole: Duration, mut after: impl FnMut()) {
     for kill in 0..KILLS {
         let child = started(world.command(args));
@@ -99,22 +94,40 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
     let blob = place(&largest(&all));
     // So that the next one copies again.
     fs::rename(world.path("backups").join(&first), world.path("away")).unwrap();
-    let at_work =
-        |path: &str| world.is_partial() && world.left().iter().any(|name| world.kept(name, path).exists());
+    let at_work = |path: &str| {
+        world.is_partial()
+            && world
+                .left()
+                .iter()
+                .any(|name| world.kept(name, path).exists())
+    };
     let anew = || {
-        for name in names(&world.path("backups")).iter().filter(|name| !name.starts_with('.')) {
+        for name in names(&world.path("backups"))
+            .iter()
+            .filter(|name| !name.starts_with('.'))
+        {
             fs::remove_dir_all(world.path("backups").join(name)).unwrap();
         }
     };
     assert!(again(anew, || killed_at(&world, &BACKUP, || world.is_partial())));
-    assert!(again(anew, || killed_at(&world, &BACKUP, || at_work(&blob)) && world.is_partial()));
+    assert!(again(anew, || killed_at(&world, &BACKUP, || at_work(
+        &blob
+    )) && world.is_partial()));
     let start = Instant::now();
     let kept = world.done(&["backup", "--data", "storage", "--to", "timed"]);
-    killed_everywhere(&world, &["backup", "--data", "storage", "--to", "backups"], start.elapsed(), || {
-        for backup in names(&world.path("backups")).iter().filter(|name| !name.starts_with('.')) {
-            world.done(&["verify", &format!("backups/{backup}")]);
-        }
-    });
+    killed_everywhere(
+        &world,
+        &["backup", "--data", "storage", "--to", "backups"],
+        start.elapsed(),
+        || {
+            for backup in names(&world.path("backups"))
+                .iter()
+                .filter(|name| !name.starts_with('.'))
+            {
+                world.done(&["verify", &format!("backups/{backup}")]);
+            }
+        },
+    );
     let last = world.backup();
     assert_eq!(last.number("bytes"), kept.number("bytes"));
     world.done(&["verify", "backups"]);
@@ -131,7 +144,10 @@ fn what_is_being_removed_is_no_backup() {
         }
     };
     let backups = || -> Vec<String> {
-        names(&world.path("backups")).into_iter().filter(|name| !name.starts_with('.')).collect()
+        names(&world.path("backups"))
+            .into_iter()
+            .filter(|name| !name.starts_with('.'))
+            .collect()
     };
     let prune = [&BACKUP[..], &["--keep", "1"]].concat();
     more();
@@ -153,15 +169,22 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
     world.backup();
     let lose = || {
         fs::remove_dir_all(world.path("storage/docker")).unwrap();
-        put(&world.live("repositories/other/_manifests/tags/x/current/link"), b"");
+        put(
+            &world.live("repositories/other/_manifests/tags/x/current/link"),
+            b"",
+        );
     };
     let there = |name: &str| world.live(name).exists();
     lose();
-    // Nobody sees half of it. Each goes on with what the one before has left, unless that is too much.
+    // Nobody sees half of it. Each goes on with what the one before has left, unless that is too
+    // much.
     let blob = place(&largest(&all));
-    for (mark, old) in
-        [(".restore", true), (blob.as_str(), true), (".repositories.new", true), ("repositories/app", false)]
-    {
+    for (mark, old) in [
+        (".restore", true),
+        (blob.as_str(), true),
+        (".repositories.new", true),
+        ("repositories/app", false),
+    ] {
         let killed = again(lose, || {
             if there(mark) {
                 lose();
@@ -193,10 +216,18 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
 #[test]
 fn a_second_one_is_refused_and_harms_nothing() {
     let (world, all) = large();
-    let child =
-        world.stopped(&BACKUP, || world.is_partial(), || fs::remove_dir_all(world.path("backups")).unwrap());
+    let child = world.stopped(
+        &BACKUP,
+        || world.is_partial(),
+        || fs::remove_dir_all(world.path("backups")).unwrap(),
+    );
     let said = world.refused(&BACKUP);
-    assert!(said.text.contains("backups: another ctl works with the backups here"), "{}", said.text);
+    assert!(
+        said.text
+            .contains("backups: another ctl works with the backups here"),
+        "{}",
+        said.text
+    );
     assert!(world.is_partial());
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
@@ -208,20 +239,35 @@ fn a_second_one_is_refused_and_harms_nothing() {
     let staged = world.live(".restore");
     let child = world.stopped(&RESTORE, || staged.exists(), lose);
     let said = world.refused(&RESTORE);
-    assert!(said.text.contains("another ctl works with the backups here"), "{}", said.text);
+    assert!(
+        said.text
+            .contains("another ctl works with the backups here"),
+        "{}",
+        said.text
+    );
     // From another directory.
-    let copied = Command::new("cp").arg("-r").arg(world.path("backups")).arg(world.path("copy")).status();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(world.path("backups"))
+        .arg(world.path("copy"))
+        .status();
     assert!(copied.unwrap().success());
     let _ = fs::remove_file(world.path("copy/.backup.lock"));
     let said = world.refused(&["restore", "copy", "--data", "storage"]);
     assert!(
-        said.text.contains("storage: another ctl restores this registry or backs it up"),
+        said.text
+            .contains("storage: another ctl restores this registry or backs it up"),
         "{}",
         said.text
     );
     // Half of what is put back would be a whole backup.
     let said = world.refused(&["backup", "--data", "storage", "--to", "copy"]);
-    assert!(said.text.contains("storage: another ctl restores this registry: wait"), "{}", said.text);
+    assert!(
+        said.text
+            .contains("storage: another ctl restores this registry: wait"),
+        "{}",
+        said.text
+    );
     assert!(staged.exists());
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
@@ -235,11 +281,20 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
     let older = world.backup().name();
     world.push("late", &image("late", "1", &[8 << 20], 40));
     fs::rename(world.path("backups"), world.path("older")).unwrap();
-    let copying = || world.is_partial() && world.left().iter().any(|name| world.kept(name, "blobs").exists());
-    let child = world.stopped(&BACKUP, copying, || fs::remove_dir_all(world.path("backups")).unwrap());
+    let copying = || {
+        world.is_partial()
+            && world
+                .left()
+                .iter()
+                .any(|name| world.kept(name, "blobs").exists())
+    };
+    let child = world.stopped(&BACKUP, copying, || {
+        fs::remove_dir_all(world.path("backups")).unwrap()
+    });
     let said = world.refused(&["restore", "older", "--data", "storage"]);
     assert!(
-        said.text.contains("storage: another ctl restores this registry or backs it up"),
+        said.text
+            .contains("storage: another ctl restores this registry or backs it up"),
         "{}",
         said.text
     );
@@ -249,7 +304,10 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
     let (good, text) = end(child);
     assert!(good, "{text}");
     world.done(&["verify", "backups"]);
-    assert_eq!(world.done(&["list", "backups"]).answer[0]["repositories"], 2);
+    assert_eq!(
+        world.done(&["list", "backups"]).answer[0]["repositories"],
+        2
+    );
     world.done(&["restore", &format!("older/{older}"), "--data", "storage"]);
     world.serves("app", &all);
     assert!(!world.has("late", "1"));

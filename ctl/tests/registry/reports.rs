@@ -14,13 +14,18 @@ fn report(world: &World, name: &str) -> Value {
 }
 
 fn failure(report: &Value) -> &str {
-    report["failure"].as_str().unwrap_or_else(|| panic!("no failure: {report}"))
+    report["failure"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no failure: {report}"))
 }
 
 /// When a backup was made, by its name: in milliseconds since 1970.
 fn time_of(backup: &str) -> i64 {
     let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", &backup[..16]).unwrap();
-    time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_millisecond()
+    time.to_zoned(jiff::tz::TimeZone::UTC)
+        .unwrap()
+        .timestamp()
+        .as_millisecond()
 }
 
 #[test]
@@ -42,11 +47,17 @@ fn every_run_leaves_how_it_ended() {
         (&said["failure"], &said["good"], &said["directory"]),
         (&Value::Null, &good, &json!("backups"))
     );
-    let (ended, now) = (said["ended"].as_i64().unwrap(), jiff::Timestamp::now().as_millisecond());
+    let (ended, now) = (
+        said["ended"].as_i64().unwrap(),
+        jiff::Timestamp::now().as_millisecond(),
+    );
     assert!((time_of(&first)..=now).contains(&ended), "{said}");
     world.done(&VERIFY);
     assert_eq!(
-        (&report(&world, "verify.json")["failure"], &report(&world, "verify.json")["good"]),
+        (
+            &report(&world, "verify.json")["failure"],
+            &report(&world, "verify.json")["good"]
+        ),
         (&Value::Null, &good)
     );
 
@@ -56,8 +67,14 @@ fn every_run_leaves_how_it_ended() {
     fs::write(world.live(&place(&blob)), "short").unwrap();
     let second = world.refused(&backup).name();
     let said = report(&world, "backup.json");
-    assert!(failure(&said).starts_with("the registry is damaged and the backup is whole"), "{said}");
-    assert!(failure(&said).contains(&format!("{blob} (in app/web): its 5 bytes are")), "{said}");
+    assert!(
+        failure(&said).starts_with("the registry is damaged and the backup is whole"),
+        "{said}"
+    );
+    assert!(
+        failure(&said).contains(&format!("{blob} (in app/web): its 5 bytes are")),
+        "{said}"
+    );
     assert_eq!(said["good"]["name"], second);
     for backup in [&first, &second] {
         fs::remove_file(world.kept(backup, &place(&blob))).unwrap();
@@ -65,17 +82,24 @@ fn every_run_leaves_how_it_ended() {
     let third = world.refused(&backup).name();
     let said = report(&world, "backup.json");
     assert!(
-        failure(&said).starts_with(&format!("the registry is damaged, and so is the backup {third}")),
+        failure(&said).starts_with(&format!(
+            "the registry is damaged, and so is the backup {third}"
+        )),
         "{said}"
     );
     assert_eq!(said["good"]["name"], second);
     world.refused(&VERIFY);
     let said = report(&world, "verify.json");
     assert!(
-        failure(&said).starts_with(&format!("the backup {third} is damaged: {blob} (in app/web)")),
+        failure(&said).starts_with(&format!(
+            "the backup {third} is damaged: {blob} (in app/web)"
+        )),
         "{said}"
     );
-    assert_eq!(said["good"]["name"], first, "the last one that was found good");
+    assert_eq!(
+        said["good"]["name"], first,
+        "the last one that was found good"
+    );
 
     // A backup of nothing, where there was something, is no good one.
     fs::rename(world.path("storage/docker"), world.path("docker")).unwrap();
@@ -86,7 +110,10 @@ fn every_run_leaves_how_it_ended() {
     fs::rename(world.path("storage"), world.path("away")).unwrap();
     world.refused(&backup);
     let said = report(&world, "backup.json");
-    assert!(failure(&said).contains("storage: there is no registry"), "{said}");
+    assert!(
+        failure(&said).contains("storage: there is no registry"),
+        "{said}"
+    );
     assert_eq!(said["good"]["name"], second);
 }
 
@@ -101,12 +128,18 @@ fn a_disk_with_backups_that_is_not_mounted_is_not_taken_for_an_empty_one() {
     // Without the mount point, and with it.
     for _ in 0..2 {
         let said = world.refused(&backup);
-        assert!(said.text.contains(&format!("the backup {first} was here")), "{}", said.text);
+        assert!(
+            said.text.contains(&format!("the backup {first} was here")),
+            "{}",
+            said.text
+        );
         let said = report(&world, "backup.json");
         assert!(failure(&said).contains("not mounted?"), "{said}");
         assert_eq!(said["good"], before["good"]);
         // Nothing is made on the disk below.
-        let made = fs::read_dir(world.path("backups")).map(Iterator::count).unwrap_or_default();
+        let made = fs::read_dir(world.path("backups"))
+            .map(Iterator::count)
+            .unwrap_or_default();
         assert_eq!(made, 0);
         fs::create_dir_all(world.path("backups")).unwrap();
     }
@@ -116,9 +149,18 @@ fn a_disk_with_backups_that_is_not_mounted_is_not_taken_for_an_empty_one() {
     assert_eq!(report(&world, "backup.json")["good"]["name"], second);
     // Another directory, and what was removed on purpose.
     fs::remove_dir_all(world.path("backups")).unwrap();
-    world.done(&[&["backup", "--data", "storage", "--to", "others"][..], &REPORTED].concat());
+    world.done(
+        &[
+            &["backup", "--data", "storage", "--to", "others"][..],
+            &REPORTED,
+        ]
+        .concat(),
+    );
     let said = report(&world, "backup.json");
-    assert_eq!((&said["failure"], &said["directory"]), (&Value::Null, &json!("others")));
+    assert_eq!(
+        (&said["failure"], &said["directory"]),
+        (&Value::Null, &json!("others"))
+    );
     world.done(&backup);
     fs::remove_dir_all(world.path("backups")).unwrap();
     world.refused(&backup);

@@ -1,18 +1,14 @@
 //! Backed up, lost and brought back.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::Read as _,
-    os::unix::fs::{MetadataExt as _, chown},
-    process::Command,
-    sync::mpsc,
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::process::Command;
+use std::sync::mpsc;
 
-use halite_testkit::{
-    names,
-    process::{end, signal},
-};
+use halite_testkit::names;
+use halite_testkit::process::{end, signal};
 use rustix::process::{Signal, geteuid};
 
 use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place, plain_image};
@@ -25,38 +21,66 @@ fn what_was_lost_comes_back_as_it_was() {
     world.push("app/web", &first);
     let mut web = image("app/web", "1", &[70_000, 5], 1);
     world.push("app/web", &web);
-    let old = first.manifests.into_iter().filter(|(reference, _)| reference.contains("sha256:"));
+    let old = first
+        .manifests
+        .into_iter()
+        .filter(|(reference, _)| reference.contains("sha256:"));
     web.manifests.extend(old);
     let tool = image("app", "v2", &[0, 40_000], 7);
     world.push("app", &tool);
     world.serves("app/web", &web);
 
     let made = world.backup();
-    assert_eq!((made.number("repositories"), made.number("tags")), (2, 2), "{}", made.text);
+    assert_eq!(
+        (made.number("repositories"), made.number("tags")),
+        (2, 2),
+        "{}",
+        made.text
+    );
     let blobs: BTreeSet<_> = web.blobs.keys().chain(tool.blobs.keys()).collect();
-    let manifests: BTreeSet<_> =
-        web.manifests.values().chain(tool.manifests.values()).map(|(_, bytes)| bytes).collect();
+    let manifests: BTreeSet<_> = web
+        .manifests
+        .values()
+        .chain(tool.manifests.values())
+        .map(|(_, bytes)| bytes)
+        .collect();
     assert_eq!(made.number("blobs"), (blobs.len() + manifests.len()) as u64);
     assert_eq!(made.number("bytes"), made.number("bytes_new"));
     // For root alone, and nothing is the registry's own file.
     let dir = world.path("backups").join(made.name());
-    let live: BTreeSet<_> = all_of(&world.path("storage")).into_iter().map(|file| file.1).collect();
+    let live: BTreeSet<_> = all_of(&world.path("storage"))
+        .into_iter()
+        .map(|file| file.1)
+        .collect();
     for (name, inode, mode, ..) in all_of(&dir) {
-        let wanted = if mode & 0o040_000 == 0 { 0o100_600 } else { 0o040_700 };
+        let wanted = if mode & 0o040_000 == 0 {
+            0o100_600
+        } else {
+            0o040_700
+        };
         assert_eq!(mode, wanted, "{name} {mode:o}");
         assert!(!live.contains(&inode), "{name} is a file of the registry");
     }
     assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
     let listed = world.done(&["list", "backups"]);
     assert_eq!(listed.answer[0]["backup"], made.name());
-    assert_eq!((&listed.answer[0]["whole"], &listed.answer[0]["tags"]), (&true.into(), &2.into()));
-    assert_eq!(world.done(&["verify", "backups"]).number("blobs"), made.number("blobs"));
+    assert_eq!(
+        (&listed.answer[0]["whole"], &listed.answer[0]["tags"]),
+        (&true.into(), &2.into())
+    );
+    assert_eq!(
+        world.done(&["verify", "backups"]).number("blobs"),
+        made.number("blobs")
+    );
 
     // What came after the backup goes, and what was changed is as it was.
     world.push("app/web", &plain_image("app/web", "1", 9, 30));
     world.push("late", &plain_image("late", "1", 10, 31));
     let restored = world.done(&RESTORE);
-    assert_eq!((restored.number("copied"), restored.number("bytes_new")), (0, 0));
+    assert_eq!(
+        (restored.number("copied"), restored.number("bytes_new")),
+        (0, 0)
+    );
     assert!(!world.has("late", "1"));
     world.serves("app/web", &web);
     world.serves("app", &tool);
@@ -64,18 +88,34 @@ fn what_was_lost_comes_back_as_it_was() {
     // All is lost, and the registry goes on meanwhile.
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     assert!(!world.has("app/web", "1"));
-    let owner = if geteuid().is_root() { (1234, 2345) } else { (geteuid().as_raw(), 0) };
+    let owner = if geteuid().is_root() {
+        (1234, 2345)
+    } else {
+        (geteuid().as_raw(), 0)
+    };
     if geteuid().is_root() {
         chown(world.path("storage"), Some(owner.0), Some(owner.1)).unwrap();
     }
-    let restored = world.done(&["restore", &format!("backups/{}", made.name()), "--data", "storage"]);
+    let restored = world.done(&[
+        "restore",
+        &format!("backups/{}", made.name()),
+        "--data",
+        "storage",
+    ]);
     assert_eq!(restored.number("bytes_new"), made.number("bytes"));
     world.serves("app/web", &web);
     world.serves("app", &tool);
     for (name, _, mode, found, _) in all_of(&world.path("storage")) {
-        let wanted = if mode & 0o040_000 == 0 { 0o100_644 } else { 0o040_755 };
+        let wanted = if mode & 0o040_000 == 0 {
+            0o100_644
+        } else {
+            0o040_755
+        };
         assert_eq!(mode, wanted, "{name} {mode:o}");
-        assert!(!geteuid().is_root() || found == owner, "{name} is of {found:?}");
+        assert!(
+            !geteuid().is_root() || found == owner,
+            "{name} is of {found:?}"
+        );
         assert!(!name.contains("/."), "{name} was left");
     }
     // It takes what is pushed to it.
@@ -83,7 +123,11 @@ fn what_was_lost_comes_back_as_it_was() {
 
     // And with nothing but `cp`.
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
-    let copied = Command::new("cp").arg("-r").arg(dir.join("docker")).arg(world.path("storage")).status();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(dir.join("docker"))
+        .arg(world.path("storage"))
+        .status();
     assert!(copied.unwrap().success());
     world.serves("app/web", &web);
     world.serves("app", &tool);
@@ -98,20 +142,38 @@ fn a_second_backup_holds_only_what_is_new() {
     let more = plain_image("app/more", "1", 50_000, 5);
     world.push("app/more", &more);
     let second = world.backup();
-    let blobs = more.blobs.iter().filter(|(digest, _)| !web.blobs.contains_key(*digest));
+    let blobs = more
+        .blobs
+        .iter()
+        .filter(|(digest, _)| !web.blobs.contains_key(*digest));
     let new: usize = blobs.map(|(_, bytes)| bytes.len()).sum::<usize>()
-        + more.manifests.values().map(|(_, bytes)| bytes.len()).max().unwrap();
+        + more
+            .manifests
+            .values()
+            .map(|(_, bytes)| bytes.len())
+            .max()
+            .unwrap();
     assert_eq!(second.number("bytes_new"), new as u64);
     assert_eq!(second.number("bytes"), first.number("bytes") + new as u64);
     for digest in web.blobs.keys() {
-        let inode = |backup: &str| fs::metadata(world.kept(backup, &place(digest))).unwrap().ino();
+        let inode = |backup: &str| {
+            fs::metadata(world.kept(backup, &place(digest)))
+                .unwrap()
+                .ino()
+        };
         assert_eq!(inode(&first.name()), inode(&second.name()), "{digest}");
-        assert_ne!(inode(&second.name()), fs::metadata(world.live(&place(digest))).unwrap().ino());
+        assert_ne!(
+            inode(&second.name()),
+            fs::metadata(world.live(&place(digest))).unwrap().ino()
+        );
     }
     // Without any change nothing is new, and only so many stay as are wanted.
     let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(third.number("bytes_new"), 0);
-    assert_eq!(third.answer["pruned"], serde_json::json!([first.name(), second.name()]));
+    assert_eq!(
+        third.answer["pruned"],
+        serde_json::json!([first.name(), second.name()])
+    );
     assert_eq!(names(&world.path("backups")), [third.name()]);
     world.done(&["verify", &format!("backups/{}", third.name())]);
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
@@ -167,17 +229,29 @@ fn a_place_that_makes_no_sense_is_refused() {
         assert!(said.text.contains("within one another"), "{}", said.text);
     }
     let said = world.refused(&["backup", "--data", "no-such", "--to", "backups"]);
-    assert!(said.text.contains("no-such: there is no registry"), "{}", said.text);
+    assert!(
+        said.text.contains("no-such: there is no registry"),
+        "{}",
+        said.text
+    );
     assert!(!world.path("backups").exists());
     let said = world.refused(&["list", "no-such"]);
     assert!(said.text.contains("cannot open no-such"), "{}", said.text);
     world.backup();
     let said = world.refused(&["restore", "backups", "--data", "no-such"]);
-    assert!(said.text.contains("no-such: there is no such directory"), "{}", said.text);
+    assert!(
+        said.text.contains("no-such: there is no such directory"),
+        "{}",
+        said.text
+    );
     let said = world.refused(&["restore", "backups", "--data", "backups"]);
     assert!(said.text.contains("within one another"), "{}", said.text);
     let said = world.refused(&["restore", "tmp", "--data", "storage"]);
-    assert!(said.text.contains("there is no backup of a registry here"), "{}", said.text);
+    assert!(
+        said.text.contains("there is no backup of a registry here"),
+        "{}",
+        said.text
+    );
     assert!(before == all_of(&world.path("storage")));
 }
 
@@ -185,7 +259,10 @@ fn a_place_that_makes_no_sense_is_refused() {
 #[test]
 fn the_registry_moves_links_to_their_places() {
     let world = World::new();
-    let (first, second) = (plain_image("app", "1", 50, 1), plain_image("app", "1", 60, 2));
+    let (first, second) = (
+        plain_image("app", "1", 50, 1),
+        plain_image("app", "1", 60, 2),
+    );
     world.push("app", &first);
     let link = world.live("repositories/app/_manifests/tags/1/current/link");
     let mut opened = fs::File::open(&link).unwrap();
@@ -208,16 +285,26 @@ fn pushes_during_a_backup_are_in_it_or_not() {
         scope.spawn(move || {
             for push in 1..=15 {
                 // Tags move, and repositories come.
-                let name = if push % 3 == 0 { format!("new/{push}") } else { "app".to_owned() };
+                let name = if push % 3 == 0 {
+                    format!("new/{push}")
+                } else {
+                    "app".to_owned()
+                };
                 let tag = (push % 5).to_string();
-                world.registry.push(&name, &image(&name, &tag, &[2000, 30], 100 + push * 10));
+                world
+                    .registry
+                    .push(&name, &image(&name, &tag, &[2000, 30], 100 + push * 10));
                 told.send(()).unwrap();
             }
         });
         let mut made = Vec::new();
         // Some during each push, however long that takes: all of them are kept.
         loop {
-            made.extend((0..4).map(|_| world.done(&[&BACKUP[..], &["--keep", "100"]].concat()).name()));
+            made.extend((0..4).map(|_| {
+                world
+                    .done(&[&BACKUP[..], &["--keep", "100"]].concat())
+                    .name()
+            }));
             if pushed.recv().is_err() {
                 return made;
             }
@@ -233,7 +320,10 @@ fn pushes_during_a_backup_are_in_it_or_not() {
         let listed = world.registry.get("_catalog?n=1000", "*/*").unwrap();
         let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
         let names = listed["repositories"].as_array().unwrap();
-        let all: usize = names.iter().map(|name| world.complete(name.as_str().unwrap())).sum();
+        let all: usize = names
+            .iter()
+            .map(|name| world.complete(name.as_str().unwrap()))
+            .sum();
         assert_eq!(all as u64, restored.number("tags"));
         tags.insert(all);
     }
@@ -248,7 +338,11 @@ fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     world.push("app", &large);
     let blob = place(&largest(&large));
     let in_the_middle = || {
-        let partial = if world.is_partial() { world.left() } else { Vec::new() };
+        let partial = if world.is_partial() {
+            world.left()
+        } else {
+            Vec::new()
+        };
         partial.iter().any(|name| world.kept(name, &blob).exists())
     };
     let anew = || fs::remove_dir_all(world.path("backups")).unwrap();
@@ -262,6 +356,10 @@ fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     world.done(&RESTORE);
     world.serves("app", &large);
-    let second = late.manifests.keys().find(|reference| reference.contains("sha256:")).unwrap();
+    let second = late
+        .manifests
+        .keys()
+        .find(|reference| reference.contains("sha256:"))
+        .unwrap();
     assert!(!world.has("app", second.rsplit_once('/').unwrap().1));
 }

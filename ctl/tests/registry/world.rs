@@ -1,19 +1,14 @@
 //! A registry that serves, what was pushed to it, and `ctl` at work on its files.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command},
-};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
-use halite_testkit::{
-    Authority, content,
-    distribution::Registry,
-    names,
-    process::{self, signal, within},
-    registry::{Content, OCI_INDEX, OCI_MANIFEST},
-};
+use halite_testkit::distribution::Registry;
+use halite_testkit::process::{signal, within};
+use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
+use halite_testkit::{Authority, content, names, process};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -21,7 +16,8 @@ use serde_json::Value;
 const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-const ANY: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
+const ANY: &str =
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
 
 pub struct World {
     pub registry: Registry,
@@ -37,18 +33,27 @@ pub struct Said {
 
 impl Said {
     pub fn number(&self, key: &str) -> u64 {
-        self.answer[key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.text))
+        self.answer[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key}: {}", self.text))
     }
 
     /// The backup's name.
     pub fn name(&self) -> String {
-        self.answer["backup"].as_str().unwrap_or_else(|| panic!("{}", self.text)).to_owned()
+        self.answer["backup"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{}", self.text))
+            .to_owned()
     }
 
     /// What a list of damage names, in order.
     pub fn named(&self, key: &str) -> Vec<String> {
-        let each = self.answer[key].as_array().unwrap_or_else(|| panic!("{key}: {}", self.text));
-        each.iter().map(|damage| damage["what"].as_str().unwrap().to_owned()).collect()
+        let each = self.answer[key]
+            .as_array()
+            .unwrap_or_else(|| panic!("{key}: {}", self.text));
+        each.iter()
+            .map(|damage| damage["what"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -74,7 +79,10 @@ impl World {
 
     /// The same in a backup.
     pub fn kept(&self, backup: &str, path: &str) -> PathBuf {
-        self.path("backups").join(backup).join("docker/registry/v2").join(path)
+        self.path("backups")
+            .join(backup)
+            .join("docker/registry/v2")
+            .join(path)
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -87,10 +95,18 @@ impl World {
     }
 
     pub fn run(&self, args: &[&str]) -> Said {
-        let output = self.command(&[args, &["-o", "json"]].concat()).output().unwrap();
-        let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        let output = self
+            .command(&[args, &["-o", "json"]].concat())
+            .output()
+            .unwrap();
+        let text =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         let answer = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        Said { good: output.status.success(), answer, text: text.concat() }
+        Said {
+            good: output.status.success(),
+            answer,
+            text: text.concat(),
+        }
     }
 
     pub fn done(&self, args: &[&str]) -> Said {
@@ -119,18 +135,25 @@ impl World {
     pub fn serves(&self, name: &str, all: &Content) {
         for (reference, (kind, bytes)) in &all.manifests {
             let reference = reference.rsplit_once('/').unwrap().1;
-            let got = self.registry.get(&format!("{name}/manifests/{reference}"), kind);
+            let got = self
+                .registry
+                .get(&format!("{name}/manifests/{reference}"), kind);
             assert!(got.as_ref() == Some(bytes), "{name} {reference}: {got:?}");
         }
         for (digest, bytes) in &all.blobs {
             let got = self.registry.get(&format!("{name}/blobs/{digest}"), "*/*");
-            assert!(got.as_ref() == Some(bytes), "{name} {digest} is another or missing");
+            assert!(
+                got.as_ref() == Some(bytes),
+                "{name} {digest} is another or missing"
+            );
         }
     }
 
     /// Every tag of a repository can be pulled with all that it names; how many there are.
     pub fn complete(&self, name: &str) -> usize {
-        let Some(list) = self.registry.get(&format!("{name}/tags/list"), "*/*") else { return 0 };
+        let Some(list) = self.registry.get(&format!("{name}/tags/list"), "*/*") else {
+            return 0;
+        };
         let list: Value = serde_json::from_slice(&list).unwrap();
         let tags = list["tags"].as_array().cloned().unwrap_or_default();
         for tag in &tags {
@@ -140,13 +163,20 @@ impl World {
     }
 
     fn pull(&self, name: &str, reference: &str) {
-        let got = self.registry.get(&format!("{name}/manifests/{reference}"), ANY);
+        let got = self
+            .registry
+            .get(&format!("{name}/manifests/{reference}"), ANY);
         let got = got.unwrap_or_else(|| panic!("{name}: {reference} is missing"));
         let manifest: Value = serde_json::from_slice(&got).unwrap();
         for child in manifest["manifests"].as_array().into_iter().flatten() {
             self.pull(name, child["digest"].as_str().unwrap());
         }
-        for blob in manifest["layers"].as_array().into_iter().flatten().chain(manifest.get("config")) {
+        for blob in manifest["layers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(manifest.get("config"))
+        {
             let digest = blob["digest"].as_str().unwrap();
             let got = self.registry.get(&format!("{name}/blobs/{digest}"), "*/*");
             assert!(got.is_some(), "{name}: {digest} of {reference} is missing");
@@ -154,15 +184,21 @@ impl World {
     }
 
     pub fn has(&self, name: &str, reference: &str) -> bool {
-        self.registry.get(&format!("{name}/manifests/{reference}"), ANY).is_some()
+        self.registry
+            .get(&format!("{name}/manifests/{reference}"), ANY)
+            .is_some()
     }
 
     /// What is not of a backup in the directory with the backups.
     pub fn left(&self) -> Vec<String> {
-        names(&self.path("backups")).into_iter().filter(|name| name.starts_with('.')).collect()
+        names(&self.path("backups"))
+            .into_iter()
+            .filter(|name| name.starts_with('.'))
+            .collect()
     }
 
-    /// Starts it and stops it when something of it is there. What was done before anybody looked is undone, and it starts again.
+    /// Starts it and stops it when something of it is there. What was done before anybody looked is
+    /// undone, and it starts again.
     pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool, undo: impl Fn()) -> Child {
         for _ in 0..20 {
             let mut child = process::started(self.command(args));
@@ -183,20 +219,31 @@ impl World {
 
     /// Whether a backup is being made.
     pub fn is_partial(&self) -> bool {
-        self.path("backups").exists() && self.left().iter().any(|name| name.starts_with(".partial-"))
+        self.path("backups").exists()
+            && self.left().iter().any(|name| name.starts_with(".partial-"))
     }
 }
 
 pub const BACKUP: [&str; 5] = ["backup", "--data", "storage", "--to", "backups"];
 pub const RESTORE: [&str; 4] = ["restore", "backups", "--data", "storage"];
 
-/// An image for two platforms under a tag, with layers of those sizes; `seed` tells images from one another.
+/// An image for two platforms under a tag, with layers of those sizes; `seed` tells images from one
+/// another.
 pub fn image(name: &str, tag: &str, sizes: &[usize], seed: u32) -> Content {
     let mut all = Content::default();
-    let layers: Vec<_> = (seed..).zip(sizes).map(|(seed, size)| content(*size, seed)).collect();
-    let layers: Vec<(&str, &[u8])> = layers.iter().map(|layer| (GZIP, layer.as_slice())).collect();
+    let layers: Vec<_> = (seed..)
+        .zip(sizes)
+        .map(|(seed, size)| content(*size, seed))
+        .collect();
+    let layers: Vec<(&str, &[u8])> = layers
+        .iter()
+        .map(|layer| (GZIP, layer.as_slice()))
+        .collect();
     let platforms = ["linux/amd64", "linux/arm64"];
-    let images: Vec<_> = platforms.iter().map(|platform| all.image(name, false, platform, &layers)).collect();
+    let images: Vec<_> = platforms
+        .iter()
+        .map(|platform| all.image(name, false, platform, &layers))
+        .collect();
     let index = all.index(name, OCI_INDEX, &images);
     all.tag(name, tag, &index);
     all
@@ -213,7 +260,12 @@ pub fn plain_image(name: &str, tag: &str, size: usize, seed: u32) -> Content {
 
 /// The digest of the largest blob.
 pub fn largest(all: &Content) -> String {
-    all.blobs.iter().max_by_key(|(_, bytes)| bytes.len()).unwrap().0.clone()
+    all.blobs
+        .iter()
+        .max_by_key(|(_, bytes)| bytes.len())
+        .unwrap()
+        .0
+        .clone()
 }
 
 /// Where a blob is, below the registry's layout.
@@ -241,9 +293,24 @@ pub fn all_of(root: &Path) -> Vec<Entry> {
         for entry in fs::read_dir(&dir).unwrap() {
             let path = entry.unwrap().path();
             let facts = fs::symlink_metadata(&path).unwrap();
-            let content = if facts.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            found.push((name, facts.ino(), facts.mode(), (facts.uid(), facts.gid()), content));
+            let content = if facts.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            let name = path
+                .strip_prefix(root)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            found.push((
+                name,
+                facts.ino(),
+                facts.mode(),
+                (facts.uid(), facts.gid()),
+                content,
+            ));
             if facts.is_dir() {
                 waiting.push(path);
             }

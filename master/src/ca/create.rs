@@ -15,8 +15,8 @@ use crate::store::Millis;
 /// Ten years of 365 days: kubeadm's `CACertificateValidityPeriod`.
 const CA_SECONDS: i64 = 10 * 365 * 24 * 60 * 60;
 
-/// Makes what is missing. The key is written first: a crash between key and certificate leaves a key, and the next call
-/// makes the certificate for it.
+/// Makes what is missing. The key is written first: a crash between key and certificate leaves a
+/// key, and the next call makes the certificate for it.
 pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<(), CaError> {
     let directory = state_dir.join("ca");
     files::directory(&directory, 0o700)?;
@@ -44,15 +44,22 @@ pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<()
 
 fn kept_or_new_key(path: &Path) -> Result<PrivateKey, CaError> {
     if path.exists() {
-        return PrivateKey::from_pem(&files::read(path)?)
-            .map_err(|e| CaError::Unusable { path: path.display().to_string(), reason: e.to_string() });
+        return PrivateKey::from_pem(&files::read(path)?).map_err(|e| CaError::Unusable {
+            path: path.display().to_string(),
+            reason: e.to_string(),
+        });
     }
     let key = PrivateKey::generate()?;
     files::write(path, &key.to_pem(), 0o600)?;
     Ok(key)
 }
 
-fn self_signed(name: &str, cluster: &str, key: &PrivateKey, now: Millis) -> Result<String, CaError> {
+fn self_signed(
+    name: &str,
+    cluster: &str,
+    key: &PrivateKey,
+    now: Millis,
+) -> Result<String, CaError> {
     // kubeadm's certlist.go: "kubernetes", "etcd-ca", "front-proxy-ca".
     let common_name = match name {
         "etcd" => "etcd-ca".to_owned(),
@@ -64,14 +71,19 @@ fn self_signed(name: &str, cluster: &str, key: &PrivateKey, now: Millis) -> Resu
     let profile = |e: rcgen::Error| CaError::Profile(e.to_string());
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, common_name.as_str());
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name.as_str());
     params.serial_number = Some(SerialNumber::from_slice(&new_serial()?));
     let begin = now / 1000 - BACKDATE_SECONDS;
     set_validity(&mut params, begin, begin + CA_SECONDS);
     if ours {
         // They sign nothing but leaves.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+        ];
     } else {
         // As kubeadm's NewSelfSignedCACert: no path length, these usages, its own name as DNS name.
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -80,8 +92,13 @@ fn self_signed(name: &str, cluster: &str, key: &PrivateKey, now: Millis) -> Resu
             KeyUsagePurpose::KeyEncipherment,
             KeyUsagePurpose::KeyCertSign,
         ];
-        let dns = common_name.try_into().map_err(|e: rcgen::Error| CaError::Profile(e.to_string()))?;
+        let dns = common_name
+            .try_into()
+            .map_err(|e: rcgen::Error| CaError::Profile(e.to_string()))?;
         params.subject_alt_names.push(SanType::DnsName(dns));
     }
-    Ok(params.self_signed(key.as_key_pair()).map_err(profile)?.pem())
+    Ok(params
+        .self_signed(key.as_key_pair())
+        .map_err(profile)?
+        .pem())
 }

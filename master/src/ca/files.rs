@@ -1,4 +1,5 @@
-//! Files of keys and certificates: written whole or not at all, on disk before the next step, private where they must be.
+//! Files of keys and certificates: written whole or not at all, on disk before the next step,
+//! private where they must be.
 
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -9,12 +10,18 @@ use super::CaError;
 /// The files of a CA or identity: certificate and key.
 #[must_use]
 pub fn pair(directory: &Path, name: &str) -> [PathBuf; 2] {
-    [directory.join(format!("{name}.crt")), directory.join(format!("{name}.key"))]
+    [
+        directory.join(format!("{name}.crt")),
+        directory.join(format!("{name}.key")),
+    ]
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> CaError {
     let path = path.display().to_string();
-    move |source| CaError::File { path: path.clone(), source }
+    move |source| CaError::File {
+        path: path.clone(),
+        source,
+    }
 }
 
 /// Reads a text file.
@@ -23,8 +30,13 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> CaError {
 /// It is missing or cannot be read.
 pub fn read(path: &Path) -> Result<String, CaError> {
     std::fs::read_to_string(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => CaError::Missing { path: path.display().to_string() },
-        _ => CaError::File { path: path.display().to_string(), source },
+        std::io::ErrorKind::NotFound => CaError::Missing {
+            path: path.display().to_string(),
+        },
+        _ => CaError::File {
+            path: path.display().to_string(),
+            source,
+        },
     })
 }
 
@@ -33,11 +45,15 @@ pub fn read(path: &Path) -> Result<String, CaError> {
 /// # Errors
 /// It cannot be made.
 pub fn directory(path: &Path, mode: u32) -> Result<(), CaError> {
-    std::fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed(path))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(failed(path))
 }
 
-/// Writes a file: beside its place with its final mode, synced, moved over, and the move synced too. Whoever looks sees the
-/// old content or the new, and after a power cut it is the same.
+/// Writes a file: beside its place with its final mode, synced, moved over, and the move synced
+/// too. Whoever looks sees the old content or the new, and after a power cut it is the same.
 ///
 /// # Errors
 /// It cannot be written; the old content stays.
@@ -51,9 +67,17 @@ pub fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
     }
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new).map_err(&fail)?;
-    file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).map_err(&fail)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&new)
+        .map_err(&fail)?;
+    file.write_all(content.as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(&fail)?;
     std::fs::rename(&new, path).map_err(&fail)?;
-    std::fs::File::open(parent).and_then(|directory| directory.sync_all()).map_err(&fail)
+    std::fs::File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(&fail)
 }

@@ -1,9 +1,10 @@
 //! The certificate authorities: kept as files, signing exactly what a profile says.
 //!
-//! `kubernetes`, `etcd` and `front-proxy` are kubeadm's three, alike in subject, usages and lifetime (kubeadm's
-//! `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site` the bundle's web server. All that a request
-//! brings along is its public key and the proof of holding the private one: names, usages and lifetime come from the
-//! [`Profile`], which comes from what the master compiled.
+//! `kubernetes`, `etcd` and `front-proxy` are kubeadm's three, alike in subject, usages and
+//! lifetime (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site`
+//! the bundle's web server. All that a request brings along is its public key and the proof of
+//! holding the private one: names, usages and lifetime come from the [`Profile`], which comes from
+//! what the master compiled.
 
 mod create;
 pub mod files;
@@ -16,14 +17,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use halite_proto::pki::{self, Inspected, PkiError, PrivateKey};
+use halite_proto::pki;
+use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::CertificateDer;
 
+use crate::store::Millis;
+
 pub use profile::{CHUNK_CAS, Profile};
 pub use sign::{Issued, request_fingerprint};
-
-use crate::store::Millis;
 
 /// The CA of identities.
 pub const HALITE: &str = "halite";
@@ -31,8 +33,8 @@ pub const HALITE: &str = "halite";
 pub const SITE: &str = "site";
 /// All CAs.
 pub const NAMES: [&str; 5] = [HALITE, "kubernetes", "etcd", "front-proxy", SITE];
-/// How far certificates begin in the past, so that a host whose clock is a little behind believes them (kubeadm's
-/// `CertificateBackdate`).
+/// How far certificates begin in the past, so that a host whose clock is a little behind believes
+/// them (kubeadm's `CertificateBackdate`).
 pub const BACKDATE_SECONDS: i64 = 5 * 60;
 
 /// What is wrong with a CA, a request or a profile.
@@ -96,12 +98,15 @@ pub struct Ca {
 
 impl fmt::Debug for Ca {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ca").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Ca")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Ca {
-    /// Reads a CA and checks that it can sign: the certificate is one of a CA, the key is its key, and it has not expired.
+    /// Reads a CA and checks that it can sign: the certificate is one of a CA, the key is its key,
+    /// and it has not expired.
     ///
     /// # Errors
     /// What is wrong, with the file that it is in.
@@ -109,12 +114,17 @@ impl Ca {
         let [certificate_path, key_path] = files::pair(directory, name);
         let certificate_pem = files::read(&certificate_path)?;
         let key_pem = files::read(&key_path)?;
-        let unusable =
-            |path: &Path, reason: String| CaError::Unusable { path: path.display().to_string(), reason };
-        let found =
-            Inspected::from_pem(&certificate_pem).map_err(|e| unusable(&certificate_path, e.to_string()))?;
+        let unusable = |path: &Path, reason: String| CaError::Unusable {
+            path: path.display().to_string(),
+            reason,
+        };
+        let found = Inspected::from_pem(&certificate_pem)
+            .map_err(|e| unusable(&certificate_path, e.to_string()))?;
         if !found.is_ca {
-            return Err(unusable(&certificate_path, "this is not the certificate of a CA".to_owned()));
+            return Err(unusable(
+                &certificate_path,
+                "this is not the certificate of a CA".to_owned(),
+            ));
         }
         if found.not_after < now / 1000 {
             let when = crate::clock::rfc3339(found.not_after.saturating_mul(1000));
@@ -162,8 +172,8 @@ impl fmt::Debug for ServiceAccounts {
 }
 
 impl Cas {
-    /// Makes what is missing under `state_dir` (`ca/NAME.{crt,key}`, `sa.{key,pub}`), keeps what is there, then loads all.
-    /// May be repeated at any time, also after a crash half-way.
+    /// Makes what is missing under `state_dir` (`ca/NAME.{crt,key}`, `sa.{key,pub}`), keeps what is
+    /// there, then loads all. May be repeated at any time, also after a crash half-way.
     ///
     /// # Errors
     /// A file cannot be read or written, or one that is there cannot be used.
@@ -186,19 +196,29 @@ impl Cas {
         let public_path = state_dir.join("sa.pub");
         let key_pem = files::read(&key_path)?;
         let public_pem = files::read(&public_path)?;
-        let unusable =
-            |path: &Path, reason: String| CaError::Unusable { path: path.display().to_string(), reason };
+        let unusable = |path: &Path, reason: String| CaError::Unusable {
+            path: path.display().to_string(),
+            reason,
+        };
         let key = PrivateKey::from_pem(&key_pem).map_err(|e| unusable(&key_path, e.to_string()))?;
         let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
         if !same(&key.public_pem(), &public_pem) {
             let reason = format!("this is not the public half of {}", key_path.display());
             return Err(unusable(&public_path, reason));
         }
-        Ok(Self { cas, sa: ServiceAccounts { key_pem, public_pem } })
+        Ok(Self {
+            cas,
+            sa: ServiceAccounts {
+                key_pem,
+                public_pem,
+            },
+        })
     }
 
     fn ca(&self, name: &str) -> Result<&Ca, CaError> {
-        self.cas.get(name).ok_or_else(|| CaError::Unknown(name.to_owned()))
+        self.cas
+            .get(name)
+            .ok_or_else(|| CaError::Unknown(name.to_owned()))
     }
 
     /// A CA's certificate, PEM.
@@ -240,9 +260,15 @@ impl Cas {
     /// Signs a request (PEM) with a CA: the key is the request's, everything else the profile's.
     ///
     /// # Errors
-    /// There is no such CA, the request is malformed or does not prove possession of its key, or the profile cannot stand in
-    /// a certificate.
-    pub fn sign(&self, ca: &str, csr_pem: &str, profile: &Profile, now: Millis) -> Result<Issued, CaError> {
+    /// There is no such CA, the request is malformed or does not prove possession of its key, or
+    /// the profile cannot stand in a certificate.
+    pub fn sign(
+        &self,
+        ca: &str,
+        csr_pem: &str,
+        profile: &Profile,
+        now: Millis,
+    ) -> Result<Issued, CaError> {
         sign::sign(self.ca(ca)?, csr_pem, profile, now)
     }
 }

@@ -6,7 +6,8 @@ use halite_proto::identity::{Identity, Kind};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-/// The CAs that a state may ask: never `halite`, whose certificates are identities and come from enrolment alone.
+/// The CAs that a state may ask: never `halite`, whose certificates are identities and come from
+/// enrolment alone.
 pub const CHUNK_CAS: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "site"];
 /// A year: kubeadm's `CertificateValidityPeriod`.
 const DEFAULT_DAYS: u32 = 365;
@@ -49,8 +50,8 @@ impl Profile {
         }
     }
 
-    /// The certificate that a compiled state asks for, and the CA that is to sign it. Only `x509.certificate` and
-    /// `kubeconfig.managed` ask for one.
+    /// The certificate that a compiled state asks for, and the CA that is to sign it. Only
+    /// `x509.certificate` and `kubeconfig.managed` ask for one.
     ///
     /// # Errors
     /// The state asks for none, or for one that no state may have.
@@ -61,28 +62,43 @@ impl Profile {
             other => return Err(format!("{other} asks for no certificate")),
         };
         let arguments = Arguments(chunk);
-        let ca = arguments.text("ca")?.unwrap_or_else(|| "kubernetes".to_owned());
+        let ca = arguments
+            .text("ca")?
+            .unwrap_or_else(|| "kubernetes".to_owned());
         if !CHUNK_CAS.contains(&ca.as_str()) {
-            return Err(format!("ca: a state cannot ask {ca:?}; it can ask {}", CHUNK_CAS.join(", ")));
+            return Err(format!(
+                "ca: a state cannot ask {ca:?}; it can ask {}",
+                CHUNK_CAS.join(", ")
+            ));
         }
-        let common_name =
-            arguments.text("common_name")?.ok_or_else(|| "common_name: it is missing".to_owned())?;
+        let common_name = arguments
+            .text("common_name")?
+            .ok_or_else(|| "common_name: it is missing".to_owned())?;
         if common_name.is_empty() || common_name.chars().count() > 64 {
-            return Err("common_name: it must have 1 to 64 characters (RFC 5280, ub-common-name)".to_owned());
+            return Err(
+                "common_name: it must have 1 to 64 characters (RFC 5280, ub-common-name)"
+                    .to_owned(),
+            );
         }
         let organization = arguments.list("organization")?;
         if organization.len() > 1 {
-            // The library that writes certificates keeps one value per attribute; kubeadm never uses two.
+            // The library that writes certificates keeps one value per attribute; kubeadm never
+            // uses two.
             return Err("organization: at most one can stand in a certificate".to_owned());
         }
         let address = |text: &String| {
-            text.parse::<IpAddr>().map_err(|_| format!("sans_ip: {text:?} is not an address"))
+            text.parse::<IpAddr>()
+                .map_err(|_| format!("sans_ip: {text:?} is not an address"))
         };
         let profile = Self {
             common_name,
             organization,
             dns_names: arguments.list("sans_dns")?,
-            addresses: arguments.list("sans_ip")?.iter().map(address).collect::<Result<_, _>>()?,
+            addresses: arguments
+                .list("sans_ip")?
+                .iter()
+                .map(address)
+                .collect::<Result<_, _>>()?,
             identity: None,
             server_auth: arguments.flag("server_auth")?.unwrap_or(false),
             client_auth: arguments.flag("client_auth")?.unwrap_or(kubeconfig),
@@ -106,7 +122,9 @@ impl Arguments<'_> {
     fn text(&self, name: &str) -> Result<Option<String>, String> {
         match self.get(name) {
             None => Ok(None),
-            Some(value) => scalar(value).map(Some).ok_or_else(|| format!("{name}: it must be a text")),
+            Some(value) => scalar(value)
+                .map(Some)
+                .ok_or_else(|| format!("{name}: it must be a text")),
         }
     }
 
@@ -115,7 +133,10 @@ impl Arguments<'_> {
         let wrong = || format!("{name}: it must be a list of texts");
         match self.get(name) {
             None => Ok(Vec::new()),
-            Some(Value::Array(items)) => items.iter().map(|item| scalar(item).ok_or_else(wrong)).collect(),
+            Some(Value::Array(items)) => items
+                .iter()
+                .map(|item| scalar(item).ok_or_else(wrong))
+                .collect(),
             Some(one) => scalar(one).map(|text| vec![text]).ok_or_else(wrong),
         }
     }
@@ -129,11 +150,17 @@ impl Arguments<'_> {
     }
 
     fn days(&self) -> Result<u32, String> {
-        let Some(value) = self.get("days") else { return Ok(DEFAULT_DAYS) };
-        let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+        let Some(value) = self.get("days") else {
+            return Ok(DEFAULT_DAYS);
+        };
+        let number = value
+            .as_u64()
+            .or_else(|| value.as_str().and_then(|text| text.parse().ok()));
         match number.and_then(|days| u32::try_from(days).ok()) {
             Some(days) if (1..=MOST_DAYS).contains(&days) => Ok(days),
-            _ => Err(format!("days: it must be a whole number from 1 to {MOST_DAYS}")),
+            _ => Err(format!(
+                "days: it must be a whole number from 1 to {MOST_DAYS}"
+            )),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use halite_proto::pki;
 use rcgen::{
-    CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyUsagePurpose, SanType, SerialNumber,
+    CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber,
 };
 
 use super::{BACKDATE_SECONDS, Ca, CaError, Profile};
@@ -53,18 +53,28 @@ pub(super) fn new_serial() -> Result<[u8; 16], CaError> {
 /// It is malformed, too large, or the proof is wrong.
 pub fn request_fingerprint(csr_pem: &str) -> Result<String, CaError> {
     use rcgen::PublicKeyData as _;
-    Ok(pki::fingerprint(&request(csr_pem)?.public_key.subject_public_key_info()))
+    Ok(pki::fingerprint(
+        &request(csr_pem)?.public_key.subject_public_key_info(),
+    ))
 }
 
 fn request(csr_pem: &str) -> Result<CertificateSigningRequestParams, CaError> {
     if csr_pem.len() > REQUEST_MAX {
-        return Err(CaError::Request(format!("it has more than {REQUEST_MAX} bytes")));
+        return Err(CaError::Request(format!(
+            "it has more than {REQUEST_MAX} bytes"
+        )));
     }
-    // Parsing verifies the signature, which proves possession; ring takes no RSA key under 2048 bits.
+    // Parsing verifies the signature, which proves possession; ring takes no RSA key under 2048
+    // bits.
     CertificateSigningRequestParams::from_pem(csr_pem).map_err(|e| CaError::Request(e.to_string()))
 }
 
-pub(super) fn sign(ca: &Ca, csr_pem: &str, profile: &Profile, now: Millis) -> Result<Issued, CaError> {
+pub(super) fn sign(
+    ca: &Ca,
+    csr_pem: &str,
+    profile: &Profile,
+    now: Millis,
+) -> Result<Issued, CaError> {
     let mut request = request(csr_pem)?;
     let serial = new_serial()?;
     let now = now / 1000;
@@ -72,7 +82,9 @@ pub(super) fn sign(ca: &Ca, csr_pem: &str, profile: &Profile, now: Millis) -> Re
     request.params = params(profile)?;
     request.params.serial_number = Some(SerialNumber::from_slice(&serial));
     set_validity(&mut request.params, now - BACKDATE_SECONDS, not_after);
-    let certificate = request.signed_by(&ca.issuer).map_err(|e| CaError::Profile(e.to_string()))?;
+    let certificate = request
+        .signed_by(&ca.issuer)
+        .map_err(|e| CaError::Profile(e.to_string()))?;
     let certificate_pem = certificate.pem();
     let written = pki::Inspected::from_der(certificate.der())?;
     Ok(Issued {
@@ -88,32 +100,50 @@ pub(super) fn sign(ca: &Ca, csr_pem: &str, profile: &Profile, now: Millis) -> Re
 /// The profile as rcgen wants it: nothing of the request is left.
 fn params(profile: &Profile) -> Result<CertificateParams, CaError> {
     let text = |what: &str, value: &str| {
-        rcgen::string::Ia5String::try_from(value)
-            .map_err(|_| CaError::Profile(format!("{what} {value:?} has characters that cannot stand there")))
+        rcgen::string::Ia5String::try_from(value).map_err(|_| {
+            CaError::Profile(format!(
+                "{what} {value:?} has characters that cannot stand there"
+            ))
+        })
     };
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for organization in &profile.organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization.as_str());
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organization.as_str());
     }
-    params.distinguished_name.push(DnType::CommonName, profile.common_name.as_str());
+    params
+        .distinguished_name
+        .push(DnType::CommonName, profile.common_name.as_str());
     for name in &profile.dns_names {
-        params.subject_alt_names.push(SanType::DnsName(text("DNS name", name)?));
+        params
+            .subject_alt_names
+            .push(SanType::DnsName(text("DNS name", name)?));
     }
     for address in &profile.addresses {
         params.subject_alt_names.push(SanType::IpAddress(*address));
     }
     if let Some(identity) = &profile.identity {
-        params.subject_alt_names.push(SanType::URI(text("identity", &identity.to_string())?));
+        params
+            .subject_alt_names
+            .push(SanType::URI(text("identity", &identity.to_string())?));
     }
     params.is_ca = IsCa::ExplicitNoCa;
     // kubeadm's NewSignedCert gives these two to every leaf, whatever the key.
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
     if profile.server_auth {
-        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        params
+            .extended_key_usages
+            .push(ExtendedKeyUsagePurpose::ServerAuth);
     }
     if profile.client_auth {
-        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        params
+            .extended_key_usages
+            .push(ExtendedKeyUsagePurpose::ClientAuth);
     }
     params.use_authority_key_identifier_extension = true;
     Ok(params)

@@ -27,7 +27,10 @@ fn files_under(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     for place in [directory.to_owned(), directory.join("ca")] {
         for entry in std::fs::read_dir(place).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_file() {
-                found.insert(entry.path().display().to_string(), std::fs::read(entry.path()).unwrap());
+                found.insert(
+                    entry.path().display().to_string(),
+                    std::fs::read(entry.path()).unwrap(),
+                );
             }
         }
     }
@@ -43,7 +46,10 @@ fn the_cas_are_as_kubeadm_makes_them() {
         ("front-proxy", "CN=front-proxy-ca", "front-proxy-ca"),
     ] {
         let found = Inspected::from_pem(cas.certificate_pem(name).unwrap()).unwrap();
-        assert_eq!((found.subject.as_str(), found.issuer.as_str()), (subject, subject));
+        assert_eq!(
+            (found.subject.as_str(), found.issuer.as_str()),
+            (subject, subject)
+        );
         assert_eq!(found.dns_names, [dns]);
         assert_eq!(found.not_before, NOW / 1000 - 300);
         assert_eq!(found.not_after - found.not_before, 10 * YEAR);
@@ -54,15 +60,24 @@ fn the_cas_are_as_kubeadm_makes_them() {
         assert_eq!(constraints.value.path_len_constraint, None);
         let usage = certificate.key_usage().unwrap().unwrap();
         assert!(usage.critical);
-        assert_eq!(usage.value.to_string(), "Digital Signature, Key Encipherment, Key Cert Sign");
+        assert_eq!(
+            usage.value.to_string(),
+            "Digital Signature, Key Encipherment, Key Cert Sign"
+        );
     }
     for name in [HALITE, SITE] {
         let found = Inspected::from_pem(cas.certificate_pem(name).unwrap()).unwrap();
         assert_eq!(found.subject, format!("CN={name}-ca prod"));
         assert!(found.is_ca);
     }
-    assert!(matches!(cas.certificate_pem("other"), Err(CaError::Unknown(_))));
-    assert!(cas.sa_public_pem().starts_with("-----BEGIN PUBLIC KEY-----"));
+    assert!(matches!(
+        cas.certificate_pem("other"),
+        Err(CaError::Unknown(_))
+    ));
+    assert!(
+        cas.sa_public_pem()
+            .starts_with("-----BEGIN PUBLIC KEY-----")
+    );
     assert!(!format!("{cas:?}").contains("PRIVATE"));
 }
 
@@ -74,9 +89,16 @@ fn making_again_changes_nothing_and_files_are_private() {
     Cas::create_or_load(directory.path(), "prod", NOW + 5).unwrap();
     assert_eq!(files_under(directory.path()), before);
     for path in before.keys() {
-        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{path}");
+        assert_eq!(
+            std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{path}"
+        );
     }
-    let mode = std::fs::metadata(directory.path().join("ca")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.path().join("ca"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o700);
 }
 
@@ -86,11 +108,17 @@ fn a_crash_at_any_file_is_mended_by_making_again() {
     let all: Vec<String> = files_under(whole.path()).into_keys().collect();
     for lost in &all {
         let (_, directory) = made();
-        let lost = directory.path().join(Path::new(lost).strip_prefix(whole.path()).unwrap());
+        let lost = directory
+            .path()
+            .join(Path::new(lost).strip_prefix(whole.path()).unwrap());
         // Written key first: a key can be alone, a certificate never is after a crash.
         if lost.extension().is_some_and(|e| e == "key") {
             std::fs::remove_file(&lost).unwrap();
-            let other = lost.with_extension(if lost.ends_with("sa.key") { "pub" } else { "crt" });
+            let other = lost.with_extension(if lost.ends_with("sa.key") {
+                "pub"
+            } else {
+                "crt"
+            });
             std::fs::remove_file(other).unwrap();
         } else {
             std::fs::remove_file(&lost).unwrap();
@@ -99,7 +127,12 @@ fn a_crash_at_any_file_is_mended_by_making_again() {
         let name = lost.file_name().unwrap().to_str().unwrap();
         std::fs::write(lost.with_file_name(format!(".{name}.new")), "half").unwrap();
         Cas::create_or_load(directory.path(), "prod", NOW).unwrap();
-        assert_eq!(files_under(directory.path()).len(), 12, "{}", lost.display());
+        assert_eq!(
+            files_under(directory.path()).len(),
+            12,
+            "{}",
+            lost.display()
+        );
     }
 }
 
@@ -107,8 +140,13 @@ fn a_crash_at_any_file_is_mended_by_making_again() {
 fn a_certificate_without_its_key_is_not_replaced() {
     let (_, directory) = made();
     std::fs::remove_file(directory.path().join("ca/kubernetes.key")).unwrap();
-    let error = Cas::create_or_load(directory.path(), "prod", NOW).unwrap_err().to_string();
-    assert!(error.contains("kubernetes.key is not; put the key beside it"), "{error}");
+    let error = Cas::create_or_load(directory.path(), "prod", NOW)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("kubernetes.key is not; put the key beside it"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -116,7 +154,10 @@ fn the_daemon_makes_nothing() {
     let (_, directory) = made();
     std::fs::remove_file(directory.path().join("ca/site.crt")).unwrap();
     let error = Cas::load(directory.path(), NOW).unwrap_err().to_string();
-    assert!(error.contains("site.crt is missing; `halite-master init`"), "{error}");
+    assert!(
+        error.contains("site.crt is missing; `halite-master init`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -133,14 +174,18 @@ fn existing_cas_are_used_as_they_are() {
         assert_eq!(cas.certificate_pem(name).unwrap(), given);
         let issued = cas.sign(name, &request(), &profile(), NOW).unwrap();
         let ca = Inspected::from_pem(&given).unwrap();
-        assert_eq!(Inspected::from_pem(&issued.certificate_pem).unwrap().issuer, ca.subject);
+        assert_eq!(
+            Inspected::from_pem(&issued.certificate_pem).unwrap().issuer,
+            ca.subject
+        );
         verified(&issued.certificate_pem, &given);
     }
 }
 
 /// Checks the signature of a certificate with another's key.
 fn verified(certificate_pem: &str, ca_pem: &str) {
-    let [leaf, ca] = [certificate_pem, ca_pem].map(|pem| pki::certificates(pem).unwrap().swap_remove(0));
+    let [leaf, ca] =
+        [certificate_pem, ca_pem].map(|pem| pki::certificates(pem).unwrap().swap_remove(0));
     let (_, leaf) = X509Certificate::from_der(&leaf).unwrap();
     let (_, ca) = X509Certificate::from_der(&ca).unwrap();
     leaf.verify_signature(Some(ca.public_key())).unwrap();
@@ -156,9 +201,24 @@ fn what_cannot_be_a_ca_is_named() {
     for (file, content, now, wanted) in [
         ("kubernetes.key", other.to_pem(), NOW, "is not the key of"),
         ("kubernetes.crt", leaf, NOW, "not the certificate of a CA"),
-        ("kubernetes.crt", "garbage".to_owned(), NOW, "kubernetes.crt"),
-        ("kubernetes.key", "garbage".to_owned(), NOW, "kubernetes.key"),
-        ("../sa.pub", other.public_pem(), NOW, "is not the public half"),
+        (
+            "kubernetes.crt",
+            "garbage".to_owned(),
+            NOW,
+            "kubernetes.crt",
+        ),
+        (
+            "kubernetes.key",
+            "garbage".to_owned(),
+            NOW,
+            "kubernetes.key",
+        ),
+        (
+            "../sa.pub",
+            other.public_pem(),
+            NOW,
+            "is not the public half",
+        ),
     ] {
         let (_, directory) = made();
         std::fs::write(directory.path().join("ca").join(file), content).unwrap();
@@ -167,7 +227,9 @@ fn what_cannot_be_a_ca_is_named() {
         assert!(!error.contains("PRIVATE"), "{error}");
     }
     let (_, directory) = made();
-    let error = Cas::load(directory.path(), NOW + 11 * YEAR * 1000).unwrap_err().to_string();
+    let error = Cas::load(directory.path(), NOW + 11 * YEAR * 1000)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("has expired on 2037-"), "{error}");
 }
 
@@ -196,7 +258,11 @@ fn a_certificate_says_what_the_profile_says_and_nothing_of_the_request() {
     wish.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
     let uri = "halite://prod/operator/eve".try_into().unwrap();
     wish.subject_alt_names.push(SanType::URI(uri));
-    let csr = wish.serialize_request(key.as_key_pair()).unwrap().pem().unwrap();
+    let csr = wish
+        .serialize_request(key.as_key_pair())
+        .unwrap()
+        .pem()
+        .unwrap();
 
     let issued = cas.sign("kubernetes", &csr, &profile(), NOW).unwrap();
     let found = Inspected::from_pem(&issued.certificate_pem).unwrap();
@@ -215,8 +281,16 @@ fn a_certificate_says_what_the_profile_says_and_nothing_of_the_request() {
     let usage = certificate.extended_key_usage().unwrap().unwrap().value;
     assert!(usage.server_auth && !usage.client_auth && !usage.code_signing && !usage.any);
     let usage = certificate.key_usage().unwrap().unwrap();
-    assert_eq!(usage.value.to_string(), "Digital Signature, Key Encipherment");
-    assert!(certificate.basic_constraints().unwrap().is_some_and(|c| c.critical && !c.value.ca));
+    assert_eq!(
+        usage.value.to_string(),
+        "Digital Signature, Key Encipherment"
+    );
+    assert!(
+        certificate
+            .basic_constraints()
+            .unwrap()
+            .is_some_and(|c| c.critical && !c.value.ca)
+    );
 }
 
 #[test]
@@ -257,9 +331,15 @@ fn a_request_without_a_good_proof_is_refused() {
 #[test]
 fn identities_name_cluster_kind_and_id() {
     let (cas, _directory) = made();
-    for (kind, server) in [(Kind::Minion, false), (Kind::Operator, false), (Kind::Master, true)] {
+    for (kind, server) in [
+        (Kind::Minion, false),
+        (Kind::Operator, false),
+        (Kind::Master, true),
+    ] {
         let identity = Identity::new("prod", kind, "one").unwrap();
-        let issued = cas.sign(HALITE, &request(), &Profile::identity(&identity), NOW).unwrap();
+        let issued = cas
+            .sign(HALITE, &request(), &Profile::identity(&identity), NOW)
+            .unwrap();
         let found = Inspected::from_pem(&issued.certificate_pem).unwrap();
         assert_eq!(found.identity().unwrap(), identity);
         assert_eq!(Profile::identity(&identity).server_auth, server);
@@ -295,12 +375,22 @@ fn a_chunk_says_which_ca_and_what() {
     assert_eq!(ca, "kubernetes");
     assert_eq!(found.dns_names, ["a", "b"]);
     assert_eq!(found.addresses.len(), 1);
-    assert_eq!((found.server_auth, found.client_auth, found.days), (true, false, 30));
-    let (ca, found) =
-        Profile::of_chunk(&chunk("kubeconfig.managed", json!({ "common_name": "kubernetes-admin" })))
-            .unwrap();
     assert_eq!(
-        (ca.as_str(), found.server_auth, found.client_auth, found.days),
+        (found.server_auth, found.client_auth, found.days),
+        (true, false, 30)
+    );
+    let (ca, found) = Profile::of_chunk(&chunk(
+        "kubeconfig.managed",
+        json!({ "common_name": "kubernetes-admin" }),
+    ))
+    .unwrap();
+    assert_eq!(
+        (
+            ca.as_str(),
+            found.server_auth,
+            found.client_auth,
+            found.days
+        ),
         ("kubernetes", false, true, 365)
     );
 }
@@ -309,7 +399,9 @@ fn a_chunk_says_which_ca_and_what() {
 fn what_no_state_may_ask_for_is_refused() {
     let with = |change: serde_json::Value| {
         let mut args = json!({ "ca": "etcd", "common_name": "x", "client_auth": true });
-        args.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        args.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         chunk("x509.certificate", args)
     };
     assert!(Profile::of_chunk(&with(json!({}))).is_ok());
@@ -324,7 +416,10 @@ fn what_no_state_may_ask_for_is_refused() {
         (json!({ "sans_ip": ["10.0.0"] }), "sans_ip"),
         (json!({ "sans_dns": [{}] }), "sans_dns"),
         (json!({ "client_auth": "yes" }), "client_auth"),
-        (json!({ "client_auth": false }), "server_auth or client_auth"),
+        (
+            json!({ "client_auth": false }),
+            "server_auth or client_auth",
+        ),
         (json!({ "days": 0 }), "days"),
         (json!({ "days": 3651 }), "days"),
         (json!({ "days": -1 }), "days"),

@@ -1,8 +1,10 @@
-//! Compiling for one minion: its view, its grains, the bundle's state tree with the operator's own mounted at `custom/`.
+//! Compiling for one minion: its view, its grains, the bundle's state tree with the operator's own
+//! mounted at `custom/`.
 
 use std::sync::Arc;
 
-use halite_states::compile::{self, Compiled, Input};
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
 use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
 use serde_json::Value;
@@ -19,14 +21,24 @@ pub enum Wanted {
     Sls(Vec<String>),
 }
 
-/// Compiles for one minion. States that another place runs (a host's state for the target `master`, a Kubernetes object
-/// for a host) are refused here, so that they are known before anything is sent.
+/// Compiles for one minion. States that another place runs (a host's state for the target `master`,
+/// a Kubernetes object for a host) are refused here, so that they are known before anything is
+/// sent.
 ///
 /// # Errors
 /// All problems that were found, each with its place.
-pub fn compile(world: &World, minion: &str, grains: &Value, wanted: &Wanted) -> Result<Compiled, Refusal> {
+pub fn compile(
+    world: &World,
+    minion: &str,
+    grains: &Value,
+    wanted: &Wanted,
+) -> Result<Compiled, Refusal> {
     let pillar = world.pillar(minion)?;
-    let place = if minion == crate::jobs::MASTER { RunsOn::Master } else { RunsOn::Minion };
+    let place = if minion == crate::jobs::MASTER {
+        RunsOn::Master
+    } else {
+        RunsOn::Minion
+    };
     with_pillar(world, minion, &pillar, grains, wanted, place)
 }
 
@@ -43,7 +55,13 @@ pub fn with_pillar(
     place: RunsOn,
 ) -> Result<Compiled, Refusal> {
     let bundle = |path: &str| world.bundle_hash(path);
-    let input = Input { tree: world.tree(), minion, pillar, grains, bundle: &bundle };
+    let input = Input {
+        tree: world.tree(),
+        minion,
+        pillar,
+        grains,
+        bundle: &bundle,
+    };
     let compiled = match wanted {
         Wanted::Highstate => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
@@ -64,7 +82,11 @@ pub fn with_pillar(
             ));
         }
     }
-    if misplaced.is_empty() { Ok(compiled) } else { Err(Refusal::invalid(misplaced.join("\n"))) }
+    if misplaced.is_empty() {
+        Ok(compiled)
+    } else {
+        Err(Refusal::invalid(misplaced.join("\n")))
+    }
 }
 
 fn place_name(place: RunsOn) -> &'static str {
@@ -102,9 +124,19 @@ pub async fn in_background(
 pub fn top(world: &World, minion: &str, grains: &Value) -> Result<Vec<String>, Refusal> {
     let pillar = world.pillar(minion)?;
     let bundle = |path: &str| world.bundle_hash(path);
-    let input = Input { tree: world.tree(), minion, pillar: &pillar, grains, bundle: &bundle };
-    let assigned = compile::top(&input).map_err(|problems| refused(&world.tree().placed(problems)))?;
-    Ok(assigned.into_iter().map(|assignment| assignment.sls).collect())
+    let input = Input {
+        tree: world.tree(),
+        minion,
+        pillar: &pillar,
+        grains,
+        bundle: &bundle,
+    };
+    let assigned =
+        compile::top(&input).map_err(|problems| refused(&world.tree().placed(problems)))?;
+    Ok(assigned
+        .into_iter()
+        .map(|assignment| assignment.sls)
+        .collect())
 }
 
 /// All problems as one refusal.

@@ -1,10 +1,11 @@
-//! What `ctl status` says of the backups of the site's own registry. They are made on the registry's host, whose minion
-//! passes on what each run leaves behind.
+//! What `ctl status` says of the backups of the site's own registry. They are made on the
+//! registry's host, whose minion passes on what each run leaves behind.
 
 use std::collections::BTreeMap;
 
 use halite_pillar::load::Declaration;
-use halite_pillar::registry::{self, BACKUP_PERIOD, RegistryBackup};
+use halite_pillar::registry;
+use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
 use halite_proto::reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use serde_json::{Value, json};
 
@@ -15,7 +16,8 @@ const FIRST: Millis = 60 * 60 * 1000;
 /// systemd notes within this time that a run has failed which has said so itself.
 const AT_ONCE: Millis = 60 * 1000;
 
-/// What is known of the registry's backups, and what is wrong with them; nothing where no registry is declared.
+/// What is known of the registry's backups, and what is wrong with them; nothing where no registry
+/// is declared.
 pub(super) fn look(
     declaration: &Declaration,
     facts: &BTreeMap<String, Facts>,
@@ -25,9 +27,15 @@ pub(super) fn look(
         return (Value::Null, Vec::new());
     };
     // Of a host that has never come the table of the nodes tells.
-    let Some(facts) = facts.get(host) else { return (json!({"node": host}), Vec::new()) };
+    let Some(facts) = facts.get(host) else {
+        return (json!({"node": host}), Vec::new());
+    };
     let grains: Value = serde_json::from_str(&facts.grains_json).unwrap_or_default();
-    let known = Known { host, backup: &declaration.cluster.site_registry.backup, reports: &grains[GRAIN] };
+    let known = Known {
+        host,
+        backup: &declaration.cluster.site_registry.backup,
+        reports: &grains[GRAIN],
+    };
     (known.document(), known.problems(now))
 }
 
@@ -66,7 +74,11 @@ impl Known<'_> {
                 self.host
             )
         }));
-        let verify = self.backup.is_verified().then(|| self.failed(REGISTRY_VERIFY)).flatten();
+        let verify = self
+            .backup
+            .is_verified()
+            .then(|| self.failed(REGISTRY_VERIFY))
+            .flatten();
         problems.extend(verify.map(|(when, why)| {
             format!(
                 "the verification of the backups of the site's registry on {} {why}, {when}: `ctl registry verify {}` there \
@@ -118,7 +130,10 @@ impl Known<'_> {
     }
 
     fn cut_off(&self) -> String {
-        format!("could not begin or was cut off (is {} mounted?)", self.backup.directory)
+        format!(
+            "could not begin or was cut off (is {} mounted?)",
+            self.backup.directory
+        )
     }
 
     fn report(&self, work: &str) -> Option<Report> {
@@ -132,7 +147,8 @@ impl Known<'_> {
 
 /// For people, who need no milliseconds.
 fn time(time: Millis) -> String {
-    jiff::Timestamp::from_millisecond(time).map_or_else(|_| time.to_string(), |time| format!("{time:.0}"))
+    jiff::Timestamp::from_millisecond(time)
+        .map_or_else(|_| time.to_string(), |time| format!("{time:.0}"))
 }
 
 #[cfg(test)]

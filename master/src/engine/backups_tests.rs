@@ -22,9 +22,17 @@ fn problems(days: i64, files: Value, verify: &str) -> Vec<String> {
     for (name, content) in files.as_object().unwrap() {
         reports[name] = content.clone();
     }
-    let backup =
-        RegistryBackup { directory: "/srv/b".into(), verify: verify.into(), ..RegistryBackup::default() };
-    Known { host: "w", backup: &backup, reports: &reports }.problems(NIGHT + HOUR)
+    let backup = RegistryBackup {
+        directory: "/srv/b".into(),
+        verify: verify.into(),
+        ..RegistryBackup::default()
+    };
+    Known {
+        host: "w",
+        backup: &backup,
+        reports: &reports,
+    }
+    .problems(NIGHT + HOUR)
 }
 
 #[test]
@@ -45,7 +53,10 @@ fn good_backups_are_no_problem() {
             "registry-verify.json": report(NIGHT + 2 * MINUTE, None, Some(NIGHT)), "registry-verify.failed": NIGHT}),
         ),
         // One was missed.
-        (9, json!({"registry-backup.json": report(NIGHT - DAY, None, Some(NIGHT - DAY))})),
+        (
+            9,
+            json!({"registry-backup.json": report(NIGHT - DAY, None, Some(NIGHT - DAY))}),
+        ),
     ] {
         assert_eq!(problems(days, files.clone(), "Sun"), [""; 0], "{files}");
     }
@@ -66,12 +77,22 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         ),
         (
             json!({"registry-backup.json": report(old, None, Some(old))}),
-            &[&["on w is 20261121T023000Z, of 2026-11-19T02:30:00Z", "there says why"]],
+            &[&[
+                "on w is 20261121T023000Z, of 2026-11-19T02:30:00Z",
+                "there says why",
+            ]],
         ),
         // It never began: a disk is not mounted.
         (
             json!({"registry-backup.failed": NIGHT}),
-            &[&["no good backup"], &["could not begin", "is /srv/b mounted?", "2026-11-21T02:30:00Z"]],
+            &[
+                &["no good backup"],
+                &[
+                    "could not begin",
+                    "is /srv/b mounted?",
+                    "2026-11-21T02:30:00Z",
+                ],
+            ],
         ),
         (
             json!({"registry-backup.json": report(NIGHT - DAY, None, Some(NIGHT - DAY)), "registry-backup.failed": NIGHT}),
@@ -79,7 +100,10 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         ),
         (
             json!({"registry-backup.json": report(NIGHT, Some("no room"), Some(NIGHT - DAY)), "registry-backup.failed": NIGHT + 1}),
-            &[&["on w failed (no room), 2026-11-21T02:30:00Z", "journalctl -u halite-registry-backup"]],
+            &[&[
+                "on w failed (no room), 2026-11-21T02:30:00Z",
+                "journalctl -u halite-registry-backup",
+            ]],
         ),
         // What it said is of the night before.
         (
@@ -111,8 +135,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         }
     }
     // What nobody asks for any more is no problem.
-    let verify =
-        json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT});
+    let verify = json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT});
     assert_eq!(problems(9, verify, "never"), [""; 0]);
 }
 
@@ -134,25 +157,42 @@ fn the_status_tells_of_the_registrys_own_host() {
     let life = site.live();
     life.accept("worker-1");
     let status = || life.runtime.block_on(life.core.status()).unwrap();
-    assert_eq!((&status()["registry"], &status()["problems"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        (&status()["registry"], &status()["problems"]),
+        (&Value::Null, &json!([]))
+    );
     let registry = "siteRegistry: {enabled: true, node: worker-1, users: {ci: canary}}\n";
     std::fs::write(&document, format!("{text}{registry}")).unwrap();
     let told = status();
     assert_eq!(told["problems"].as_array().unwrap().len(), 1, "{told}");
-    assert!(told["problems"][0].as_str().unwrap().contains("`ctl highstate`"), "{told}");
+    assert!(
+        told["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("`ctl highstate`"),
+        "{told}"
+    );
 
     let now = life.app.clock.now();
     let reports = |failure: Option<&str>| {
         json!({"registry-backup.since": now - DAY, "registry-backup.json": report(now, failure, Some(now - MINUTE)),
             "registry-verify.json": report(now, None, Some(now - MINUTE))})
     };
-    life.runtime.block_on(say(&life, json!({"reports": reports(None)})));
+    life.runtime
+        .block_on(say(&life, json!({"reports": reports(None)})));
     let told = status();
     assert_eq!(told["problems"], json!([]));
     let at = |time| format!("{:.0}", jiff::Timestamp::from_millisecond(time).unwrap());
     let wanted = json!({"node": "worker-1", "backup": "20261121T023000Z", "backup_time": at(now - MINUTE), "verified": at(now)});
     assert_eq!(told["registry"], wanted);
-    life.runtime.block_on(say(&life, json!({"reports": reports(Some("no room"))})));
+    life.runtime
+        .block_on(say(&life, json!({"reports": reports(Some("no room"))})));
     let told = status();
-    assert!(told["problems"][0].as_str().unwrap().contains("on worker-1 failed (no room)"), "{told}");
+    assert!(
+        told["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("on worker-1 failed (no room)"),
+        "{told}"
+    );
 }

@@ -24,7 +24,10 @@ fn tree(says: &str) -> Vec<(&'static str, String)> {
 
 fn put(site: &Site, place: &str, version: &str) {
     let tree = tree(&format!("from-{version}"));
-    let tree: Vec<(&str, &str)> = tree.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let tree: Vec<(&str, &str)> = tree
+        .iter()
+        .map(|(path, text)| (*path, text.as_str()))
+        .collect();
     site.bundle(place, version, &tree);
 }
 
@@ -33,8 +36,11 @@ fn record(site: &Site, version: &str) {
     let path = site.path().join("etc/cluster.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.split("resolved:").next().unwrap();
-    std::fs::write(&path, format!("{text}resolved:\n  kubernetes: v1.36.3\n  bundle: \"{version}\"\n"))
-        .unwrap();
+    std::fs::write(
+        &path,
+        format!("{text}resolved:\n  kubernetes: v1.36.3\n  bundle: \"{version}\"\n"),
+    )
+    .unwrap();
 }
 
 /// The states that a highstate of the worker applies, by their ids and names.
@@ -43,7 +49,12 @@ fn applied(life: &Life, minion: &ScriptedMinion) -> Vec<(String, String)> {
     let journal = minion.journal.lock().unwrap();
     let low: Value = serde_json::from_str(&journal.received.last().unwrap().low_json).unwrap();
     let text = |chunk: &Value, key: &str| chunk[key].as_str().unwrap().to_owned();
-    low["chunks"].as_array().unwrap().iter().map(|chunk| (text(chunk, "id"), text(chunk, "name"))).collect()
+    low["chunks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|chunk| (text(chunk, "id"), text(chunk, "name")))
+        .collect()
 }
 
 fn refusal(life: &Life, function: &str) -> crate::app::Refusal {
@@ -53,7 +64,10 @@ fn refusal(life: &Life, function: &str) -> crate::app::Refusal {
         args_json: json!({"sls": ["host"]}).to_string(),
         ..v1::RunRequest::default()
     };
-    life.runtime.block_on(life.core.run("root", request)).map(|_| ()).unwrap_err()
+    life.runtime
+        .block_on(life.core.run("root", request))
+        .map(|_| ())
+        .unwrap_err()
 }
 
 #[test]
@@ -67,12 +81,18 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     life.connect(&worker);
     let states = applied(&life, &worker);
     assert_eq!(states[0].0, "from-0.2.0");
-    assert_eq!(states[1].1, "0.2.0,0.3.0", "the configured one is not one of the site's");
+    assert_eq!(
+        states[1].1, "0.2.0,0.3.0",
+        "the configured one is not one of the site's"
+    );
 
     // One that is added is offered to the next job; it is not used.
     put(&site, "bundles/0.4.0", "0.4.0");
     let states = applied(&life, &worker);
-    assert_eq!((states[0].0.as_str(), states[1].1.as_str()), ("from-0.2.0", "0.2.0,0.3.0,0.4.0"));
+    assert_eq!(
+        (states[0].0.as_str(), states[1].1.as_str()),
+        ("from-0.2.0", "0.2.0,0.3.0,0.4.0")
+    );
     std::fs::remove_dir_all(site.path().join("bundles/0.4.0")).unwrap();
     assert_eq!(applied(&life, &worker)[1].1, "0.2.0,0.3.0");
 
@@ -91,29 +111,51 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         record(&site, "0.3.0");
         let world = life.core.jobs.views().load().unwrap();
         assert_eq!(world.bundle().unwrap().version, "0.3.0");
-        files::fetch(&life.app, &world, "bootstrap-1", &jid, &digest).await.map(|_| ()).unwrap();
+        files::fetch(&life.app, &world, "bootstrap-1", &jid, &digest)
+            .await
+            .map(|_| ())
+            .unwrap();
     });
     // Who has which bundle is known from the last highstate that succeeded.
     let worker_of = |status: Value| {
         let nodes = status["nodes"].as_array().unwrap().clone();
         let problems = status["problems"].as_array().unwrap().len();
-        let bundle = nodes.into_iter().find(|node| node["name"] == "worker-1").unwrap()["bundle"].clone();
+        let bundle = nodes
+            .into_iter()
+            .find(|node| node["name"] == "worker-1")
+            .unwrap()["bundle"]
+            .clone();
         (bundle, problems)
     };
     let status = || life.runtime.block_on(life.core.status()).unwrap();
     let said = status()["problems"][0].as_str().unwrap().to_owned();
-    assert!(said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"), "{said}");
-    worker.journal.lock().unwrap().failing.insert("from-0.3.0".to_owned());
+    assert!(
+        said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
+        "{said}"
+    );
+    worker
+        .journal
+        .lock()
+        .unwrap()
+        .failing
+        .insert("from-0.3.0".to_owned());
     assert_eq!(applied(&life, &worker)[0].0, "from-0.3.0");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1), "that one failed");
     let of = |name: &str| {
         let nodes = status()["nodes"].as_array().unwrap().clone();
         nodes.into_iter().find(|node| node["name"] == name).unwrap()["bundles"].clone()
     };
-    assert_eq!(of("worker-1"), json!(["0.2.0", "0.3.0"]), "half of one, half of the other");
+    assert_eq!(
+        of("worker-1"),
+        json!(["0.2.0", "0.3.0"]),
+        "half of one, half of the other"
+    );
     assert_eq!(of("bootstrap-1"), json!(["0.2.0"]), "its job waits for it");
     // However many jobs there were since, and whether its own is still kept.
-    let gone = life.runtime.block_on(life.store.prune_jobs(i64::MAX, 1, 999)).unwrap();
+    let gone = life
+        .runtime
+        .block_on(life.store.prune_jobs(i64::MAX, 1, 999))
+        .unwrap();
     assert!(gone > 0, "the jobs of before are there");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
     worker.journal.lock().unwrap().failing.clear();
@@ -145,9 +187,13 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         let refusal = refusal(&life, function);
         // As `Unavailable` ctl would try again for a minute before it says anything.
         assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}");
-        for wanted in
-            ["bundle 0.2.0", "bundles/0.2.0", medium.to_str().unwrap(), "mount the medium", "ctl bundle add"]
-        {
+        for wanted in [
+            "bundle 0.2.0",
+            "bundles/0.2.0",
+            medium.to_str().unwrap(),
+            "mount the medium",
+            "ctl bundle add",
+        ] {
             assert!(refusal.message.contains(wanted), "{wanted}: {refusal}");
         }
         assert_eq!(
@@ -158,11 +204,31 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     }
     let said = status();
     assert_eq!(said["bundle"], Value::Null);
-    assert!(said["problems"][0].as_str().unwrap().contains("mount the medium"), "{said}");
-    assert_eq!(said["nodes"].as_array().unwrap().len(), 2, "all else is there");
-    assert_eq!(said["api"], json!({"answers": true}), "the API needs no bundle");
-    let known = v1::AddNodeRequest { name: "worker-1".into(), ..v1::AddNodeRequest::default() };
-    let refused = life.runtime.block_on(life.core.add_node("root", &known)).unwrap_err();
+    assert!(
+        said["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("mount the medium"),
+        "{said}"
+    );
+    assert_eq!(
+        said["nodes"].as_array().unwrap().len(),
+        2,
+        "all else is there"
+    );
+    assert_eq!(
+        said["api"],
+        json!({"answers": true}),
+        "the API needs no bundle"
+    );
+    let known = v1::AddNodeRequest {
+        name: "worker-1".into(),
+        ..v1::AddNodeRequest::default()
+    };
+    let refused = life
+        .runtime
+        .block_on(life.core.add_node("root", &known))
+        .unwrap_err();
     assert!(refused.message.contains("mount the medium"), "{refused}");
     let events = life.run("test.ping", "worker-1", json!({}), false);
     assert_eq!(events.last().unwrap().retcode, 0);
@@ -172,7 +238,10 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
-    assert_eq!(refusal(&life, "state.highstate").kind, RefusalKind::Conflict);
+    assert_eq!(
+        refusal(&life, "state.highstate").kind,
+        RefusalKind::Conflict
+    );
     std::fs::rename(&away, &medium).unwrap();
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
     life.kill();
@@ -183,7 +252,8 @@ fn what_is_compiled_is_what_the_manifest_says() {
     let site = Site::new(&[]);
     put(&site, "media", "0.2.0");
     std::fs::create_dir(site.path().join("bundles")).unwrap();
-    std::os::unix::fs::symlink(site.path().join("media"), site.path().join("bundles/0.2.0")).unwrap();
+    std::os::unix::fs::symlink(site.path().join("media"), site.path().join("bundles/0.2.0"))
+        .unwrap();
     record(&site, "0.2.0");
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
@@ -192,27 +262,54 @@ fn what_is_compiled_is_what_the_manifest_says() {
 
     // Whoever owns the directory changes a state, and nothing else.
     let states = site.path().join("media/states/host.sls");
-    let (was, changed) = (tree("from-0.2.0").remove(1).1, tree("from-9.9.9").remove(1).1);
+    let (was, changed) = (
+        tree("from-0.2.0").remove(1).1,
+        tree("from-9.9.9").remove(1).1,
+    );
     std::fs::write(&states, &changed).unwrap();
-    std::fs::write(site.path().join("media/states/more.sls"), "more:\n  test.nop: []\n").unwrap();
-    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0", "it has what it had checked");
+    std::fs::write(
+        site.path().join("media/states/more.sls"),
+        "more:\n  test.nop: []\n",
+    )
+    .unwrap();
+    assert_eq!(
+        applied(&life, &worker)[0].0,
+        "from-0.2.0",
+        "it has what it had checked"
+    );
     life.kill();
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
     let refused = refusal(&life, "state.highstate");
     assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
-    for wanted in ["bundle 0.2.0", "states/host.sls", "was changed", "ctl bundle add"] {
+    for wanted in [
+        "bundle 0.2.0",
+        "states/host.sls",
+        "was changed",
+        "ctl bundle add",
+    ] {
         assert!(refused.message.contains(wanted), "{wanted}: {refused}");
     }
     std::fs::remove_file(&states).unwrap();
-    let mkfifo = std::process::Command::new("mkfifo").arg(&states).status().unwrap();
+    let mkfifo = std::process::Command::new("mkfifo")
+        .arg(&states)
+        .status()
+        .unwrap();
     assert!(mkfifo.success());
-    assert!(refusal(&life, "state.apply").message.contains("states/host.sls"), "a pipe is no file");
+    assert!(
+        refusal(&life, "state.apply")
+            .message
+            .contains("states/host.sls"),
+        "a pipe is no file"
+    );
     std::fs::remove_file(&states).unwrap();
     std::fs::write(&states, &was).unwrap();
     let states = applied(&life, &worker);
-    assert_eq!(states[0].0, "from-0.2.0", "when it is as it was, no restart is needed");
+    assert_eq!(
+        states[0].0, "from-0.2.0",
+        "when it is as it was, no restart is needed"
+    );
     assert!(states.iter().all(|(id, _)| id != "more"));
     life.kill();
 }

@@ -1,6 +1,6 @@
-//! A whole master without its network, for tests: real store, CAs, bundle directory and documents in a temporary
-//! directory, an API in memory, and minions that follow a script. Each life of the master has a runtime of its own, so that
-//! ending it is a crash: every task stops where it stands.
+//! A whole master without its network, for tests: real store, CAs, bundle directory and documents
+//! in a temporary directory, an API in memory, and minions that follow a script. Each life of the
+//! master has a runtime of its own, so that ending it is a crash: every task stops where it stands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -56,7 +56,8 @@ const IMAGES: [&str; 9] = [
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: canary-4711-do-not-keep, roles: [worker]}\n";
 
 impl Site {
-    /// A site with these files in the bundle's state tree, and two nodes: `bootstrap-1` and `worker-1`.
+    /// A site with these files in the bundle's state tree, and two nodes: `bootstrap-1` and
+    /// `worker-1`.
     pub fn new(tree: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -72,10 +73,20 @@ impl Site {
         put("etc/cluster.yaml", CLUSTER);
         put(
             "etc/nodes/bootstrap-1.yaml",
-            &node("bootstrap-1", "10.10.0.11", "bootstrap, registry, etcd, control-plane"),
+            &node(
+                "bootstrap-1",
+                "10.10.0.11",
+                "bootstrap, registry, etcd, control-plane",
+            ),
         );
-        put("etc/nodes/worker-1.yaml", &node("worker-1", "10.10.1.12", "worker"));
-        let site = Self { directory, api: Arc::default() };
+        put(
+            "etc/nodes/worker-1.yaml",
+            &node("worker-1", "10.10.1.12", "worker"),
+        );
+        let site = Self {
+            directory,
+            api: Arc::default(),
+        };
         site.bundle("bundle", "0.1.0", tree);
         site
     }
@@ -93,19 +104,27 @@ impl Site {
             format!("a file of the bundle {version}\n")
         };
         put("files/payload", &payload);
-        let images: BTreeMap<&str, String> =
-            IMAGES.iter().map(|name| (*name, format!("registry.k8s.io/{name}:1"))).collect();
-        let all = tree.iter().map(|(path, text)| (format!("states/{path}"), *text));
+        let images: BTreeMap<&str, String> = IMAGES
+            .iter()
+            .map(|name| (*name, format!("registry.k8s.io/{name}:1")))
+            .collect();
+        let all = tree
+            .iter()
+            .map(|(path, text)| (format!("states/{path}"), *text));
         let all = all.chain([("files/payload".to_owned(), payload.as_str())]);
-        let files: BTreeMap<String, Value> =
-            all.map(|(path, text)| (path, json!({"sha256": sha256(text), "size": text.len()}))).collect();
+        let files: BTreeMap<String, Value> = all
+            .map(|(path, text)| (path, json!({"sha256": sha256(text), "size": text.len()})))
+            .collect();
         let manifest =
             json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
             "kubernetes": "v1.36.3", "components": {"etcd": "3.6.8-0"}, "images": images, "packages": {},
             "files": files})
             .to_string();
         put("manifest.json", &manifest);
-        put("manifest.json.sha256", &format!("{}  manifest.json\n", sha256(&manifest)));
+        put(
+            "manifest.json.sha256",
+            &format!("{}  manifest.json\n", sha256(&manifest)),
+        );
         for (path, text) in tree {
             put(&format!("states/{path}"), text);
         }
@@ -117,8 +136,11 @@ impl Site {
 
     /// Brings a master up.
     pub fn live(&self) -> Life {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let (app, core, store) = runtime.block_on(async {
             let state_dir = self.path().join("state");
             std::fs::create_dir_all(&state_dir).unwrap();
@@ -134,13 +156,26 @@ impl Site {
                 metrics: "127.0.0.1:0".parse().unwrap(),
                 jobs: KeptJobs::default(),
             };
-            let store = Arc::new(SqliteStore::open(&state_dir.join("store.db")).await.unwrap());
-            let app = App::open(config, Arc::new(SystemClock), store.clone()).await.unwrap();
+            let store = Arc::new(
+                SqliteStore::open(&state_dir.join("store.db"))
+                    .await
+                    .unwrap(),
+            );
+            let app = App::open(config, Arc::new(SystemClock), store.clone())
+                .await
+                .unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
-            let core = Core::start(Arc::clone(&app), Arc::new(clusters)).await.unwrap();
+            let core = Core::start(Arc::clone(&app), Arc::new(clusters))
+                .await
+                .unwrap();
             (app, core, store)
         });
-        Life { runtime, core, app, store }
+        Life {
+            runtime,
+            core,
+            app,
+            store,
+        }
     }
 }
 
@@ -164,7 +199,11 @@ impl Life {
 
     /// Accepts a minion, connects it and lets it work by its script.
     pub fn connect(&self, minion: &ScriptedMinion) {
-        let (core, app, minion) = (Arc::clone(&self.core), Arc::clone(&self.app), minion.clone());
+        let (core, app, minion) = (
+            Arc::clone(&self.core),
+            Arc::clone(&self.app),
+            minion.clone(),
+        );
         self.runtime.block_on(async move {
             accept(&app, &minion.id).await;
             let (seat, mut messages) = app.hub.join(&minion.id);
@@ -199,7 +238,9 @@ impl Life {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
-            tokio::time::timeout(std::time::Duration::from_secs(60), all).await.expect("the stream must end")
+            tokio::time::timeout(std::time::Duration::from_secs(60), all)
+                .await
+                .expect("the stream must end")
         })
     }
 
@@ -212,16 +253,24 @@ impl Life {
             test,
             ..v1::RunRequest::default()
         };
-        let stream = self.runtime.block_on(self.core.run("root", request)).unwrap();
+        let stream = self
+            .runtime
+            .block_on(self.core.run("root", request))
+            .unwrap();
         self.collect(stream)
     }
 
     /// Everything that the store holds, as one text.
     pub fn everything_stored(&self, site: &Site) -> String {
         let mut text = String::new();
-        for file in std::fs::read_dir(site.path().join("state")).unwrap().flatten() {
+        for file in std::fs::read_dir(site.path().join("state"))
+            .unwrap()
+            .flatten()
+        {
             if file.path().is_file() && !file.file_name().to_string_lossy().starts_with("sa.") {
-                text.push_str(&String::from_utf8_lossy(&std::fs::read(file.path()).unwrap()));
+                text.push_str(&String::from_utf8_lossy(
+                    &std::fs::read(file.path()).unwrap(),
+                ));
             }
         }
         text
@@ -253,7 +302,11 @@ async fn accept(app: &App, id: &str) {
 }
 
 fn grains(id: &str) -> Value {
-    let address = if id == "worker-1" { "10.10.1.12" } else { "10.10.0.11" };
+    let address = if id == "worker-1" {
+        "10.10.1.12"
+    } else {
+        "10.10.0.11"
+    };
     json!({"id": id, "os": "Debian", "ip4_interfaces": {"host0": [address]}})
 }
 
@@ -288,14 +341,21 @@ pub(crate) struct ScriptedMinion {
 
 impl ScriptedMinion {
     pub fn new(id: &str) -> Self {
-        Self { id: id.into(), journal: Arc::default() }
+        Self {
+            id: id.into(),
+            journal: Arc::default(),
+        }
     }
 
     async fn hand_in(&self, core: &Core) {
         let unacknowledged: Vec<v1::JobReturn> = {
             let journal = self.journal.lock().unwrap();
-            let open = journal.entries.iter().filter(|(_, entry)| **entry == Entry::Returned);
-            open.filter_map(|(jid, _)| journal.answers.get(jid).cloned()).collect()
+            let open = journal
+                .entries
+                .iter()
+                .filter(|(_, entry)| **entry == Entry::Returned);
+            open.filter_map(|(jid, _)| journal.answers.get(jid).cloned())
+                .collect()
         };
         for answer in unacknowledged {
             self.say(core, ToMaster::Returned(answer)).await;
@@ -304,7 +364,9 @@ impl ScriptedMinion {
 
     async fn say(&self, core: &Core, body: ToMaster) {
         // A master that is being killed answers nothing.
-        let _ = core.on_message(&self.id, v1::MinionMessage { body: Some(body) }).await;
+        let _ = core
+            .on_message(&self.id, v1::MinionMessage { body: Some(body) })
+            .await;
     }
 
     async fn hear(&self, core: &Core, message: v1::MasterMessage) {
@@ -317,11 +379,21 @@ impl ScriptedMinion {
                     Some(_) => return,
                 }
                 let answer = self.work(&job);
-                self.say(core, ToMaster::Started(v1::JobStarted { job: job.job.clone() })).await;
+                self.say(
+                    core,
+                    ToMaster::Started(v1::JobStarted {
+                        job: job.job.clone(),
+                    }),
+                )
+                .await;
                 self.say(core, ToMaster::Returned(answer)).await;
             }
             Some(ToMinion::Stored(stored)) => {
-                self.journal.lock().unwrap().entries.insert(stored.job, Entry::Done);
+                self.journal
+                    .lock()
+                    .unwrap()
+                    .entries
+                    .insert(stored.job, Entry::Done);
             }
             _ => {}
         }
@@ -329,7 +401,8 @@ impl ScriptedMinion {
 
     fn work(&self, job: &v1::Job) -> v1::JobReturn {
         let mut journal = self.journal.lock().unwrap();
-        let interrupted = job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
+        let interrupted =
+            job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
         let (retcode, value, error) = match job.function.as_str() {
             _ if interrupted => (2, Value::Null, "interrupted".to_owned()),
             "state.apply" => {
@@ -347,7 +420,11 @@ impl ScriptedMinion {
                         result: Some(good),
                         // A careless module: everything that it was given stands in its answer.
                         changes: chunk.args.clone(),
-                        comment: if good { "done".into() } else { "it broke".into() },
+                        comment: if good {
+                            "done".into()
+                        } else {
+                            "it broke".into()
+                        },
                         start_time: "2026-01-01T00:00:00Z".into(),
                         duration: 1.0,
                         run_num: index,
@@ -355,12 +432,21 @@ impl ScriptedMinion {
                         fail_run: true,
                     });
                 }
-                (i32::from(!run.succeeded()), serde_json::to_value(&run).unwrap(), String::new())
+                (
+                    i32::from(!run.succeeded()),
+                    serde_json::to_value(&run).unwrap(),
+                    String::new(),
+                )
             }
             "test.ping" => (0, Value::Bool(true), String::new()),
             _ => (0, job.args_json.parse().unwrap_or_default(), String::new()),
         };
-        let answer = v1::JobReturn { job: job.job.clone(), retcode, return_json: value.to_string(), error };
+        let answer = v1::JobReturn {
+            job: job.job.clone(),
+            retcode,
+            return_json: value.to_string(),
+            error,
+        };
         journal.received.push(job.clone());
         journal.entries.insert(job.job.clone(), Entry::Returned);
         journal.answers.insert(job.job.clone(), answer.clone());

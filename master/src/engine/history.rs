@@ -24,7 +24,9 @@ pub(super) async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
         let steps = app.store.steps(id).await?;
         return Ok(orchestration(&run, &steps));
     }
-    Err(Refusal::not_found(format!("there is no job {id}; `ctl job list` shows the newest")))
+    Err(Refusal::not_found(format!(
+        "there is no job {id}; `ctl job list` shows the newest"
+    )))
 }
 
 fn summary(job: &Job) -> Value {

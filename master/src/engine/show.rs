@@ -9,7 +9,8 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, Refusal};
-use crate::compile::{self, Wanted};
+use crate::compile;
+use crate::compile::Wanted;
 use crate::jobs::{Jobs, MASTER, target};
 use crate::view::{Views, World};
 
@@ -29,7 +30,8 @@ pub(super) async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Resul
         }
         "low" => {
             let compiled = compiled(app, &world, request).await?;
-            serde_json::to_value(&compiled.low).map_err(|error| Refusal::internal(error.to_string()))
+            serde_json::to_value(&compiled.low)
+                .map_err(|error| Refusal::internal(error.to_string()))
         }
         "files" => {
             let compiled = compiled(app, &world, request).await?;
@@ -50,16 +52,27 @@ async fn grains(app: &App, views: &Views, expression: &str) -> Result<Value, Ref
     Ok(Value::Object(all))
 }
 
-async fn compiled(app: &App, world: &Arc<World>, request: &ShowRequest) -> Result<Compiled, Refusal> {
+async fn compiled(
+    app: &App,
+    world: &Arc<World>,
+    request: &ShowRequest,
+) -> Result<Compiled, Refusal> {
     if request.target.is_empty() {
-        return Err(Refusal::invalid(format!("name one minion, or `{MASTER}` for the Kubernetes objects")));
+        return Err(Refusal::invalid(format!(
+            "name one minion, or `{MASTER}` for the Kubernetes objects"
+        )));
     }
     let grains = target::grains(app, &request.target).await?;
-    let wanted = if request.sls.is_empty() { Wanted::Highstate } else { Wanted::Sls(request.sls.clone()) };
+    let wanted = if request.sls.is_empty() {
+        Wanted::Highstate
+    } else {
+        Wanted::Sls(request.sls.clone())
+    };
     compile::in_background(Arc::clone(world), request.target.clone(), grains, wanted).await
 }
 
-/// Every file that would be there and every object of the API, each with its content and where it comes from.
+/// Every file that would be there and every object of the API, each with its content and where it
+/// comes from.
 fn files(compiled: &Compiled) -> Value {
     let nowhere = Provenance::default();
     let mut entries = Vec::new();
@@ -85,29 +98,52 @@ fn files(compiled: &Compiled) -> Value {
     Value::Array(entries)
 }
 
-/// What a chunk puts where. A text of a sensitive chunk is shown as it is stored: with references where secrets will be.
+/// What a chunk puts where. A text of a sensitive chunk is shown as it is stored: with references
+/// where secrets will be.
 fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Value)> {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("file", "managed") => vec![(chunk.name.clone(), content(&chunk.args, blobs))],
         ("file", "recurse") => {
-            let files = chunk.args.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
+            let files = chunk
+                .args
+                .get("files")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
             let one = |(path, value): (String, Value)| {
                 let fields = value.as_object().cloned().unwrap_or_default();
-                (format!("{}/{path}", chunk.name.trim_end_matches('/')), content(&fields, blobs))
+                (
+                    format!("{}/{path}", chunk.name.trim_end_matches('/')),
+                    content(&fields, blobs),
+                )
             };
             files.into_iter().map(one).collect()
         }
         ("file", "symlink") => {
-            let target = chunk.args.get("target").and_then(Value::as_str).unwrap_or_default();
+            let target = chunk
+                .args
+                .get("target")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             vec![(chunk.name.clone(), json!(format!("→ {target}")))]
         }
         ("x509", "certificate") | ("kubeconfig", "managed") => {
-            vec![(chunk.name.clone(), json!("known after apply: the key is made on the host"))]
+            vec![(
+                chunk.name.clone(),
+                json!("known after apply: the key is made on the host"),
+            )]
         }
         ("kubernetes", "manifest") => {
-            let documents =
-                chunk.args.get("documents").and_then(Value::as_array).cloned().unwrap_or_default();
-            documents.into_iter().map(|document| (object_name(&document), document)).collect()
+            let documents = chunk
+                .args
+                .get("documents")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            documents
+                .into_iter()
+                .map(|document| (object_name(&document), document))
+                .collect()
         }
         ("kubernetes", "object") => {
             let manifest = chunk.args.get("manifest").cloned().unwrap_or_default();
@@ -126,8 +162,12 @@ fn content(fields: &Map<String, Value>, blobs: &BTreeMap<String, Vec<u8>>) -> Va
     if let Some(text) = fields.get("contents") {
         return text.clone();
     }
-    let named = ["blob", "source"].iter().find_map(|key| fields.get(*key).and_then(Value::as_str));
-    let Some(hash) = named.map(|text| text.trim_start_matches("blob:")) else { return Value::Null };
+    let named = ["blob", "source"]
+        .iter()
+        .find_map(|key| fields.get(*key).and_then(Value::as_str));
+    let Some(hash) = named.map(|text| text.trim_start_matches("blob:")) else {
+        return Value::Null;
+    };
     let text = blobs.get(hash).filter(|content| content.len() <= SHOWN);
     match text.and_then(|content| std::str::from_utf8(content).ok()) {
         Some(text) => json!(text),

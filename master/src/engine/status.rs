@@ -1,4 +1,5 @@
-//! `ctl status`: how the cluster is, from what is declared, who is connected, what the API says and what ran last.
+//! `ctl status`: how the cluster is, from what is declared, who is connected, what the API says and
+//! what ran last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +17,8 @@ use crate::view::World;
 
 /// The API is given this time; a status without it is still one.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
-/// Less than so many bytes free for the store is a problem: a highstate of some dozen hosts takes as much.
+/// Less than so many bytes free for the store is a problem: a highstate of some dozen hosts takes
+/// as much.
 const LITTLE_ROOM: u64 = 64 << 20;
 /// How far back the last highstates are looked for, in jobs.
 const JOBS: u32 = 200;
@@ -36,17 +38,32 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     if let Some(Err(refusal)) = &in_use {
         problems.push(refusal.message.clone());
     }
-    problems.extend(little_room(&app.config.state_dir, free_bytes(&app.config.state_dir)));
+    problems.extend(little_room(
+        &app.config.state_dir,
+        free_bytes(&app.config.state_dir),
+    ));
     let (api, ready) = match &world {
         Some(world) => kubernetes(jobs, world).await,
         None => (json!({"answers": false}), Map::new()),
     };
-    let keys: BTreeMap<String, Key> =
-        app.store.keys().await?.into_iter().map(|key| (key.id.clone(), key)).collect();
-    let facts: BTreeMap<String, Facts> =
-        app.store.all_facts().await?.into_iter().map(|facts| (facts.minion.clone(), facts)).collect();
+    let keys: BTreeMap<String, Key> = app
+        .store
+        .keys()
+        .await?
+        .into_iter()
+        .map(|key| (key.id.clone(), key))
+        .collect();
+    let facts: BTreeMap<String, Facts> = app
+        .store
+        .all_facts()
+        .await?
+        .into_iter()
+        .map(|facts| (facts.minion.clone(), facts))
+        .collect();
     let connected: BTreeSet<String> = app.hub.connected().into_iter().collect();
-    let registry = world.as_ref().map(|world| backups::look(world.declaration(), &facts, app.clock.now()));
+    let registry = world
+        .as_ref()
+        .map(|world| backups::look(world.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
     let highstates = last_highstates(app).await?;
@@ -60,7 +77,9 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         problems.extend(bundles.behind(&names, &bundle.version));
     }
     let node = |name: &String| {
-        let declared = world.as_ref().and_then(|world| world.declaration().nodes.get(name));
+        let declared = world
+            .as_ref()
+            .and_then(|world| world.declaration().nodes.get(name));
         let facts = facts.get(name);
         json!({
             "name": name,
@@ -115,14 +134,23 @@ fn little_room(state_dir: &Path, free: Option<u64>) -> Option<String> {
 
 async fn kubernetes(jobs: &Jobs, world: &World) -> (Value, Map<String, Value>) {
     let asked = async {
-        let api = jobs.clusters().api(world).await.map_err(|refusal| refusal.message)?;
-        overview(api.as_ref()).await.map_err(|error| error.to_string())
+        let api = jobs
+            .clusters()
+            .api(world)
+            .await
+            .map_err(|refusal| refusal.message)?;
+        overview(api.as_ref())
+            .await
+            .map_err(|error| error.to_string())
     };
     match tokio::time::timeout(API_TIMEOUT, asked).await {
         Ok(Ok(nodes)) => (json!({"answers": true}), nodes),
         Ok(Err(error)) => (json!({"answers": false, "error": error}), Map::new()),
         Err(_) => {
-            let error = format!("the Kubernetes API did not answer within {} s", API_TIMEOUT.as_secs());
+            let error = format!(
+                "the Kubernetes API did not answer within {} s",
+                API_TIMEOUT.as_secs()
+            );
             (json!({"answers": false, "error": error}), Map::new())
         }
     }
@@ -155,7 +183,8 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> 
 
 /// What minions have of bundles, however long ago they got it.
 struct Bundles<'a> {
-    /// The bundle of each minion's last highstate that succeeded: whose packages, images and addresses the host has.
+    /// The bundle of each minion's last highstate that succeeded: whose packages, images and
+    /// addresses the host has.
     last: BTreeMap<&'a str, &'a str>,
     /// All that each minion may have something of: that one, and those of later jobs.
     all: BTreeMap<&'a str, Vec<&'a str>>,
@@ -168,12 +197,17 @@ impl<'a> Bundles<'a> {
         for one in known {
             all.entry(&one.minion).or_default().push(&one.bundle);
             // Job ids grow with time.
-            let before = last.get(one.minion.as_str()).and_then(|last| last.highstate.as_deref());
+            let before = last
+                .get(one.minion.as_str())
+                .and_then(|last| last.highstate.as_deref());
             if one.highstate.as_deref() > before {
                 last.insert(&one.minion, one);
             }
         }
-        let last = last.into_iter().map(|(minion, one)| (minion, one.bundle.as_str())).collect();
+        let last = last
+            .into_iter()
+            .map(|(minion, one)| (minion, one.bundle.as_str()))
+            .collect();
         Self { last, all }
     }
 
@@ -181,7 +215,11 @@ impl<'a> Bundles<'a> {
     fn behind(&self, names: &BTreeSet<&String>, in_use: &str) -> Vec<String> {
         let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
-            if let Some(&bundle) = self.last.get(name.as_str()).filter(|bundle| **bundle != in_use) {
+            if let Some(&bundle) = self
+                .last
+                .get(name.as_str())
+                .filter(|bundle| **bundle != in_use)
+            {
                 by_bundle.entry(bundle).or_default().push(name);
             }
         }
@@ -205,7 +243,10 @@ mod tests {
         assert_eq!(little_room(directory, Some(64 << 20)), None);
         assert_eq!(little_room(directory, None), None);
         let text = little_room(directory, Some(3 << 20)).unwrap();
-        assert!(text.contains("only 3 MiB") && text.contains("/var/lib/halite/master"), "{text}");
+        assert!(
+            text.contains("only 3 MiB") && text.contains("/var/lib/halite/master"),
+            "{text}"
+        );
         assert!(free_bytes(&std::env::temp_dir()).is_some());
     }
 }

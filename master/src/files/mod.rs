@@ -1,7 +1,9 @@
-//! Files by content hash, and certificates: what a minion may ask for is what its own open job names, and nothing else.
+//! Files by content hash, and certificates: what a minion may ask for is what its own open job
+//! names, and nothing else.
 //!
-//! The stored low state is the truth for both. A file is either one that was rendered when the job was made (kept in the
-//! store) or one of the bundle (read from its directory, checked while it is read).
+//! The stored low state is the truth for both. A file is either one that was rendered when the job
+//! was made (kept in the store) or one of the bundle (read from its directory, checked while it is
+//! read).
 
 mod stream;
 
@@ -19,7 +21,12 @@ const BLOB: &str = "blob:";
 ///
 /// # Errors
 /// There is no such job, it has ended or is a test run, or the chunk asks for no certificate.
-pub async fn certificate_chunk(app: &App, minion: &str, job: &str, tag: &str) -> Result<Chunk, Refusal> {
+pub async fn certificate_chunk(
+    app: &App,
+    minion: &str,
+    job: &str,
+    tag: &str,
+) -> Result<Chunk, Refusal> {
     let stored = app.store.job(job).await?;
     if stored.is_none_or(|job| job.test) {
         return Err(Refusal::denied(format!(
@@ -30,7 +37,9 @@ pub async fn certificate_chunk(app: &App, minion: &str, job: &str, tag: &str) ->
     let chunk = low.chunks.into_iter().find(|chunk| chunk.tag() == tag);
     match chunk {
         Some(chunk) if asks_for_certificate(&chunk) => Ok(chunk),
-        _ => Err(Refusal::denied(format!("{minion}: no state {tag:?} of job {job} asks for a certificate"))),
+        _ => Err(Refusal::denied(format!(
+            "{minion}: no state {tag:?} of job {job} asks for a certificate"
+        ))),
     }
 }
 
@@ -55,9 +64,14 @@ pub async fn fetch(
     sha256: &str,
 ) -> Result<ByteStream, Refusal> {
     let low = open_low(app, minion, job).await?;
-    let named = low.chunks.iter().any(|chunk| chunk.args.values().any(|value| names_blob(value, sha256)));
+    let named = low
+        .chunks
+        .iter()
+        .any(|chunk| chunk.args.values().any(|value| names_blob(value, sha256)));
     if !named {
-        return Err(Refusal::denied(format!("{minion}: job {job} names no file with the SHA-256 {sha256}")));
+        return Err(Refusal::denied(format!(
+            "{minion}: job {job} names no file with the SHA-256 {sha256}"
+        )));
     }
     if let Some(content) = app.store.blob(sha256).await? {
         return Ok(stream::of_bytes(content));
@@ -73,7 +87,10 @@ pub async fn fetch(
 async fn open_low(app: &App, minion: &str, job: &str) -> Result<LowState, Refusal> {
     let refusal = || Refusal::denied(format!("{minion} has no open job {job}"));
     let row = app.store.row(job, minion).await?.ok_or_else(refusal)?;
-    if !matches!(row.state, RowState::Queued | RowState::Sent | RowState::Started) {
+    if !matches!(
+        row.state,
+        RowState::Queued | RowState::Sent | RowState::Started
+    ) {
         return Err(refusal());
     }
     let text = row.low_json.ok_or_else(refusal)?;
@@ -96,8 +113,9 @@ fn names_blob(value: &Value, sha256: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn blobs_are_found_wherever_they_are_named() {
@@ -109,6 +127,9 @@ mod tests {
             assert!(names_blob(&value, "abc"), "{value}");
             assert!(!names_blob(&value, "ab"), "{value}");
         }
-        assert!(!names_blob(&json!({"contents": "see blob:abc there"}), "abc"));
+        assert!(!names_blob(
+            &json!({"contents": "see blob:abc there"}),
+            "abc"
+        ));
     }
 }

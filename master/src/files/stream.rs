@@ -16,8 +16,10 @@ const QUEUE: usize = 4;
 
 /// Bytes that are in memory already.
 pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
-    let mut pieces: Vec<Result<Vec<u8>, Refusal>> =
-        content.chunks(PIECE).map(|piece| Ok(piece.to_vec())).collect();
+    let mut pieces: Vec<Result<Vec<u8>, Refusal>> = content
+        .chunks(PIECE)
+        .map(|piece| Ok(piece.to_vec()))
+        .collect();
     if pieces.is_empty() {
         // An empty file is a file.
         pieces.push(Ok(Vec::new()));
@@ -25,12 +27,15 @@ pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
     Box::pin(tokio_stream::iter(pieces))
 }
 
-/// A file of the bundle. The last item is a refusal when the content is not what its name says; the reader, who checks it
-/// too, throws it away then.
+/// A file of the bundle. The last item is a refusal when the content is not what its name says; the
+/// reader, who checks it too, throws it away then.
 pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream, Refusal> {
     let shown = path.display().to_string();
-    let failed = |shown: &str, error: &std::io::Error| Refusal::internal(format!("{shown}: {error}"));
-    let mut file = tokio::fs::File::open(&path).await.map_err(|error| failed(&shown, &error))?;
+    let failed =
+        |shown: &str, error: &std::io::Error| Refusal::internal(format!("{shown}: {error}"));
+    let mut file = tokio::fs::File::open(&path)
+        .await
+        .map_err(|error| failed(&shown, &error))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         let mut hash = Sha256::new();
@@ -52,7 +57,11 @@ pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream,
                 return;
             }
         }
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let found: String = hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         if found != sha256 {
             let message = format!(
                 "{shown} is not what the bundle's manifest says: it is damaged; `ctl bundle verify` names all damaged files"
@@ -65,9 +74,10 @@ pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream,
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use futures_util::StreamExt;
     use halite_states::tree::sha256;
+
+    use super::*;
 
     #[tokio::test]
     async fn a_file_comes_whole_and_a_flipped_byte_is_found() {
@@ -75,14 +85,36 @@ mod tests {
         let path = directory.path().join("file");
         let content = vec![7_u8; PIECE * 2 + 5];
         std::fs::write(&path, &content).unwrap();
-        let pieces: Vec<_> = of_file(path.clone(), sha256(&content)).await.unwrap().collect().await;
-        assert_eq!(pieces.into_iter().flat_map(Result::unwrap).collect::<Vec<u8>>(), content);
+        let pieces: Vec<_> = of_file(path.clone(), sha256(&content))
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        assert_eq!(
+            pieces
+                .into_iter()
+                .flat_map(Result::unwrap)
+                .collect::<Vec<u8>>(),
+            content
+        );
 
         let mut damaged = content.clone();
         damaged[9] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
-        let pieces: Vec<_> = of_file(path, sha256(&content)).await.unwrap().collect().await;
-        assert!(pieces.last().unwrap().as_ref().unwrap_err().message.contains("damaged"));
+        let pieces: Vec<_> = of_file(path, sha256(&content))
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        assert!(
+            pieces
+                .last()
+                .unwrap()
+                .as_ref()
+                .unwrap_err()
+                .message
+                .contains("damaged")
+        );
     }
 
     #[tokio::test]

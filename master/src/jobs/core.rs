@@ -1,19 +1,23 @@
 //! The job engine's decisions, without any I/O: what to send to a minion now, and what to give up.
 //!
-//! Rows are durable and only move forward (queued, sent, started, then returned or lost). A session is one stream of a
-//! minion and is forgotten with it. The rules:
+//! Rows are durable and only move forward (queued, sent, started, then returned or lost). A session
+//! is one stream of a minion and is forgotten with it. The rules:
 //!
-//! - A row goes into a session at most once. A new session sends again whatever is not known to have begun: the minion's
-//!   journal answers a repeated id with the return it still holds, or not at all, and never starts it again.
-//! - A row that is known to have begun is never sent again. The minion either still runs it (its hello says so) or
-//!   hands in its return right after the hello; one that does neither has lost its journal, and the row is interrupted.
-//! - One state job at a time per minion; others wait in the order of their ids. Other functions do not wait.
+//! - A row goes into a session at most once. A new session sends again whatever is not known to
+//!   have begun: the minion's journal answers a repeated id with the return it still holds, or not
+//!   at all, and never starts it again.
+//! - A row that is known to have begun is never sent again. The minion either still runs it (its
+//!   hello says so) or hands in its return right after the hello; one that does neither has lost
+//!   its journal, and the row is interrupted.
+//! - One state job at a time per minion; others wait in the order of their ids. Other functions do
+//!   not wait.
 
 use std::collections::BTreeSet;
 
 use crate::store::{Millis, RowState};
 
-/// How long a started job may be missing, after a minion's hello did not name it, before it counts as interrupted.
+/// How long a started job may be missing, after a minion's hello did not name it, before it counts
+/// as interrupted.
 pub const RETURN_GRACE: Millis = 30_000;
 
 /// One stream of one minion, as far as dispatch is concerned.
@@ -43,7 +47,11 @@ impl Session {
     /// The stream ended.
     pub fn disconnect(&mut self, now: Millis) {
         if self.connected || self.since == 0 {
-            *self = Self { connected: false, since: now, ..Self::default() };
+            *self = Self {
+                connected: false,
+                since: now,
+                ..Self::default()
+            };
         }
     }
 }
@@ -108,8 +116,8 @@ pub struct Limits {
     pub reconnect: Millis,
 }
 
-/// Whether a row is to be given up. `queued_since` is when the row could have been sent for the first time; `deadline`
-/// is the job's.
+/// Whether a row is to be given up. `queued_since` is when the row could have been sent for the
+/// first time; `deadline` is the job's.
 #[must_use]
 pub fn given_up(
     row: &OpenRow,
@@ -120,7 +128,11 @@ pub fn given_up(
     now: Millis,
 ) -> Option<GivenUp> {
     if deadline.is_some_and(|deadline| now >= deadline) {
-        return Some(if session.connected { GivenUp::TimedOut } else { GivenUp::NotConnected });
+        return Some(if session.connected {
+            GivenUp::TimedOut
+        } else {
+            GivenUp::NotConnected
+        });
     }
     if session.connected {
         let forgotten = row.state == RowState::Started
@@ -132,7 +144,9 @@ pub fn given_up(
     let absent = now - session.since.max(queued_since);
     match row.state {
         RowState::Queued if !row.blocked && absent >= limits.connect => Some(GivenUp::NotConnected),
-        RowState::Sent | RowState::Started if absent >= limits.reconnect => Some(GivenUp::Disconnected),
+        RowState::Sent | RowState::Started if absent >= limits.reconnect => {
+            Some(GivenUp::Disconnected)
+        }
         _ => None,
     }
 }
@@ -142,7 +156,12 @@ mod tests {
     use super::*;
 
     fn row(jid: &str, exclusive: bool, state: RowState) -> OpenRow {
-        OpenRow { jid: jid.into(), exclusive, state, blocked: false }
+        OpenRow {
+            jid: jid.into(),
+            exclusive,
+            state,
+            blocked: false,
+        }
     }
 
     fn session(running: &[&str]) -> Session {
@@ -170,7 +189,10 @@ mod tests {
         let rows = [row("1", true, RowState::Sent)];
         assert_eq!(due(&rows, &session(&[])), ["1"]);
         assert_eq!(due(&rows, &session(&["1"])), [""; 0]);
-        assert_eq!(due(&[row("1", true, RowState::Started)], &session(&[])), [""; 0]);
+        assert_eq!(
+            due(&[row("1", true, RowState::Started)], &session(&[])),
+            [""; 0]
+        );
         assert_eq!(due(&rows, &Session::default()), [""; 0], "not connected");
     }
 
@@ -178,29 +200,54 @@ mod tests {
     fn what_is_blocked_waits_and_does_not_hold_up_others() {
         let mut first = row("1", true, RowState::Queued);
         first.blocked = true;
-        assert_eq!(due(&[first, row("2", true, RowState::Queued)], &session(&[])), ["2"]);
+        assert_eq!(
+            due(&[first, row("2", true, RowState::Queued)], &session(&[])),
+            ["2"]
+        );
     }
 
     #[test]
     fn rows_are_given_up_for_a_reason() {
-        let limits = Limits { connect: 100, reconnect: 1000 };
+        let limits = Limits {
+            connect: 100,
+            reconnect: 1000,
+        };
         let mut gone = session(&[]);
         gone.disconnect(2000);
         let queued = row("1", true, RowState::Queued);
         let started = row("1", true, RowState::Started);
         assert_eq!(given_up(&queued, &gone, 2500, None, limits, 2599), None);
-        assert_eq!(given_up(&queued, &gone, 2500, None, limits, 2600), Some(GivenUp::NotConnected));
+        assert_eq!(
+            given_up(&queued, &gone, 2500, None, limits, 2600),
+            Some(GivenUp::NotConnected)
+        );
         assert_eq!(given_up(&started, &gone, 0, None, limits, 2999), None);
-        assert_eq!(given_up(&started, &gone, 0, None, limits, 3000), Some(GivenUp::Disconnected));
-        assert_eq!(given_up(&started, &session(&["1"]), 0, Some(5000), limits, 4999), None);
+        assert_eq!(
+            given_up(&started, &gone, 0, None, limits, 3000),
+            Some(GivenUp::Disconnected)
+        );
+        assert_eq!(
+            given_up(&started, &session(&["1"]), 0, Some(5000), limits, 4999),
+            None
+        );
         assert_eq!(
             given_up(&started, &session(&["1"]), 0, Some(5000), limits, 5000),
             Some(GivenUp::TimedOut)
         );
         assert_eq!(
-            given_up(&started, &session(&[]), 0, None, limits, 1000 + RETURN_GRACE),
+            given_up(
+                &started,
+                &session(&[]),
+                0,
+                None,
+                limits,
+                1000 + RETURN_GRACE
+            ),
             Some(GivenUp::Interrupted)
         );
-        assert_eq!(given_up(&started, &session(&["1"]), 0, None, limits, i64::MAX / 2), None);
+        assert_eq!(
+            given_up(&started, &session(&["1"]), 0, None, limits, i64::MAX / 2),
+            None
+        );
     }
 }

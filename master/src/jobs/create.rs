@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::function::{Function, Place, sls_of};
 use super::{Jobs, MASTER, OpenJob, target};
 use crate::app::Refusal;
-use crate::compile::{self, Wanted};
+use crate::compile;
+use crate::compile::Wanted;
 use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
 use crate::view::World;
 
@@ -42,7 +43,9 @@ pub struct NewJob {
 /// The groups of a stored job.
 pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
     let args: Value = serde_json::from_str(args_json).unwrap_or_default();
-    args.get(ORDER).and_then(|order| serde_json::from_value(order.clone()).ok()).unwrap_or_default()
+    args.get(ORDER)
+        .and_then(|order| serde_json::from_value(order.clone()).ok())
+        .unwrap_or_default()
 }
 
 impl Jobs {
@@ -52,21 +55,27 @@ impl Jobs {
         self.jids.next(self.app.clock.now())
     }
 
-    /// Makes a job and sends it; answers with its id. A repeated `request_id` answers with the job that is there.
+    /// Makes a job and sends it; answers with its id. A repeated `request_id` answers with the job
+    /// that is there.
     ///
     /// # Errors
-    /// It does not compile for one of the minions (then nothing is stored or sent), or the store failed.
+    /// It does not compile for one of the minions (then nothing is stored or sent), or the store
+    /// failed.
     pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
         // Not to be cut off between store and dispatch when the asker goes away.
         let jobs = Arc::clone(self);
         let made = tokio::spawn(async move { jobs.create_now(new).await });
-        made.await.map_err(|error| Refusal::internal(format!("making the job failed: {error}")))?
+        made.await
+            .map_err(|error| Refusal::internal(format!("making the job failed: {error}")))?
     }
 
     async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
         let function = Function::find(&new.function)?;
         if new.test && !function.has_test_mode() {
-            return Err(Refusal::invalid(format!("{} has no test mode: it would run", function.name)));
+            return Err(Refusal::invalid(format!(
+                "{} has no test mode: it would run",
+                function.name
+            )));
         }
         let now = self.app.clock.now();
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
@@ -74,15 +83,29 @@ impl Jobs {
             Place::States => {
                 // Told once, not for each minion.
                 let version = self.views.load()?.bundle()?.version.clone();
-                (self.compiled_rows(&new, function, &jid).await?, Some(version))
+                (
+                    self.compiled_rows(&new, function, &jid).await?,
+                    Some(version),
+                )
             }
             Place::Minion | Place::Here => {
-                let rows = new.minions.iter().map(|minion| JobRow::queued(&jid, minion, None));
+                let rows = new
+                    .minions
+                    .iter()
+                    .map(|minion| JobRow::queued(&jid, minion, None));
                 (rows.collect(), None)
             }
         };
-        let seconds = if new.timeout == 0 { function.timeout } else { new.timeout };
-        let mut args = if new.args.is_null() { json!({}) } else { new.args.clone() };
+        let seconds = if new.timeout == 0 {
+            function.timeout
+        } else {
+            new.timeout
+        };
+        let mut args = if new.args.is_null() {
+            json!({})
+        } else {
+            new.args.clone()
+        };
         if !new.order.is_empty() {
             args[ORDER] = json!(new.order);
         }
@@ -132,7 +155,11 @@ impl Jobs {
         function: &Function,
         jid: &str,
     ) -> Result<Vec<JobRow>, Refusal> {
-        let sls = if function.name == "state.highstate" { None } else { Some(sls_of(&new.args)?) };
+        let sls = if function.name == "state.highstate" {
+            None
+        } else {
+            Some(sls_of(&new.args)?)
+        };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
         for minion in &new.minions {
@@ -160,7 +187,10 @@ impl Jobs {
             Ok(rows)
         } else {
             // Minions of one role have the same problem.
-            Err(Refusal::invalid(format!("nothing was sent: {}", problems.join("\n"))))
+            Err(Refusal::invalid(format!(
+                "nothing was sent: {}",
+                problems.join("\n")
+            )))
         }
     }
 
@@ -184,8 +214,18 @@ impl Jobs {
         let world: Arc<World> = self.views.load()?;
         let when = self.app.clock.now();
         let answer = match world.pillar(minion) {
-            Ok(pillar) => Answer { retcode: 0, return_json: pillar.to_string(), error: String::new(), when },
-            Err(refusal) => Answer { retcode: 1, return_json: "null".into(), error: refusal.message, when },
+            Ok(pillar) => Answer {
+                retcode: 0,
+                return_json: pillar.to_string(),
+                error: String::new(),
+                when,
+            },
+            Err(refusal) => Answer {
+                retcode: 1,
+                return_json: "null".into(),
+                error: refusal.message,
+                when,
+            },
         };
         self.returned(jid, minion, answer).await
     }

@@ -22,7 +22,11 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn connected(self: &Arc<Self>, minion: &str, running: &[String]) -> Result<(), Refusal> {
+    pub async fn connected(
+        self: &Arc<Self>,
+        minion: &str,
+        running: &[String],
+    ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         {
             let lane = self.lane(minion);
@@ -44,8 +48,8 @@ impl Jobs {
         }
     }
 
-    /// Begins nothing more of the target `master`, which ends with this process, and waits for what runs of it. What
-    /// was not begun is found in the store by the next one.
+    /// Begins nothing more of the target `master`, which ends with this process, and waits for what
+    /// runs of it. What was not begun is found in the store by the next one.
     pub async fn finish_own(&self) {
         let lane = self.lane(MASTER);
         lane.lock().await.connected = false;
@@ -59,7 +63,8 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub(super) async fn dispatch(self: &Arc<Self>, minion: &str) -> Result<(), Refusal> {
-        // The lane is held until all is queued on the stream, so that nothing is sent twice in one session.
+        // The lane is held until all is queued on the stream, so that nothing is sent twice in one
+        // session.
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
         if !session.connected {
@@ -68,16 +73,24 @@ impl Jobs {
         let rows = self.app.store.open_rows(minion).await?;
         let known = self.known_rows(&rows);
         for jid in due(&known, &session) {
-            let Some(row) = rows.iter().find(|row| row.jid == jid) else { continue };
-            let Some(job) = self.app.store.job(&jid).await? else { continue };
+            let Some(row) = rows.iter().find(|row| row.jid == jid) else {
+                continue;
+            };
+            let Some(job) = self.app.store.job(&jid).await? else {
+                continue;
+            };
             session.sent.insert(jid.clone());
             let message = match self.message(&job, row).await {
                 Ok(message) => message,
                 Err(refusal) => {
                     // Not sent, and nothing would change by trying again: the row has its answer.
                     let when = self.app.clock.now();
-                    let answer =
-                        Answer { retcode: 1, return_json: "null".into(), error: refusal.message, when };
+                    let answer = Answer {
+                        retcode: 1,
+                        return_json: "null".into(),
+                        error: refusal.message,
+                        when,
+                    };
                     let jobs = Arc::clone(self);
                     let minion = minion.to_owned();
                     // Not from here: it takes the lane.
@@ -89,15 +102,21 @@ impl Jobs {
                     continue;
                 }
             };
-            // A question is sent again when it was not answered; that it was sent is worth no write.
+            // A question is sent again when it was not answered; that it was sent is worth no
+            // write.
             if !Function::find(&job.function)?.is_question() {
-                self.app.store.mark_sent(&jid, minion, self.app.clock.now()).await?;
+                self.app
+                    .store
+                    .mark_sent(&jid, minion, self.app.clock.now())
+                    .await?;
             }
             tracing::debug!(job = %jid, minion, "sending");
             if minion == MASTER {
                 self.run_here(job, message);
             } else {
-                let message = v1::MasterMessage { body: Some(Body::Job(message)) };
+                let message = v1::MasterMessage {
+                    body: Some(Body::Job(message)),
+                };
                 if self.app.hub.send(minion, message).await.is_err() {
                     session.disconnect(self.app.clock.now());
                     return Ok(());
@@ -107,7 +126,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// The rows of jobs that are known to be open; the others are being made or ended at this moment.
+    /// The rows of jobs that are known to be open; the others are being made or ended at this
+    /// moment.
     pub(super) fn known_rows(&self, rows: &[JobRow]) -> Vec<OpenRow> {
         let open = self.open_jobs();
         let known = |row: &JobRow| {
@@ -126,12 +146,17 @@ impl Jobs {
     async fn message(&self, job: &Job, row: &JobRow) -> Result<v1::Job, Refusal> {
         let mut low_json = String::new();
         if let Some(stored) = &row.low_json {
-            let mut low: Value = serde_json::from_str(stored)
-                .map_err(|error| Refusal::internal(format!("the stored low state is malformed: {error}")))?;
+            let mut low: Value = serde_json::from_str(stored).map_err(|error| {
+                Refusal::internal(format!("the stored low state is malformed: {error}"))
+            })?;
             self.views.load()?.fill(&row.minion, &mut low)?;
             low_json = low.to_string();
         }
-        let function = if job.function == "state.highstate" { "state.apply" } else { job.function.as_str() };
+        let function = if job.function == "state.highstate" {
+            "state.apply"
+        } else {
+            job.function.as_str()
+        };
         Ok(v1::Job {
             job: job.jid.clone(),
             function: function.to_owned(),
@@ -141,8 +166,8 @@ impl Jobs {
         })
     }
 
-    /// What removes this minion's secrets from its answers. Without a readable declaration there is nothing to compare
-    /// with, and nothing was sent either.
+    /// What removes this minion's secrets from its answers. Without a readable declaration there is
+    /// nothing to compare with, and nothing was sent either.
     pub(super) fn redactor(&self, minion: &str) -> Arc<Redactor> {
         match self.views.load() {
             Ok(world) => world.redactor(minion),

@@ -9,16 +9,27 @@ use tokio::sync::broadcast::Receiver;
 use super::returns::{ended_row, overall, summary, tag};
 use super::{Jobs, create, ended};
 use crate::app::{EventStream, Refusal};
-use crate::follow::{self, Stop, Watched, Watcher};
+use crate::follow;
+use crate::follow::{Stop, Watched, Watcher};
 use crate::store::{Event, Job, JobRow, JobStatus, Millis};
 
 impl Jobs {
-    /// The events of a job. `bus` must have been subscribed before the job was made, or before now for one that is there.
+    /// The events of a job. `bus` must have been subscribed before the job was made, or before now
+    /// for one that is there.
     #[must_use]
     pub fn follow(self: &Arc<Self>, jid: String, bus: Receiver<Event>) -> EventStream {
         let prefix = format!("halite/job/{jid}/");
         let jobs = Arc::clone(self);
-        follow::follow(WatchedJob { jobs, jid, prefix, told: BTreeSet::new(), introduced: false }, bus)
+        follow::follow(
+            WatchedJob {
+                jobs,
+                jid,
+                prefix,
+                told: BTreeSet::new(),
+                introduced: false,
+            },
+            bus,
+        )
     }
 }
 
@@ -68,7 +79,14 @@ impl Watched for WatchedJob {
 }
 
 fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>) -> Event {
-    Event { seq: 0, tag, time, data_json: data.to_string(), last: last.is_some(), retcode: last.unwrap_or(0) }
+    Event {
+        seq: 0,
+        tag,
+        time,
+        data_json: data.to_string(),
+        last: last.is_some(),
+        retcode: last.unwrap_or(0),
+    }
 }
 
 fn introduction(job: &Job) -> Event {

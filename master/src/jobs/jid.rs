@@ -1,4 +1,5 @@
-//! Job ids, as Salt makes them: the time in UTC, `%Y%m%d%H%M%S%6f`. They sort by age and are unique.
+//! Job ids, as Salt makes them: the time in UTC, `%Y%m%d%H%M%S%6f`. They sort by age and are
+//! unique.
 
 use std::sync::Mutex;
 
@@ -14,13 +15,18 @@ impl Jids {
     /// Continues after `last`, the newest id in the store.
     #[must_use]
     pub fn after(last: Option<&str>) -> Self {
-        Self { last: Mutex::new(last.and_then(micros).unwrap_or(0)) }
+        Self {
+            last: Mutex::new(last.and_then(micros).unwrap_or(0)),
+        }
     }
 
     /// The next id.
     #[must_use]
     pub fn next(&self, now: Millis) -> String {
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self
+            .last
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *last = now.saturating_mul(1000).max(*last + 1);
         text(*last)
     }
@@ -29,7 +35,11 @@ impl Jids {
 fn text(micros: i64) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(
         |_| format!("{micros:020}"),
-        |time| time.to_zoned(jiff::tz::TimeZone::UTC).strftime("%Y%m%d%H%M%S%6f").to_string(),
+        |time| {
+            time.to_zoned(jiff::tz::TimeZone::UTC)
+                .strftime("%Y%m%d%H%M%S%6f")
+                .to_string()
+        },
     )
 }
 
@@ -46,14 +56,18 @@ mod tests {
 
     #[test]
     fn like_salts() {
-        assert_eq!(Jids::after(None).next(1_795_219_200_123), "20261121000000123000");
+        assert_eq!(
+            Jids::after(None).next(1_795_219_200_123),
+            "20261121000000123000"
+        );
     }
 
     #[test]
     fn unique_and_growing_whatever_the_clock_does() {
         let jids = Jids::after(Some("20261121000000123000"));
-        let made: Vec<String> =
-            [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124].map(|now| jids.next(now)).into();
+        let made: Vec<String> = [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124]
+            .map(|now| jids.next(now))
+            .into();
         assert_eq!(made[0], "20261121000000123001");
         assert!(made.windows(2).all(|pair| pair[0] < pair[1]), "{made:?}");
     }

@@ -44,16 +44,26 @@ impl Jobs {
         });
     }
 
-    async fn carry_out(self: &Arc<Self>, jid: &str, message: &v1::Job) -> Result<(i32, Value), Refusal> {
+    async fn carry_out(
+        self: &Arc<Self>,
+        jid: &str,
+        message: &v1::Job,
+    ) -> Result<(i32, Value), Refusal> {
         match message.function.as_str() {
             "state.apply" => self.apply_here(jid, message).await,
             "test.ping" => Ok((0, Value::Bool(true))),
             "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": MASTER}))),
-            other => Err(Refusal::invalid(format!("{other} runs on hosts, not on the target `master`"))),
+            other => Err(Refusal::invalid(format!(
+                "{other} runs on hosts, not on the target `master`"
+            ))),
         }
     }
 
-    async fn apply_here(self: &Arc<Self>, jid: &str, message: &v1::Job) -> Result<(i32, Value), Refusal> {
+    async fn apply_here(
+        self: &Arc<Self>,
+        jid: &str,
+        message: &v1::Job,
+    ) -> Result<(i32, Value), Refusal> {
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("the low state is malformed: {error}")))?;
         let world = self.views.load()?;

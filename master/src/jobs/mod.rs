@@ -1,8 +1,9 @@
 //! The job engine: one function, sent to a set of minions, and their answers.
 //!
-//! A job and its rows (one a minion) are on disk before anything is sent; what was decided when, and what is sent again,
-//! is decided in [`core`] without any I/O; this module carries it out over the store and the hub. Low states are stored
-//! with references to secrets, which are filled in for the moment of sending.
+//! A job and its rows (one a minion) are on disk before anything is sent; what was decided when,
+//! and what is sent again, is decided in [`core`] without any I/O; this module carries it out over
+//! the store and the hub. Low states are stored with references to secrets, which are filled in for
+//! the moment of sending.
 
 pub mod core;
 mod create;
@@ -21,8 +22,6 @@ pub mod target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use create::NewJob;
-
 use self::core::{Limits, Session};
 use self::function::Function;
 use self::jid::Jids;
@@ -30,6 +29,8 @@ use crate::app::{App, Refusal};
 use crate::kubernetes::access::Clusters;
 use crate::store::{Answer, Job, JobRow, Millis, RowState};
 use crate::view::Views;
+
+pub use create::NewJob;
 
 /// The id of the pseudo-minion whose host is the Kubernetes API. No node may have it.
 pub const MASTER: &str = "master";
@@ -42,7 +43,8 @@ pub async fn start(app: Arc<App>) -> Result<Arc<dyn crate::app::Engine>, Refusal
     crate::engine::start(app).await
 }
 
-/// A job that has not ended, as far as it is kept in memory. Everything here can be made again from the store.
+/// A job that has not ended, as far as it is kept in memory. Everything here can be made again from
+/// the store.
 struct OpenJob {
     function: &'static Function,
     deadline: Option<Millis>,
@@ -57,8 +59,11 @@ struct OpenJob {
 
 impl OpenJob {
     fn new(function: &'static Function, job: &Job, rows: &[JobRow], now: Millis) -> Self {
-        let pending: BTreeSet<String> =
-            rows.iter().filter(|row| !ended(row.state)).map(|row| row.minion.clone()).collect();
+        let pending: BTreeSet<String> = rows
+            .iter()
+            .filter(|row| !ended(row.state))
+            .map(|row| row.minion.clone())
+            .collect();
         let mut open = Self {
             function,
             deadline: job.deadline,
@@ -76,15 +81,18 @@ impl OpenJob {
         !self.ready_since.contains_key(minion)
     }
 
-    /// Lets go the groups whose predecessors have ended; the minions that may be sent to now for the first time.
+    /// Lets go the groups whose predecessors have ended; the minions that may be sent to now for
+    /// the first time.
     fn make_ready(&mut self, now: Millis) -> Vec<String> {
         let mut ready: Vec<String> = Vec::new();
         if self.order.is_empty() {
             ready.extend(self.pending.iter().cloned());
         }
         for group in &self.order {
-            let waiting: Vec<&String> =
-                group.iter().filter(|minion| self.pending.contains(*minion)).collect();
+            let waiting: Vec<&String> = group
+                .iter()
+                .filter(|minion| self.pending.contains(*minion))
+                .collect();
             if !waiting.is_empty() {
                 ready.extend(waiting.into_iter().cloned());
                 break;
@@ -151,8 +159,9 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// After a restart: what ran here is interrupted, what had all its answers is finished, what waits for the target
-    /// `master` is begun. Minions say themselves, when they connect, what they are at.
+    /// After a restart: what ran here is interrupted, what had all its answers is finished, what
+    /// waits for the target `master` is begun. Minions say themselves, when they connect, what they
+    /// are at.
     ///
     /// # Errors
     /// The store failed.
@@ -197,7 +206,8 @@ impl Jobs {
             let open = self.open_jobs().contains_key(jid);
             if !open {
                 let job = self.app.store.job(jid).await?;
-                let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {jid}")))?;
+                let job =
+                    job.ok_or_else(|| Refusal::not_found(format!("there is no job {jid}")))?;
                 return Ok((job, self.app.store.rows(jid).await?));
             }
             if ends.changed().await.is_err() {

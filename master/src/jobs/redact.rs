@@ -1,6 +1,6 @@
-//! The second net under "no secret in a record": modules and engine already keep the values of sensitive states out of
-//! their answers; whatever still comes back from a host with one of its secrets in it loses that text here, before it is
-//! stored or shown.
+//! The second net under "no secret in a record": modules and engine already keep the values of
+//! sensitive states out of their answers; whatever still comes back from a host with one of its
+//! secrets in it loses that text here, before it is stored or shown.
 
 use halite_pillar::secret::redact;
 use serde_json::Value;
@@ -61,9 +61,16 @@ mod tests {
     #[test]
     fn json_text_and_what_is_neither_lose_the_secret() {
         let redactor = Redactor::new(vec!["canary-secret\nsecond-line".into()]);
-        assert!(!redactor.json(r#"{"a": ["x canary-secret y"], "b": "+second-line"}"#).contains("canary"));
+        assert!(
+            !redactor
+                .json(r#"{"a": ["x canary-secret y"], "b": "+second-line"}"#)
+                .contains("canary")
+        );
         let torn = redactor.json("{torn canary-secret");
-        assert!(serde_json::from_str::<Value>(&torn).is_ok() && !torn.contains("canary"), "{torn}");
+        assert!(
+            serde_json::from_str::<Value>(&torn).is_ok() && !torn.contains("canary"),
+            "{torn}"
+        );
         assert_eq!(redactor.text("nothing"), "nothing");
         assert!(!format!("{redactor:?}").contains("canary"));
     }

@@ -35,7 +35,11 @@ impl Jobs {
                 self.returned(&returned.job, minion, answer).await?;
                 let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
                 // A minion that has gone hands it in again and is answered then.
-                let _ = self.app.hub.send(minion, v1::MasterMessage { body: Some(stored) }).await;
+                let _ = self
+                    .app
+                    .hub
+                    .send(minion, v1::MasterMessage { body: Some(stored) })
+                    .await;
                 Ok(())
             }
             Body::Hello(_) | Body::Grains(_) => Ok(()),
@@ -51,17 +55,26 @@ impl Jobs {
             let mut session = lane.lock().await;
             session.running.insert(jid.to_owned());
         }
-        // That a question was begun is worth no write: its answer follows at once, and asking twice does no harm.
+        // That a question was begun is worth no write: its answer follows at once, and asking twice
+        // does no harm.
         if place == Place::States {
-            self.app.store.mark_started(jid, minion, self.app.clock.now()).await?;
+            self.app
+                .store
+                .mark_started(jid, minion, self.app.clock.now())
+                .await?;
         }
         let event = json!({"jid": jid, "minion": minion});
-        self.app.hub.announce(&tag(jid, "start", Some(minion)), &event, None);
+        self.app
+            .hub
+            .announce(&tag(jid, "start", Some(minion)), &event, None);
         Ok(())
     }
 
     async fn progress(&self, minion: &str, progress: v1::JobProgress) {
-        let ours = self.open_jobs().get(&progress.job).is_some_and(|job| job.pending.contains(minion));
+        let ours = self
+            .open_jobs()
+            .get(&progress.job)
+            .is_some_and(|job| job.pending.contains(minion));
         if !ours {
             return;
         }
@@ -72,8 +85,11 @@ impl Jobs {
 
     /// One state of a job is done.
     pub(super) fn progressed(&self, jid: &str, minion: &str, index: u32, total: u32, state: Value) {
-        let event = json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
-        self.app.hub.announce(&tag(jid, "prog", Some(minion)), &event, None);
+        let event =
+            json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
+        self.app
+            .hub
+            .announce(&tag(jid, "prog", Some(minion)), &event, None);
     }
 
     /// Stores an answer; the first one counts. Then whoever waited for it goes on.
@@ -110,7 +126,9 @@ impl Jobs {
             ended: Some(answer.when),
             ..JobRow::queued(jid, minion, None)
         };
-        self.app.hub.announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.app
+            .hub
+            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
         self.end_part(jid, minion).await
     }
 
@@ -118,7 +136,12 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn lost(self: &Arc<Self>, jid: &str, minion: &str, why: &str) -> Result<(), Refusal> {
+    pub(super) async fn lost(
+        self: &Arc<Self>,
+        jid: &str,
+        minion: &str,
+        why: &str,
+    ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         if !self.app.store.mark_lost(jid, minion, why, now).await? {
             return Ok(());
@@ -130,11 +153,14 @@ impl Jobs {
             ended: Some(now),
             ..JobRow::queued(jid, minion, None)
         };
-        self.app.hub.announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.app
+            .hub
+            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
         self.end_part(jid, minion).await
     }
 
-    /// A part has ended: the minion takes what waits behind it, and so do those that the job held back.
+    /// A part has ended: the minion takes what waits behind it, and so do those that the job held
+    /// back.
     fn end_part<'a>(self: &'a Arc<Self>, jid: &'a str, minion: &'a str) -> EngineFuture<'a, ()> {
         // Boxed, because sending may answer at once and so come back here.
         Box::pin(async move {
@@ -150,7 +176,8 @@ impl Jobs {
             };
             let finished = self.finish_if_done(jid).await;
             {
-                // Last, because a stop of the master waits for this and must not cut off what is above.
+                // Last, because a stop of the master waits for this and must not cut off what is
+                // above.
                 let lane = self.lane(minion);
                 let mut session = lane.lock().await;
                 session.running.remove(jid);
@@ -177,17 +204,25 @@ impl Jobs {
             // Who takes it out finishes it.
             open.remove(jid).map(|job| job.function)
         };
-        let Some(function) = function else { return Ok(()) };
+        let Some(function) = function else {
+            return Ok(());
+        };
         let rows = self.app.store.rows(jid).await?;
         let now = self.app.clock.now();
         let retcode = overall(&rows);
         let stored = function.is_question()
-            && self.app.store.job(jid).await?.is_some_and(|job| job.status == JobStatus::Finished);
+            && self
+                .app
+                .store
+                .job(jid)
+                .await?
+                .is_some_and(|job| job.status == JobStatus::Finished);
         if !stored {
             self.app.store.finish_job(jid, retcode, now).await?;
         }
         tracing::info!(job = %jid, retcode, "job finished");
-        self.tell(function, jid, "done", &summary(jid, &rows), Some(retcode)).await?;
+        self.tell(function, jid, "done", &summary(jid, &rows), Some(retcode))
+            .await?;
         self.ends.send_modify(|count| *count += 1);
         Ok(())
     }
@@ -227,13 +262,19 @@ pub(super) fn tag(jid: &str, what: &str, minion: Option<&str>) -> String {
 
 /// 0 when every minion answered with 0, otherwise 1.
 pub(super) fn overall(rows: &[JobRow]) -> i32 {
-    i32::from(rows.iter().any(|row| row.state != RowState::Returned || row.retcode != Some(0)))
+    i32::from(
+        rows.iter()
+            .any(|row| row.state != RowState::Returned || row.retcode != Some(0)),
+    )
 }
 
 /// The data of a `ret` event.
 pub(super) fn ended_row(row: &JobRow) -> Value {
-    let value: Value =
-        row.return_json.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let value: Value = row
+        .return_json
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
     json!({"jid": row.jid, "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode.unwrap_or(1),
         "success": row.state == RowState::Returned && row.retcode == Some(0), "return": value, "error": row.error})
 }
@@ -241,7 +282,10 @@ pub(super) fn ended_row(row: &JobRow) -> Value {
 /// The data of a `done` event.
 pub(super) fn summary(jid: &str, rows: &[JobRow]) -> Value {
     let named = |keep: &dyn Fn(&JobRow) -> bool| -> Vec<&str> {
-        rows.iter().filter(|row| keep(row)).map(|row| row.minion.as_str()).collect()
+        rows.iter()
+            .filter(|row| keep(row))
+            .map(|row| row.minion.as_str())
+            .collect()
     };
     json!({"jid": jid, "retcode": overall(rows),
         "succeeded": named(&|row| row.state == RowState::Returned && row.retcode == Some(0)),

@@ -1,8 +1,9 @@
-//! The engine's decisions against a minion as the protocol describes it, over a network that loses, repeats and reorders,
-//! with crashes of both sides, driven by a seed. Nothing is slept for and nothing is random twice.
+//! The engine's decisions against a minion as the protocol describes it, over a network that loses,
+//! repeats and reorders, with crashes of both sides, driven by a seed. Nothing is slept for and
+//! nothing is random twice.
 //!
-//! The laws: a job's effect happens at most once, no two state jobs run beside each other on one minion, and once the
-//! network heals every job has an answer.
+//! The laws: a job's effect happens at most once, no two state jobs run beside each other on one
+//! minion, and once the network heals every job has an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,12 +103,18 @@ impl World {
 
     fn connect(&mut self) {
         self.disconnect();
-        let running: Vec<usize> =
-            self.minion.journal.iter().filter(|(_, e)| **e == Entry::Started).map(|(jid, _)| *jid).collect();
+        let running: Vec<usize> = self
+            .minion
+            .journal
+            .iter()
+            .filter(|(_, e)| **e == Entry::Started)
+            .map(|(jid, _)| *jid)
+            .collect();
         for jid in &running {
             self.mark_started(*jid);
         }
-        self.session.connect(running.iter().map(ToString::to_string), 1);
+        self.session
+            .connect(running.iter().map(ToString::to_string), 1);
         for (jid, entry) in &self.minion.journal {
             if let Entry::Returned = entry {
                 self.up.push(ToMaster::Returned(*jid));
@@ -152,7 +159,12 @@ impl World {
                     self.minion.running.insert(jid);
                     *self.minion.effects.entry(jid).or_default() += 1;
                     let rows = &self.rows;
-                    let exclusive = self.minion.running.iter().filter(|jid| rows[**jid].1).count();
+                    let exclusive = self
+                        .minion
+                        .running
+                        .iter()
+                        .filter(|jid| rows[**jid].1)
+                        .count();
                     assert!(exclusive <= 1, "two state jobs at once");
                     self.up.push(ToMaster::Started(jid));
                 }
@@ -188,12 +200,20 @@ impl World {
                 self.dispatch();
             }
             1 | 2 if !self.down.is_empty() => {
-                let at = if faults { self.dice.below(self.down.len()) } else { 0 };
+                let at = if faults {
+                    self.dice.below(self.down.len())
+                } else {
+                    0
+                };
                 let message = self.down.remove(at);
                 self.minion_hears(message);
             }
             3 | 4 if !self.up.is_empty() => {
-                let at = if faults { self.dice.below(self.up.len()) } else { 0 };
+                let at = if faults {
+                    self.dice.below(self.up.len())
+                } else {
+                    0
+                };
                 let message = self.up.remove(at);
                 self.master_hears(message);
             }
@@ -234,7 +254,9 @@ impl World {
     }
 
     fn settled(&self) -> bool {
-        self.rows.iter().all(|(state, _)| *state == RowState::Returned)
+        self.rows
+            .iter()
+            .all(|(state, _)| *state == RowState::Returned)
     }
 }
 
@@ -263,6 +285,9 @@ fn at_most_once_and_nothing_lost_whatever_happens() {
             assert_eq!(*effects, 1, "seed {seed}: job {jid}");
         }
         let answered_by_effect = world.rows.len() == world.minion.effects.len();
-        assert!(answered_by_effect, "seed {seed}: an answer without an effect");
+        assert!(
+            answered_by_effect,
+            "seed {seed}: an answer without an effect"
+        );
     }
 }

@@ -35,13 +35,21 @@ impl Jobs {
     /// The store failed.
     pub async fn sweep(self: &Arc<Self>) -> Result<(), Refusal> {
         let now = self.app.clock.now();
-        let minions: std::collections::BTreeSet<String> =
-            self.open_jobs().values().flat_map(|job| job.ready_since.keys().cloned()).collect();
+        let minions: std::collections::BTreeSet<String> = self
+            .open_jobs()
+            .values()
+            .flat_map(|job| job.ready_since.keys().cloned())
+            .collect();
         for minion in minions {
             for (row, why) in self.over(&minion, now).await? {
                 let text = self.reason(&row, why).await?;
                 if why == GivenUp::Interrupted {
-                    let answer = Answer { retcode: 2, return_json: "null".into(), error: text, when: now };
+                    let answer = Answer {
+                        retcode: 2,
+                        return_json: "null".into(),
+                        error: text,
+                        when: now,
+                    };
                     self.returned(&row.jid, &minion, answer).await?;
                 } else {
                     self.lost(&row.jid, &minion, &text).await?;
@@ -62,8 +70,12 @@ impl Jobs {
         let open = self.open_jobs();
         let mut over = Vec::new();
         for row in rows {
-            let Some(known) = known.iter().find(|known| known.jid == row.jid) else { continue };
-            let Some(job) = open.get(&row.jid) else { continue };
+            let Some(known) = known.iter().find(|known| known.jid == row.jid) else {
+                continue;
+            };
+            let Some(job) = open.get(&row.jid) else {
+                continue;
+            };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
             if let Some(why) = given_up(known, &session, since, job.deadline, job.limits, now) {
                 over.push((row, why));
@@ -89,7 +101,9 @@ impl Jobs {
     async fn reason(&self, row: &JobRow, why: GivenUp) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
-            Some(facts) if minion != MASTER => format!(" (last heard of {})", rfc3339(facts.last_seen)),
+            Some(facts) if minion != MASTER => {
+                format!(" (last heard of {})", rfc3339(facts.last_seen))
+            }
             _ => String::new(),
         };
         Ok(match why {

@@ -8,8 +8,9 @@ use crate::app::{App, Refusal};
 use crate::store::KeyState;
 use crate::view::Views;
 
-/// The accepted minions that an expression names, sorted; with `also_master`, the target `master` where it is named
-/// by its own name. An empty expression names nobody and is refused, and so is one that nobody answers to.
+/// The accepted minions that an expression names, sorted; with `also_master`, the target `master`
+/// where it is named by its own name. An empty expression names nobody and is refused, and so is
+/// one that nobody answers to.
 ///
 /// # Errors
 /// The expression is empty, malformed, or matches no accepted minion.
@@ -23,20 +24,33 @@ pub async fn resolve(
     let kind = if kind.is_empty() { "glob" } else { kind };
     let expression = expression.trim();
     if expression.is_empty() {
-        return Err(Refusal::invalid("no target is named; '*' addresses every accepted minion"));
+        return Err(Refusal::invalid(
+            "no target is named; '*' addresses every accepted minion",
+        ));
     }
     // Only an expression about the pillar needs what is declared; a ping must work without.
-    let world =
-        if matches!(kind, "compound") || kind.starts_with("pillar") { Some(views.load()?) } else { None };
+    let world = if matches!(kind, "compound") || kind.starts_with("pillar") {
+        Some(views.load()?)
+    } else {
+        None
+    };
     // Nobody would match by a pillar that cannot be made.
     world.as_ref().map(|world| world.bundle()).transpose()?;
     let accepted = accepted(app).await?;
     let mut found = Vec::new();
     for minion in &accepted {
         let grains = grains(app, minion).await?;
-        let pillar = world.as_ref().map_or(Value::Null, |world| world.pillar_or_empty(minion));
-        let candidate = Candidate { id: minion, grains: &grains, pillar: &pillar };
-        if matches(kind, expression, &candidate).map_err(|problem| Refusal::invalid(problem.to_string()))? {
+        let pillar = world
+            .as_ref()
+            .map_or(Value::Null, |world| world.pillar_or_empty(minion));
+        let candidate = Candidate {
+            id: minion,
+            grains: &grains,
+            pillar: &pillar,
+        };
+        if matches(kind, expression, &candidate)
+            .map_err(|problem| Refusal::invalid(problem.to_string()))?
+        {
             found.push(minion.clone());
         }
     }
@@ -44,7 +58,11 @@ pub async fn resolve(
         found.push(MASTER.to_owned());
     }
     if found.is_empty() {
-        let known = if accepted.is_empty() { "none is accepted yet".into() } else { accepted.join(", ") };
+        let known = if accepted.is_empty() {
+            "none is accepted yet".into()
+        } else {
+            accepted.join(", ")
+        };
         return Err(Refusal::not_found(format!(
             "no accepted minion matches {expression:?} ({kind}); known: {known}"
         )));
@@ -69,7 +87,11 @@ fn names_master(kind: &str, expression: &str) -> bool {
 /// The store failed.
 pub async fn accepted(app: &App) -> Result<Vec<String>, Refusal> {
     let keys = app.store.keys().await?;
-    Ok(keys.into_iter().filter(|key| key.state == KeyState::Accepted).map(|key| key.id).collect())
+    Ok(keys
+        .into_iter()
+        .filter(|key| key.state == KeyState::Accepted)
+        .map(|key| key.id)
+        .collect())
 }
 
 /// A minion's grains; an empty mapping when it has never connected.

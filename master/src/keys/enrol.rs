@@ -1,7 +1,7 @@
 //! Enrolment and renewal: from a key that proves itself to a certificate.
 //!
-//! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a minion or master killed at
-//! any point just asks again.
+//! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a
+//! minion or master killed at any point just asks again.
 
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::Inspected;
@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::token::TokenText;
 use crate::app::{App, Refusal, RefusalKind};
-use crate::ca::{self, HALITE, Issued, Profile};
+use crate::ca;
+use crate::ca::{HALITE, Issued, Profile};
 use crate::store::{Certificate, Key, KeyState, Millis, Revocation, Token};
 
 /// What a host says of itself; more is cut off by refusal.
@@ -61,7 +62,8 @@ pub enum Answer {
 /// The request is malformed or its token is not good; nothing was stored.
 pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
     let id = newcomer.id.as_str();
-    Identity::new(&app.config.cluster, Kind::Minion, id).map_err(|e| Refusal::invalid(e.to_string()))?;
+    Identity::new(&app.config.cluster, Kind::Minion, id)
+        .map_err(|e| Refusal::invalid(e.to_string()))?;
     let fingerprint =
         ca::request_fingerprint(&newcomer.csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
     check_grains(&newcomer.grains_json)?;
@@ -87,7 +89,10 @@ pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
                 &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
             )
             .await?;
-        return Ok(Answer::Rejected { fingerprint, reason });
+        return Ok(Answer::Rejected {
+            fingerprint,
+            reason,
+        });
     }
     let mut key = Key {
         id: id.to_owned(),
@@ -101,7 +106,9 @@ pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
         created: known.as_ref().map_or(now, |key| key.created),
         changed: now,
     };
-    let Some(token) = token else { return wait_for_operator(app, key, known.as_ref()).await };
+    let Some(token) = token else {
+        return wait_for_operator(app, key, known.as_ref()).await;
+    };
     check_roles(app, id, &token)?;
     let issued = issue(app, &key, now).await?;
     key.state = KeyState::Accepted;
@@ -115,14 +122,22 @@ pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
         revoke_certificate(app, &old, "replaced with a token bound to the id", now).await?;
     }
     app.gate.open(id, &fingerprint);
-    tracing::info!(minion = id, fingerprint, token = token.id, "minion enrolled");
+    tracing::info!(
+        minion = id,
+        fingerprint,
+        token = token.id,
+        "minion enrolled"
+    );
     app.hub
         .publish(
             &format!("halite/key/{id}"),
             &json!({ "act": "accepted", "id": id, "fingerprint": fingerprint, "token": token.id }),
         )
         .await?;
-    Ok(Answer::Accepted { certificate_pem: issued.certificate_pem, fingerprint })
+    Ok(Answer::Accepted {
+        certificate_pem: issued.certificate_pem,
+        fingerprint,
+    })
 }
 
 /// Why a request cannot go on, whatever else it brings.
@@ -130,7 +145,8 @@ fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> 
     let known = known?;
     let same = known.fingerprint == fingerprint;
     match known.state {
-        // An operator who binds a token to an id says that this id may come (back), whatever was before.
+        // An operator who binds a token to an id says that this id may come (back), whatever was
+        // before.
         _ if bound => None,
         KeyState::Pending if same || token => None,
         KeyState::Pending => Some(format!(
@@ -152,10 +168,16 @@ fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> 
 async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Refusal> {
     let fingerprint = key.fingerprint.clone();
     if let Some(pem) = key.certificate_pem.as_ref().filter(|pem| fresh(pem, now)) {
-        return Ok(Answer::Accepted { certificate_pem: pem.clone(), fingerprint });
+        return Ok(Answer::Accepted {
+            certificate_pem: pem.clone(),
+            fingerprint,
+        });
     }
     let certificate_pem = reissue(app, key.clone(), now).await?;
-    Ok(Answer::Accepted { certificate_pem, fingerprint })
+    Ok(Answer::Accepted {
+        certificate_pem,
+        fingerprint,
+    })
 }
 
 /// Whether more than a third of a certificate's life is left.
@@ -169,7 +191,13 @@ fn fresh(pem: &str, now: Millis) -> bool {
 async fn wait_for_operator(app: &App, key: Key, known: Option<&Key>) -> Result<Answer, Refusal> {
     let fingerprint = key.fingerprint.clone();
     if known.is_none() {
-        let waiting = app.store.keys().await?.iter().filter(|key| key.state == KeyState::Pending).count();
+        let waiting = app
+            .store
+            .keys()
+            .await?
+            .iter()
+            .filter(|key| key.state == KeyState::Pending)
+            .count();
         if waiting >= PENDING_MAX {
             return Err(Refusal::new(
                 RefusalKind::Unavailable,
@@ -179,7 +207,9 @@ async fn wait_for_operator(app: &App, key: Key, known: Option<&Key>) -> Result<A
         app.store.put_key(&key).await?;
         tracing::info!(minion = key.id, fingerprint, "key waits for an operator");
         let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
-        app.hub.publish(&format!("halite/key/{}", key.id), &data).await?;
+        app.hub
+            .publish(&format!("halite/key/{}", key.id), &data)
+            .await?;
     }
     Ok(Answer::Pending { fingerprint })
 }
@@ -213,14 +243,22 @@ fn check_roles(app: &App, id: &str, token: &Token) -> Result<(), Refusal> {
     if token.roles.is_empty() {
         return Ok(());
     }
-    let path = app.config.config_dir.join("nodes").join(format!("{id}.yaml"));
+    let path = app
+        .config
+        .config_dir
+        .join("nodes")
+        .join(format!("{id}.yaml"));
     let Ok(text) = std::fs::read_to_string(&path) else {
         // Not declared: no roles, nothing assigned.
         return Ok(());
     };
-    let declared: Declared =
-        serde_saphyr::from_str(&text).map_err(|e| Refusal::internal(format!("{}: {e}", path.display())))?;
-    match declared.roles.iter().find(|role| !token.roles.contains(role)) {
+    let declared: Declared = serde_saphyr::from_str(&text)
+        .map_err(|e| Refusal::internal(format!("{}: {e}", path.display())))?;
+    match declared
+        .roles
+        .iter()
+        .find(|role| !token.roles.contains(role))
+    {
         None => Ok(()),
         Some(role) => Err(Refusal::denied(format!(
             "the token is for the roles {}, but {id} is declared with {role}",
@@ -231,9 +269,13 @@ fn check_roles(app: &App, id: &str, token: &Token) -> Result<(), Refusal> {
 
 fn check_grains(grains_json: &str) -> Result<(), Refusal> {
     if grains_json.len() > GRAINS_MAX {
-        return Err(Refusal::invalid(format!("the grains have more than {GRAINS_MAX} bytes")));
+        return Err(Refusal::invalid(format!(
+            "the grains have more than {GRAINS_MAX} bytes"
+        )));
     }
-    if !grains_json.is_empty() && serde_json::from_str::<serde::de::IgnoredAny>(grains_json).is_err() {
+    if !grains_json.is_empty()
+        && serde_json::from_str::<serde::de::IgnoredAny>(grains_json).is_err()
+    {
         return Err(Refusal::invalid("the grains are not JSON"));
     }
     Ok(())
@@ -242,9 +284,12 @@ fn check_grains(grains_json: &str) -> Result<(), Refusal> {
 /// Signs a key's request as the identity of its minion, and records the certificate.
 pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, Refusal> {
     let internal = |e: &dyn std::fmt::Display| Refusal::internal(e.to_string());
-    let identity = Identity::new(&app.config.cluster, Kind::Minion, &key.id).map_err(|e| internal(&e))?;
-    let issued =
-        app.cas.sign(HALITE, &key.csr_pem, &Profile::identity(&identity), now).map_err(|e| internal(&e))?;
+    let identity =
+        Identity::new(&app.config.cluster, Kind::Minion, &key.id).map_err(|e| internal(&e))?;
+    let issued = app
+        .cas
+        .sign(HALITE, &key.csr_pem, &Profile::identity(&identity), now)
+        .map_err(|e| internal(&e))?;
     app.store
         .put_certificate(&Certificate {
             serial: issued.serial.clone(),
@@ -271,25 +316,40 @@ async fn reissue(app: &App, mut key: Key, now: Millis) -> Result<String, Refusal
 }
 
 /// Takes back the certificates of a key that is no longer its id's.
-pub(super) async fn revoke_certificate(app: &App, key: &Key, why: &str, now: Millis) -> Result<(), Refusal> {
-    let Some(serial) = &key.serial else { return Ok(()) };
-    let revocation =
-        Revocation { serial: serial.clone(), owner: key.id.clone(), when: now, reason: why.to_owned() };
+pub(super) async fn revoke_certificate(
+    app: &App,
+    key: &Key,
+    why: &str,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let Some(serial) = &key.serial else {
+        return Ok(());
+    };
+    let revocation = Revocation {
+        serial: serial.clone(),
+        owner: key.id.clone(),
+        when: now,
+        reason: why.to_owned(),
+    };
     app.store.revoke(&revocation).await?;
     app.gate.revoke(serial);
     Ok(())
 }
 
-/// Renews a minion's own certificate. The key stays: another key would have to enrol anew, because only one key at a time is
-/// a minion's, and a crash between the two would lock it out.
+/// Renews a minion's own certificate. The key stays: another key would have to enrol anew, because
+/// only one key at a time is a minion's, and a crash between the two would lock it out.
 ///
 /// # Errors
 /// The request is malformed or of another key.
 pub async fn renew(app: &App, minion: &str, csr_pem: &str) -> Result<String, Refusal> {
-    let fingerprint = ca::request_fingerprint(csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
+    let fingerprint =
+        ca::request_fingerprint(csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
     let _turn = app.enrolling.lock().await;
-    let mut key =
-        app.store.key(minion).await?.ok_or_else(|| Refusal::denied("the key is not accepted any more"))?;
+    let mut key = app
+        .store
+        .key(minion)
+        .await?
+        .ok_or_else(|| Refusal::denied("the key is not accepted any more"))?;
     if key.state != KeyState::Accepted || key.fingerprint != fingerprint {
         return Err(Refusal::denied(
             "a certificate is renewed with the key that it has; for a new key delete the old one and enrol again",

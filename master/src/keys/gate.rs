@@ -1,4 +1,5 @@
-//! The gate: which verified identities are welcome now. In memory, because every handshake asks it; the store is behind it.
+//! The gate: which verified identities are welcome now. In memory, because every handshake asks it;
+//! the store is behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,7 +15,8 @@ use crate::store::{Audit, KeyState, Millis, Store, StoreError};
 
 /// Refusals that may wait for the store.
 const WAITING: usize = 256;
-/// Refusals that are written a minute; further ones are only counted, so that a stranger cannot fill the disk.
+/// Refusals that are written a minute; further ones are only counted, so that a stranger cannot
+/// fill the disk.
 const A_MINUTE: u32 = 120;
 
 #[derive(Default)]
@@ -43,7 +45,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The gate as the store has it. Refusals are written to the store by a task that ends with the gate.
+    /// The gate as the store has it. Refusals are written to the store by a task that ends with the
+    /// gate.
     ///
     /// # Errors
     /// The store fails.
@@ -58,7 +61,12 @@ impl Gate {
                 welcome.minions.insert(key.id, key.fingerprint);
             }
         }
-        welcome.revoked = store.revocations().await?.into_iter().map(|r| r.serial).collect();
+        welcome.revoked = store
+            .revocations()
+            .await?
+            .into_iter()
+            .map(|r| r.serial)
+            .collect();
         let (refusals, mut waiting) = mpsc::channel::<Audit>(WAITING);
         tokio::spawn(async move {
             while let Some(line) = waiting.recv().await {
@@ -79,10 +87,15 @@ impl Gate {
 
     /// Lets a minion in with this key, and only this one.
     pub fn open(&self, minion: &str, fingerprint: &str) {
-        self.change(|welcome| welcome.minions.insert(minion.to_owned(), fingerprint.to_owned()));
+        self.change(|welcome| {
+            welcome
+                .minions
+                .insert(minion.to_owned(), fingerprint.to_owned())
+        });
     }
 
-    /// Lets a minion in no more, and cuts it off. `serial` of its certificate counts as revoked from now on.
+    /// Lets a minion in no more, and cuts it off. `serial` of its certificate counts as revoked
+    /// from now on.
     pub fn close(&self, minion: &str, serial: Option<&str>) {
         self.change(|welcome| {
             welcome.revoked.extend(serial.map(str::to_owned));
@@ -112,7 +125,10 @@ impl Gate {
                         "refusals were not written to the audit: too many"
                     );
                 }
-                *minute = Minute { begin: now, ..Minute::default() };
+                *minute = Minute {
+                    begin: now,
+                    ..Minute::default()
+                };
             }
             if minute.written >= A_MINUTE {
                 minute.dropped += 1;
@@ -128,7 +144,11 @@ impl Gate {
             outcome: format!("refused: {reason}"),
         };
         if self.refusals.try_send(line).is_err() {
-            tracing::warn!(method, reason, "a refusal was not written to the audit: the store is slow");
+            tracing::warn!(
+                method,
+                reason,
+                "a refusal was not written to the audit: the store is slow"
+            );
         }
     }
 }
@@ -140,7 +160,8 @@ impl Doorkeeper for Gate {
             return Err("the certificate is revoked".to_owned());
         }
         match caller.identity.kind() {
-            // Their certificates come from whoever holds the CA's key; the serial number is how one is taken back.
+            // Their certificates come from whoever holds the CA's key; the serial number is how one
+            // is taken back.
             Kind::Operator | Kind::Master => Ok(()),
             Kind::Minion => match welcome.minions.get(caller.identity.id()) {
                 None => Err("the minion's key is not accepted".to_owned()),
@@ -157,7 +178,11 @@ impl Doorkeeper for Gate {
     fn refused(&self, peer: &Peer, path: &str, reason: &str) {
         let method = path.trim_start_matches("/halite.v1.");
         // A path is what the caller wrote: cut it, and never let it break a line.
-        let method: String = method.chars().filter(|c| !c.is_control()).take(80).collect();
+        let method: String = method
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(80)
+            .collect();
         tracing::info!(peer = peer.name(), method, reason, "call refused");
         self.note(peer.name(), &method, reason);
     }

@@ -49,21 +49,26 @@ pub fn status_of(key: &Key, connected: bool) -> Value {
 /// The store fails.
 pub async fn list(app: &App) -> Result<Value, Refusal> {
     let keys = app.store.keys().await?;
-    let shown: Vec<Value> = keys.iter().map(|key| status_of(key, app.hub.is_connected(&key.id))).collect();
+    let shown: Vec<Value> = keys
+        .iter()
+        .map(|key| status_of(key, app.hub.is_connected(&key.id)))
+        .collect();
     Ok(json!({ "keys": shown }))
 }
 
 /// Carries out an operator's order.
 ///
 /// # Errors
-/// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or the store fails.
+/// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
+/// the store fails.
 pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
     let _turn = app.enrolling.lock().await;
     let id = order.id.as_str();
-    let key =
-        app.store.key(id).await?.ok_or_else(|| {
-            Refusal::not_found(format!("there is no key of {id:?}; `ctl key list` shows them"))
-        })?;
+    let key = app.store.key(id).await?.ok_or_else(|| {
+        Refusal::not_found(format!(
+            "there is no key of {id:?}; `ctl key list` shows them"
+        ))
+    })?;
     let state = match order.action.as_str() {
         "accept" => accept(app, key, &order.fingerprint).await?,
         "reject" => {
@@ -76,9 +81,18 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
             delete(app, &key).await?;
             "deleted"
         }
-        other => return Err(Refusal::invalid(format!("{other:?} is not one of accept, reject, delete"))),
+        other => {
+            return Err(Refusal::invalid(format!(
+                "{other:?} is not one of accept, reject, delete"
+            )));
+        }
     };
-    app.hub.publish(&format!("halite/key/{id}"), &json!({ "act": state, "id": id })).await?;
+    app.hub
+        .publish(
+            &format!("halite/key/{id}"),
+            &json!({ "act": state, "id": id }),
+        )
+        .await?;
     tracing::info!(minion = id, state, "key changed");
     Ok(json!({ "id": id, "state": state }))
 }
@@ -92,7 +106,11 @@ fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
         "{0} is connected and would be cut off; to do it all the same: ctl key {1} {0} --force --cluster {2}",
         order.id,
         order.action,
-        if order.force { "NAME, with this cluster's name" } else { "NAME" }
+        if order.force {
+            "NAME, with this cluster's name"
+        } else {
+            "NAME"
+        }
     )))
 }
 

@@ -1,5 +1,5 @@
-//! Enrolment tokens: `ID.SECRET.CAHASH`. The id is public, of the secret only a hash is kept, and the CA's hash lets a
-//! newcomer know the master at first contact.
+//! Enrolment tokens: `ID.SECRET.CAHASH`. The id is public, of the secret only a hash is kept, and
+//! the CA's hash lets a newcomer know the master at first contact.
 
 use std::fmt;
 
@@ -45,12 +45,17 @@ impl TokenText {
     /// It has not three parts of hex of the right lengths. The text itself is not repeated.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let hex = |part: &str, length: usize| {
-            part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            part.len() == length
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         };
         match text.split('.').collect::<Vec<_>>()[..] {
-            [id, secret, ca] if hex(id, 16) && hex(secret, 64) && hex(ca, 64) => {
-                Ok(Self { id: id.to_owned(), secret: secret.to_owned(), ca_sha256: ca.to_owned() })
-            }
+            [id, secret, ca] if hex(id, 16) && hex(secret, 64) && hex(ca, 64) => Ok(Self {
+                id: id.to_owned(),
+                secret: secret.to_owned(),
+                ca_sha256: ca.to_owned(),
+            }),
             _ => Err(Refusal::invalid(
                 "this is not a token: ID.SECRET.CAHASH is, as `ctl token create` prints it",
             )),
@@ -91,8 +96,16 @@ pub struct Wanted {
 ///
 /// # Errors
 /// The limits are broken, the id is no minion's, or the store fails.
-pub async fn create_token(app: &App, operator: &str, wanted: Wanted) -> Result<(String, Millis), Refusal> {
-    let ttl = if wanted.ttl_seconds == 0 { DEFAULT_TTL_SECONDS } else { wanted.ttl_seconds };
+pub async fn create_token(
+    app: &App,
+    operator: &str,
+    wanted: Wanted,
+) -> Result<(String, Millis), Refusal> {
+    let ttl = if wanted.ttl_seconds == 0 {
+        DEFAULT_TTL_SECONDS
+    } else {
+        wanted.ttl_seconds
+    };
     let uses = wanted.uses.max(1);
     if ttl > LONGEST_TTL_SECONDS {
         return Err(Refusal::invalid(format!(
@@ -100,17 +113,27 @@ pub async fn create_token(app: &App, operator: &str, wanted: Wanted) -> Result<(
         )));
     }
     if uses > MOST_USES {
-        return Err(Refusal::invalid(format!("a token is good for at most {MOST_USES} enrolments")));
+        return Err(Refusal::invalid(format!(
+            "a token is good for at most {MOST_USES} enrolments"
+        )));
     }
-    let bound_id = if wanted.id.is_empty() { None } else { Some(wanted.id) };
+    let bound_id = if wanted.id.is_empty() {
+        None
+    } else {
+        Some(wanted.id)
+    };
     if let Some(id) = &bound_id {
-        Identity::new(&app.config.cluster, Kind::Minion, id).map_err(|e| Refusal::invalid(e.to_string()))?;
+        Identity::new(&app.config.cluster, Kind::Minion, id)
+            .map_err(|e| Refusal::invalid(e.to_string()))?;
     }
     let internal = |e: pki::PkiError| Refusal::internal(e.to_string());
     let text = TokenText {
         id: pki::hex(&pki::random::<8>().map_err(internal)?),
         secret: pki::hex(&pki::random::<32>().map_err(internal)?),
-        ca_sha256: app.cas.certificate_sha256(HALITE).map_err(|e| Refusal::internal(e.to_string()))?,
+        ca_sha256: app
+            .cas
+            .certificate_sha256(HALITE)
+            .map_err(|e| Refusal::internal(e.to_string()))?,
     };
     let now = app.clock.now();
     let token = Token {
@@ -162,6 +185,8 @@ pub async fn revoke_token(app: &App, id: &str) -> Result<Value, Refusal> {
     if app.store.delete_token(id).await? {
         Ok(json!({ "id": id, "state": "revoked" }))
     } else {
-        Err(Refusal::not_found(format!("there is no token {id:?}; `ctl token list` shows them")))
+        Err(Refusal::not_found(format!(
+            "there is no token {id:?}; `ctl token list` shows them"
+        )))
     }
 }

@@ -1,4 +1,5 @@
-//! The way to the API: a client with administrator certificates that the kubernetes CA signs in memory.
+//! The way to the API: a client with administrator certificates that the kubernetes CA signs in
+//! memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,26 +34,42 @@ impl Clusters {
     /// No client yet.
     #[must_use]
     pub fn new(app: Arc<App>) -> Self {
-        Self { app, current: Mutex::default() }
+        Self {
+            app,
+            current: Mutex::default(),
+        }
     }
 
     /// Uses this API from now on, whatever is declared: for tests.
     #[cfg(test)]
     pub(crate) fn with_api(app: Arc<App>, api: Arc<dyn Api>) -> Self {
-        let current = Current { made_for: [0; 32], made: Millis::MAX, api };
-        Self { app, current: Mutex::new(Some(current)) }
+        let current = Current {
+            made_for: [0; 32],
+            made: Millis::MAX,
+            api,
+        };
+        Self {
+            app,
+            current: Mutex::new(Some(current)),
+        }
     }
 
     /// The API of the declared cluster, whatever bundle is there.
     ///
     /// # Errors
-    /// The declaration names no first host, or the certificates cannot be made. Whether the API answers is another matter.
+    /// The declaration names no first host, or the certificates cannot be made. Whether the API
+    /// answers is another matter.
     pub async fn api(&self, world: &World) -> Result<Arc<dyn Api>, Refusal> {
         let declaration = world.declaration();
-        let address =
-            api_address(declaration).map_err(|error| Refusal::invalid(error.to_string()))?.to_string();
+        let address = api_address(declaration)
+            .map_err(|error| Refusal::invalid(error.to_string()))?
+            .to_string();
         let (server_name, port) = (declaration.cluster.endpoint(), API_PORT);
-        let ca = self.app.cas.certificate_pem("kubernetes").map_err(|e| Refusal::internal(e.to_string()))?;
+        let ca = self
+            .app
+            .cas
+            .certificate_pem("kubernetes")
+            .map_err(|e| Refusal::internal(e.to_string()))?;
         let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
         let now = self.app.clock.now();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +90,11 @@ impl Clusters {
         };
         let api: Arc<dyn Api> =
             Arc::new(KubeApi::new(&access).map_err(|e| Refusal::internal(e.to_string()))?);
-        *current = Some(Current { made_for, made: now, api: Arc::clone(&api) });
+        *current = Some(Current {
+            made_for,
+            made: now,
+            api: Arc::clone(&api),
+        });
         Ok(api)
     }
 
@@ -92,7 +113,14 @@ impl Clusters {
             days: 1,
             ..Profile::default()
         };
-        let issued = self.app.cas.sign("kubernetes", &request, &profile, now).map_err(|e| failed(&e))?;
-        Ok(Identity { certificate: issued.certificate_pem, key: key.to_pem() })
+        let issued = self
+            .app
+            .cas
+            .sign("kubernetes", &request, &profile, now)
+            .map_err(|e| failed(&e))?;
+        Ok(Identity {
+            certificate: issued.certificate_pem,
+            key: key.to_pem(),
+        })
     }
 }

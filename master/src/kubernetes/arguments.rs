@@ -10,7 +10,10 @@ use super::operation::Operation;
 pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
     let mut flat = Vec::with_capacity(documents.len());
     for document in documents {
-        let is_list = document.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+        let is_list = document
+            .get("kind")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| kind.ends_with("List"));
         match document.get("items").and_then(Value::as_array) {
             Some(items) if is_list => flat.extend(items.iter().cloned()),
             _ if document.is_null() => {}
@@ -23,9 +26,10 @@ pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
 pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operation>>, Failure> {
     let comment = text(chunk, "comment").unwrap_or_else(|| "Success!".into());
     match fun {
-        "nop" | "succeed_without_changes" | "show_notification" => {
-            Ok(Checked { comment: text(chunk, "text").unwrap_or(comment), ..Checked::default() })
-        }
+        "nop" | "succeed_without_changes" | "show_notification" => Ok(Checked {
+            comment: text(chunk, "text").unwrap_or(comment),
+            ..Checked::default()
+        }),
         "succeed_with_changes" => Ok(Checked {
             changes: Map::from_iter([(
                 "testing".to_owned(),
@@ -34,8 +38,13 @@ pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operati
             comment,
             diff: Vec::new(),
         }),
-        "fail_without_changes" => Err(Failure(text(chunk, "comment").unwrap_or_else(|| "Failure!".into()))),
-        _ => Err(Failure(format!("{} is not there on the target `master`", chunk.function()))),
+        "fail_without_changes" => Err(Failure(
+            text(chunk, "comment").unwrap_or_else(|| "Failure!".into()),
+        )),
+        _ => Err(Failure(format!(
+            "{} is not there on the target `master`",
+            chunk.function()
+        ))),
     }
 }
 
@@ -57,5 +66,9 @@ pub(super) fn number(chunk: &Chunk, key: &str) -> Option<u64> {
 }
 
 pub(super) fn flag(chunk: &Chunk, key: &str) -> bool {
-    chunk.args.get(key).and_then(Value::as_bool).unwrap_or(false)
+    chunk
+        .args
+        .get(key)
+        .and_then(Value::as_bool)
+        .unwrap_or(false)
 }

@@ -1,4 +1,5 @@
-//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what lies between.
+//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what lies
+//! between.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use super::modules::{Cluster, fail, fail_at, provides};
 use super::operation::Operation;
 use super::{ApiError, Reference, compare, node, sets, waves};
 
-/// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images at hand.
+/// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images
+/// at hand.
 const READY_TIMEOUT: u64 = 300;
 /// Objects, or kinds, that are asked for at the same time.
 pub(super) const AT_ONCE: usize = 8;
@@ -47,7 +49,8 @@ impl Cluster {
             all.push((Reference::of(document).map_err(fail)?, document));
         }
         let mut results = Vec::with_capacity(all.len());
-        // What others live in comes first: while that is being removed, the server takes nothing into it.
+        // What others live in comes first: while that is being removed, the server takes nothing
+        // into it.
         let waves = all.chunk_by(|(a, _), (b, _)| waves::wave_of(a) == waves::wave_of(b));
         for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
             let checks = some.iter().map(|(reference, wanted)| {
@@ -55,8 +58,12 @@ impl Cluster {
             });
             results.extend(join_all(checks).await);
             // Each may have waited for long.
-            let passes = |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
-            if results.iter().any(|result| result.as_ref().is_err_and(|error| !passes(error))) {
+            let passes =
+                |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
+            if results
+                .iter()
+                .any(|result| result.as_ref().is_err_and(|error| !passes(error)))
+            {
                 break;
             }
         }
@@ -73,9 +80,14 @@ impl Cluster {
                 other => other.map_err(|error| fail_at(chunk, reference, error))?,
             };
             if let Found::Differs { diff, operation } = found {
-                let shown =
-                    if chunk.sensitive { "changes (not shown: it holds a secret)".into() } else { diff };
-                checked.changes.insert(reference.to_string(), Value::from(shown));
+                let shown = if chunk.sensitive {
+                    "changes (not shown: it holds a secret)".into()
+                } else {
+                    diff
+                };
+                checked
+                    .changes
+                    .insert(reference.to_string(), Value::from(shown));
                 checked.diff.push(operation);
             }
         }
@@ -90,8 +102,10 @@ impl Cluster {
             (some, all) => format!("{some} of {all} objects differ"),
         };
         if let Some(set) = set.filter(|_| !after_apply) {
-            let named =
-                |member: &sets::Member| all.iter().any(|(wanted, _)| sets::same(wanted, &member.reference));
+            let named = |member: &sets::Member| {
+                all.iter()
+                    .any(|(wanted, _)| sets::same(wanted, &member.reference))
+            };
             let stays = |member: &sets::Member| member.set != set || named(member);
             match self.surplus(stays).await {
                 // Then nothing is known of the objects either.
@@ -109,8 +123,8 @@ impl Cluster {
         Ok(checked)
     }
 
-    /// Compares one object; `beside` are the objects of the same manifest, of which one may be the namespace or the
-    /// definition of another. `set` is theirs, if they are one.
+    /// Compares one object; `beside` are the objects of the same manifest, of which one may be the
+    /// namespace or the definition of another. `set` is theirs, if they are one.
     async fn check_one(
         &self,
         reference: &Reference,
@@ -152,12 +166,13 @@ impl Cluster {
             if self.test {
                 return Ok(self.compared(None, wanted, Operation::Apply(wanted.clone())));
             }
-            self.ended(reference, Instant::now() + self.patience.total).await?;
+            self.ended(reference, Instant::now() + self.patience.total)
+                .await?;
             return Box::pin(self.check_one(reference, wanted, whole, set, beside)).await;
         }
         let Some(live) = live else {
-            // The dry run finds what the server would refuse; the diff shows what was written, without the server's
-            // defaults.
+            // The dry run finds what the server would refuse; the diff shows what was written,
+            // without the server's defaults.
             let applied = match applied {
                 Some(applied) => applied,
                 None => self.patiently(|| self.api.apply(wanted, true)).await,
@@ -193,11 +208,17 @@ impl Cluster {
     fn compared(&self, live: Option<&Value>, after: &Value, operation: Operation) -> Found {
         match live {
             Some(live) if compare::same(live, after) => Found::Same,
-            live => Found::Differs { diff: compare::diff(live, Some(after)), operation },
+            live => Found::Differs {
+                diff: compare::diff(live, Some(after)),
+                operation,
+            },
         }
     }
 
-    pub(super) async fn check_absent(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+    pub(super) async fn check_absent(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
         let reference = Reference {
             api_version: text(chunk, "api_version").unwrap_or_else(|| "v1".into()),
             kind: required(chunk, "kind")?,
@@ -216,9 +237,16 @@ impl Cluster {
         // What is on its way out needs no second request.
         let live = live.filter(|object| !sets::ends(object));
         let Some(live) = live else {
-            return Ok(Checked { comment: format!("{reference} is absent"), ..Checked::default() });
+            return Ok(Checked {
+                comment: format!("{reference} is absent"),
+                ..Checked::default()
+            });
         };
-        let shown = if chunk.sensitive { "removed".into() } else { compare::diff(Some(&live), None) };
+        let shown = if chunk.sensitive {
+            "removed".into()
+        } else {
+            compare::diff(Some(&live), None)
+        };
         Ok(Checked {
             changes: Map::from_iter([(reference.to_string(), Value::from(shown))]),
             comment: format!("{reference} is to be removed"),
@@ -227,7 +255,10 @@ impl Cluster {
     }
 
     /// `api_ready` is a check that waits: it changes nothing. A test run looks once.
-    pub(super) async fn check_ready(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+    pub(super) async fn check_ready(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
         let seconds = number(chunk, "timeout").unwrap_or(READY_TIMEOUT);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         loop {
@@ -241,9 +272,13 @@ impl Cluster {
                 }
                 Err(_) if self.test => {
                     self.silent.store(true, Ordering::Relaxed);
-                    let comment =
-                        format!("The Kubernetes API does not answer yet; a run waits {seconds} s for it");
-                    return Ok(Checked { comment, ..Checked::default() });
+                    let comment = format!(
+                        "The Kubernetes API does not answer yet; a run waits {seconds} s for it"
+                    );
+                    return Ok(Checked {
+                        comment,
+                        ..Checked::default()
+                    });
                 }
                 Err(error) if Instant::now() >= deadline => {
                     self.silent.store(true, Ordering::Relaxed);
@@ -256,8 +291,18 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn check_node(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
-        let map = |key: &str| chunk.args.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
+    pub(super) async fn check_node(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let map = |key: &str| {
+            chunk
+                .args
+                .get(key)
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default()
+        };
         let wanted = node::Wanted {
             name: text(chunk, "object").unwrap_or_else(|| chunk.name.clone()),
             labels: map("labels"),
@@ -273,12 +318,21 @@ impl Cluster {
         let awaited = self.test && self.expected.contains(&wanted.name);
         if live.is_none() && !awaited {
             let comment = format!("{reference} has not joined yet: nothing to set");
-            return Ok(Checked { comment, ..Checked::default() });
+            return Ok(Checked {
+                comment,
+                ..Checked::default()
+            });
         }
         // A plan for a node that is about to register: everything is still to be set.
         let after = wanted.laid_over(live.as_ref().unwrap_or(&Value::Object(Map::new())));
-        if live.as_ref().is_some_and(|live| compare::same(live, &after)) {
-            return Ok(Checked { comment: format!("{reference} is as wanted"), ..Checked::default() });
+        if live
+            .as_ref()
+            .is_some_and(|live| compare::same(live, &after))
+        {
+            return Ok(Checked {
+                comment: format!("{reference} is as wanted"),
+                ..Checked::default()
+            });
         }
         Ok(Checked {
             changes: Map::from_iter([(
@@ -286,7 +340,9 @@ impl Cluster {
                 Value::from(compare::diff(live.as_ref(), Some(&after))),
             )]),
             comment: if unknown {
-                format!("{reference} may differ; the Kubernetes API does not answer yet: known after apply")
+                format!(
+                    "{reference} may differ; the Kubernetes API does not answer yet: known after apply"
+                )
             } else {
                 format!("{reference} differs")
             },
@@ -294,9 +350,14 @@ impl Cluster {
         })
     }
 
-    /// A node as it is. A kubelet that was just started needs a moment to register its node, so one whose host has joined is
-    /// waited for, once in a run; of one that is only declared, or whose host is at something else, nothing can be set.
-    async fn registered(&self, chunk: &Chunk, reference: &Reference) -> Result<Option<Value>, Failure> {
+    /// A node as it is. A kubelet that was just started needs a moment to register its node, so one
+    /// whose host has joined is waited for, once in a run; of one that is only declared, or whose
+    /// host is at something else, nothing can be set.
+    async fn registered(
+        &self,
+        chunk: &Chunk,
+        reference: &Reference,
+    ) -> Result<Option<Value>, Failure> {
         let wait = !self.test && self.expected.contains(&reference.name);
         let deadline = Instant::now() + self.patience.node;
         if self.test && self.silent.load(Ordering::Relaxed) {

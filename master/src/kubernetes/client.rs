@@ -1,7 +1,8 @@
 //! The Kubernetes API over kube, as cluster administrator.
 //!
-//! The identity is kubeadm's: first `O=kubeadm:cluster-admins` (its `admin.conf`), and where the server forbids that,
-//! because the ClusterRoleBinding of that group is not there yet or was damaged, `O=system:masters` (`super-admin.conf`).
+//! The identity is kubeadm's: first `O=kubeadm:cluster-admins` (its `admin.conf`), and where the
+//! server forbids that, because the ClusterRoleBinding of that group is not there yet or was
+//! damaged, `O=system:masters` (`super-admin.conf`).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::api::{Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
 use kube::{Client, Config};
@@ -19,7 +22,8 @@ use serde_json::{Value, json};
 
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference, Served};
 
-/// For one answer to whether the API is ready: a connection to an address that has gone would be held for half a minute.
+/// For one answer to whether the API is ready: a connection to an address that has gone would be
+/// held for half a minute.
 const READY_ANSWER: Duration = Duration::from_secs(5);
 
 /// A client certificate with its key, both PEM.
@@ -81,14 +85,21 @@ impl KubeApi {
                 return ApiError::Refused {
                     code: status.code,
                     reason: status.reason.clone(),
-                    message: if status.message.is_empty() { status.reason } else { status.message },
+                    message: if status.message.is_empty() {
+                        status.reason
+                    } else {
+                        status.message
+                    },
                 };
             }
             kube::Error::Service(source) => innermost(source.as_ref()),
             kube::Error::HyperError(source) => innermost(&source),
             other => innermost(&other),
         };
-        ApiError::Unreachable { endpoint: self.endpoint.clone(), reason }
+        ApiError::Unreachable {
+            endpoint: self.endpoint.clone(),
+            reason,
+        }
     }
 
     /// The resource of a kind and whether it lives in namespaces; asked of the server once.
@@ -99,20 +110,31 @@ impl KubeApi {
         kind: &str,
     ) -> Result<(ApiResource, bool), ApiError> {
         let key = (api_version.to_owned(), kind.to_owned());
-        let known = self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        let known = self
+            .kinds
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get(&key)
+            .cloned();
         if let Some(found) = known {
             return Ok(found);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let missing = || ApiError::NoSuchKind { api_version: api_version.into(), kind: kind.into() };
+        let missing = || ApiError::NoSuchKind {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        };
         let (resource, capabilities) = found.map_err(|error| match error {
             kube::Error::Discovery(_) => missing(),
             kube::Error::Api(status) if status.code == 404 => missing(),
             other => self.explain(other),
         })?;
         let entry = (resource, capabilities.scope == Scope::Namespaced);
-        self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(key, entry.clone());
+        self.kinds
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert(key, entry.clone());
         Ok(entry)
     }
 
@@ -126,7 +148,11 @@ impl KubeApi {
         let (resource, namespaced) = self.resource(client, api_version, kind).await?;
         Ok(if namespaced {
             // As kubectl: an object without a namespace goes to `default`.
-            let namespace = if namespace.is_empty() { "default" } else { namespace };
+            let namespace = if namespace.is_empty() {
+                "default"
+            } else {
+                namespace
+            };
             KubeTyped::namespaced_with(client.clone(), namespace, &resource)
         } else {
             KubeTyped::all_with(client.clone(), &resource)
@@ -151,7 +177,14 @@ impl KubeApi {
         object: &Value,
     ) -> Result<(KubeTyped<DynamicObject>, String), ApiError> {
         let reference = Reference::of(object)?;
-        let api = self.typed(client, &reference.api_version, &reference.kind, &reference.namespace).await?;
+        let api = self
+            .typed(
+                client,
+                &reference.api_version,
+                &reference.kind,
+                &reference.namespace,
+            )
+            .await?;
         Ok((api, reference.name))
     }
 }
@@ -161,22 +194,33 @@ const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "APIService");
 
 fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, ApiError> {
     let malformed = |what: &str, error: &dyn std::fmt::Display| {
-        ApiError::Malformed(format!("the Kubernetes client cannot be made: {what}: {error}"))
+        ApiError::Malformed(format!(
+            "the Kubernetes client cannot be made: {what}: {error}"
+        ))
     };
-    let url = format!("https://{host}:{}", access.port).parse().map_err(|e| malformed("address", &e))?;
+    let url = format!("https://{host}:{}", access.port)
+        .parse()
+        .map_err(|e| malformed("address", &e))?;
     let mut config = Config::new(url);
     let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(access.ca.as_bytes()).collect();
     let roots = roots.map_err(|e| malformed("kubernetes CA certificate", &e))?;
-    config.root_cert = Some(roots.iter().map(|certificate| certificate.as_ref().to_vec()).collect());
+    config.root_cert = Some(
+        roots
+            .iter()
+            .map(|certificate| certificate.as_ref().to_vec())
+            .collect(),
+    );
     config.tls_server_name = Some(access.server_name.clone());
-    // An API server that is just starting answers soon or never: callers wait with a deadline of their own. Longer than
-    // one lost packet (sent again after 1 s), shorter than the search for an address that nobody holds yet (3 s): a
-    // virtual address that comes up meanwhile is found at the next attempt.
+    // An API server that is just starting answers soon or never: callers wait with a deadline of
+    // their own. Longer than one lost packet (sent again after 1 s), shorter than the search for an
+    // address that nobody holds yet (3 s): a virtual address that comes up meanwhile is found at
+    // the next attempt.
     config.connect_timeout = Some(Duration::from_secs(2));
     config.read_timeout = Some(Duration::from_secs(30));
     config.reset_reader_on_write = true;
     config.default_retry = false;
-    // The field's type comes from a crate that we do not name; a kubeconfig's form leads to the same.
+    // The field's type comes from a crate that we do not name; a kubeconfig's form leads to the
+    // same.
     config.auth_info = serde_json::from_value(json!({
         "client-certificate-data": STANDARD.encode(&identity.certificate),
         "client-key-data": STANDARD.encode(&identity.key),
@@ -206,9 +250,18 @@ fn from_json(object: &Value) -> Result<DynamicObject, ApiError> {
 impl Api for KubeApi {
     fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
         Box::pin(self.call(move |client| async move {
-            let api =
-                self.typed(&client, &reference.api_version, &reference.kind, &reference.namespace).await?;
-            let found = api.get_opt(&reference.name).await.map_err(|e| self.explain(e))?;
+            let api = self
+                .typed(
+                    &client,
+                    &reference.api_version,
+                    &reference.kind,
+                    &reference.namespace,
+                )
+                .await?;
+            let found = api
+                .get_opt(&reference.name)
+                .await
+                .map_err(|e| self.explain(e))?;
             found.map(to_json).transpose()
         }))
     }
@@ -222,23 +275,43 @@ impl Api for KubeApi {
                 field_manager: Some(FIELD_MANAGER.into()),
                 ..PatchParams::default()
             };
-            to_json(api.patch(&name, &parameters, &Patch::Apply(object)).await.map_err(|e| self.explain(e))?)
+            to_json(
+                api.patch(&name, &parameters, &Patch::Apply(object))
+                    .await
+                    .map_err(|e| self.explain(e))?,
+            )
         }))
     }
 
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(self.call(move |client| async move {
             let (api, name) = self.of_object(&client, object).await?;
-            let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.into()) };
-            to_json(api.replace(&name, &parameters, &from_json(object)?).await.map_err(|e| self.explain(e))?)
+            let parameters = PostParams {
+                dry_run,
+                field_manager: Some(FIELD_MANAGER.into()),
+            };
+            to_json(
+                api.replace(&name, &parameters, &from_json(object)?)
+                    .await
+                    .map_err(|e| self.explain(e))?,
+            )
         }))
     }
 
     fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
         Box::pin(self.call(move |client| async move {
-            let api =
-                self.typed(&client, &reference.api_version, &reference.kind, &reference.namespace).await?;
-            match api.delete(&reference.name, &DeleteParams::background()).await {
+            let api = self
+                .typed(
+                    &client,
+                    &reference.api_version,
+                    &reference.kind,
+                    &reference.namespace,
+                )
+                .await?;
+            match api
+                .delete(&reference.name, &DeleteParams::background())
+                .await
+            {
                 Ok(_) => Ok(true),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
                 Err(error) => Err(self.explain(error)),
@@ -276,8 +349,11 @@ impl Api for KubeApi {
             } else {
                 self.typed(&client, api_version, kind, namespace).await?
             };
-            let parameters =
-                if fields.is_empty() { ListParams::default() } else { ListParams::default().fields(fields) };
+            let parameters = if fields.is_empty() {
+                ListParams::default()
+            } else {
+                ListParams::default().fields(fields)
+            };
             let found = api.list(&parameters).await.map_err(|e| self.explain(e))?;
             found.items.into_iter().map(to_json).collect()
         }))
@@ -287,29 +363,55 @@ impl Api for KubeApi {
         Box::pin(self.call(move |client| async move {
             let (api_version, kind) = API_SERVICES;
             let services = self.typed(&client, api_version, kind, "").await?;
-            let services = services.list(&ListParams::default()).await.map_err(|e| self.explain(e))?;
-            // A group that no server of ours holds; while its own server is down, every question about it fails.
+            let services = services
+                .list(&ListParams::default())
+                .await
+                .map_err(|e| self.explain(e))?;
+            // A group that no server of ours holds; while its own server is down, every question
+            // about it fails.
             let foreign: Vec<String> = services
                 .items
                 .iter()
-                .filter(|service| service.data.pointer("/spec/service").is_some_and(|s| !s.is_null()))
-                .filter_map(|service| Some(service.data.pointer("/spec/group")?.as_str()?.to_owned()))
+                .filter(|service| {
+                    service
+                        .data
+                        .pointer("/spec/service")
+                        .is_some_and(|s| !s.is_null())
+                })
+                .filter_map(|service| {
+                    Some(service.data.pointer("/spec/group")?.as_str()?.to_owned())
+                })
                 .collect();
             let foreign: Vec<&str> = foreign.iter().map(String::as_str).collect();
-            let discovery = Discovery::new(client).exclude(&foreign).run_aggregated().await;
+            let discovery = Discovery::new(client)
+                .exclude(&foreign)
+                .run_aggregated()
+                .await;
             let discovery = discovery.map_err(|e| self.explain(e))?;
-            let mut known = self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut known = self
+                .kinds
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut served = Vec::new();
-            for (resource, capabilities) in
-                discovery.groups().flat_map(kube::discovery::ApiGroup::resources_by_stability)
+            for (resource, capabilities) in discovery
+                .groups()
+                .flat_map(kube::discovery::ApiGroup::resources_by_stability)
             {
-                let usable =
-                    [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb));
+                let usable = [verbs::LIST, verbs::DELETE]
+                    .iter()
+                    .all(|verb| capabilities.supports_operation(verb));
                 let namespaced = capabilities.scope == Scope::Namespaced;
                 let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-                let one = Served { api_version, kind, namespaced };
+                let one = Served {
+                    api_version,
+                    kind,
+                    namespaced,
+                };
                 if usable && !one.is_event() {
-                    known.insert((one.api_version.clone(), one.kind.clone()), (resource, namespaced));
+                    known.insert(
+                        (one.api_version.clone(), one.kind.clone()),
+                        (resource, namespaced),
+                    );
                     served.push(one);
                 }
             }

@@ -1,7 +1,7 @@
 //! What differs between an object as it is and as it would be: pure functions over JSON.
 //!
-//! The server itself says what would be (a dry run), so defaults and conversions never look like drift; what the server
-//! keeps for itself is left out of the comparison.
+//! The server itself says what would be (a dry run), so defaults and conversions never look like
+//! drift; what the server keeps for itself is left out of the comparison.
 
 use serde_json::{Map, Value};
 use similar::TextDiff;
@@ -23,7 +23,8 @@ const SERVER_METADATA: [&str; 7] = [
     "deletionTimestamp",
 ];
 
-/// The comparable form: without status and the server's own metadata, keys sorted, empty metadata maps left out.
+/// The comparable form: without status and the server's own metadata, keys sorted, empty metadata
+/// maps left out.
 #[must_use]
 pub fn normalised(object: &Value) -> Value {
     let mut object = sorted(object);
@@ -33,7 +34,9 @@ pub fn normalised(object: &Value) -> Value {
             for key in SERVER_METADATA {
                 metadata.remove(key);
             }
-            metadata.retain(|_, value| !value.as_object().is_some_and(Map::is_empty) && !value.is_null());
+            metadata.retain(|_, value| {
+                !value.as_object().is_some_and(Map::is_empty) && !value.is_null()
+            });
         }
     }
     object
@@ -45,7 +48,11 @@ fn sorted(value: &Value) -> Value {
         Value::Object(fields) => {
             let mut keys: Vec<&String> = fields.keys().collect();
             keys.sort();
-            Value::Object(keys.into_iter().map(|key| (key.clone(), sorted(&fields[key]))).collect())
+            Value::Object(
+                keys.into_iter()
+                    .map(|key| (key.clone(), sorted(&fields[key])))
+                    .collect(),
+            )
         }
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         other => other.clone(),
@@ -58,8 +65,8 @@ pub fn same(live: &Value, wanted: &Value) -> bool {
     normalised(live) == normalised(wanted)
 }
 
-/// A unified diff of the two as YAML, three lines of context; `None` stands for an object that is not there. Data of
-/// Secrets is redacted, and still shown as changing where it does.
+/// A unified diff of the two as YAML, three lines of context; `None` stands for an object that is
+/// not there. Data of Secrets is redacted, and still shown as changing where it does.
 #[must_use]
 pub fn diff(live: Option<&Value>, wanted: Option<&Value>) -> String {
     let mut before = live.map(normalised);
@@ -83,14 +90,22 @@ pub fn yaml(value: &Value) -> String {
 /// Replaces what Secrets hold, `stringData` included.
 fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
     let is_secret = |object: &Option<&mut Value>| {
-        object.as_ref().is_some_and(|o| o.get("kind").and_then(Value::as_str) == Some("Secret"))
+        object
+            .as_ref()
+            .is_some_and(|o| o.get("kind").and_then(Value::as_str) == Some("Secret"))
     };
     if !is_secret(&before) && !is_secret(&after) {
         return;
     }
     for field in ["data", "stringData"] {
-        let old = before.as_mut().and_then(|o| o.get_mut(field)).and_then(Value::as_object_mut);
-        let new = after.as_mut().and_then(|o| o.get_mut(field)).and_then(Value::as_object_mut);
+        let old = before
+            .as_mut()
+            .and_then(|o| o.get_mut(field))
+            .and_then(Value::as_object_mut);
+        let new = after
+            .as_mut()
+            .and_then(|o| o.get_mut(field))
+            .and_then(Value::as_object_mut);
         let was = old.as_deref().cloned().unwrap_or_default();
         for (key, value) in new.into_iter().flatten() {
             let changes = was.get(key).is_some_and(|w| w != value);
@@ -102,7 +117,9 @@ fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
     }
     // What kubectl keeps in this annotation is the whole Secret.
     for object in [before, after].into_iter().flatten() {
-        let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        let annotations = object
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut);
         if let Some(value) =
             annotations.and_then(|a| a.get_mut("kubectl.kubernetes.io/last-applied-configuration"))
         {
@@ -111,9 +128,10 @@ fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
     }
 }
 
-/// The live object with the content of `wanted` put in whole: every field but metadata and status is exactly as wanted,
-/// whoever set it; labels and annotations are laid over those that are there. This is how kubeadm's ConfigMaps and RBAC
-/// objects are kept (`whole: true`): kubeadm reads and rewrites them as one.
+/// The live object with the content of `wanted` put in whole: every field but metadata and status
+/// is exactly as wanted, whoever set it; labels and annotations are laid over those that are there.
+/// This is how kubeadm's ConfigMaps and RBAC objects are kept (`whole: true`): kubeadm reads and
+/// rewrites them as one.
 #[must_use]
 pub fn replaced(live: &Value, wanted: &Value) -> Value {
     let (Some(live_fields), Some(wanted_fields)) = (live.as_object(), wanted.as_object()) else {
@@ -127,7 +145,9 @@ pub fn replaced(live: &Value, wanted: &Value) -> Value {
     for (key, value) in wanted_fields {
         match key.as_str() {
             "metadata" => {
-                let metadata = result.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+                let metadata = result
+                    .entry("metadata")
+                    .or_insert_with(|| Value::Object(Map::new()));
                 merge(metadata, value);
                 if let Some(metadata) = metadata.as_object_mut() {
                     metadata.remove("managedFields");
@@ -142,8 +162,8 @@ pub fn replaced(live: &Value, wanted: &Value) -> Value {
     Value::Object(result)
 }
 
-/// Lays `over` over `under`: mappings are merged, everything else replaced. A stand-in for server-side apply where no
-/// server can be asked.
+/// Lays `over` over `under`: mappings are merged, everything else replaced. A stand-in for
+/// server-side apply where no server can be asked.
 pub fn merge(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -159,7 +179,12 @@ pub fn merge(under: &mut Value, over: &Value) {
 #[must_use]
 pub fn role_reference_differs(live: &Value, wanted: &Value) -> bool {
     let role = |object: &Value| {
-        let field = |name: &str| object.pointer(&format!("/roleRef/{name}")).cloned().unwrap_or_default();
+        let field = |name: &str| {
+            object
+                .pointer(&format!("/roleRef/{name}"))
+                .cloned()
+                .unwrap_or_default()
+        };
         (field("kind"), field("name"))
     };
     live.get("roleRef").is_some() && wanted.get("roleRef").is_some() && role(live) != role(wanted)
@@ -167,8 +192,9 @@ pub fn role_reference_differs(live: &Value, wanted: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn what_the_server_keeps_is_no_difference() {
@@ -183,8 +209,10 @@ mod tests {
 
     #[test]
     fn a_small_unified_diff() {
-        let live = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "one\ntwo\n"}});
-        let wanted = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "one\nthree\n"}});
+        let live =
+            json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "one\ntwo\n"}});
+        let wanted =
+            json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "one\nthree\n"}});
         let text = diff(Some(&live), Some(&wanted));
         assert!(text.contains("--- live\n+++ wanted\n"), "{text}");
         assert!(text.contains("-    two\n+    three\n"), "{text}");
@@ -197,7 +225,11 @@ mod tests {
             "data": {"same": "Y2FuYXJ5", "old": "Y2FuYXJ5", "gone": "Y2FuYXJ5"}});
         let wanted = json!({"kind": "Secret", "metadata": {"name": "s"},
             "data": {"same": "Y2FuYXJ5", "old": "Y2FuYXJ5Mg=="}, "stringData": {"plain": "Y2FuYXJ5"}});
-        for text in [diff(Some(&live), Some(&wanted)), diff(None, Some(&wanted)), diff(Some(&live), None)] {
+        for text in [
+            diff(Some(&live), Some(&wanted)),
+            diff(None, Some(&wanted)),
+            diff(Some(&live), None),
+        ] {
             assert!(!text.contains("Y2FuYXJ5"), "{text}");
         }
         assert!(diff(Some(&live), Some(&wanted)).contains(REDACTED_CHANGED));
@@ -210,7 +242,10 @@ mod tests {
         let wanted = json!({"kind": "ConfigMap", "metadata": {"name": "a", "labels": {"ours": "y"}}, "data": {"ours": "1"}});
         let result = replaced(&live, &wanted);
         assert_eq!(result["data"], json!({"ours": "1"}));
-        assert_eq!(result["metadata"]["labels"], json!({"theirs": "x", "ours": "y"}));
+        assert_eq!(
+            result["metadata"]["labels"],
+            json!({"theirs": "x", "ours": "y"})
+        );
         assert_eq!(result["metadata"]["resourceVersion"], "7");
     }
 

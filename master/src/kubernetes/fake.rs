@@ -53,7 +53,10 @@ impl FakeApi {
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.insert("resourceVersion".into(), json!(version.to_string()));
-        metadata.insert("managedFields".into(), json!([{"manager": FIELD_MANAGER, "time": version}]));
+        metadata.insert(
+            "managedFields".into(),
+            json!([{"manager": FIELD_MANAGER, "time": version}]),
+        );
         metadata.insert("uid".into(), json!(reference.to_string()));
         if reference.kind == "CustomResourceDefinition" && object.get("status").is_none() {
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
@@ -81,7 +84,8 @@ impl FakeApi {
                 });
             }
             let namespace_is_there = reference.namespace.is_empty()
-                || ["kube-system", "kube-public", "default"].contains(&reference.namespace.as_str())
+                || ["kube-system", "kube-public", "default"]
+                    .contains(&reference.namespace.as_str())
                 || self.object("Namespace", &reference.namespace).is_some();
             let namespace_ends = self
                 .object("Namespace", &reference.namespace)
@@ -116,8 +120,14 @@ impl FakeApi {
     fn store(&self, verb: &str, reference: Reference, object: Value, dry_run: bool) -> Value {
         let object = self.served(object, &reference);
         if !dry_run {
-            self.writes.lock().unwrap().push(format!("{verb} {reference}"));
-            self.objects.lock().unwrap().insert(reference, object.clone());
+            self.writes
+                .lock()
+                .unwrap()
+                .push(format!("{verb} {reference}"));
+            self.objects
+                .lock()
+                .unwrap()
+                .insert(reference, object.clone());
         }
         object
     }
@@ -125,7 +135,11 @@ impl FakeApi {
 
 /// A refusal of the server.
 pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
-    ApiError::Refused { code, reason: reason.into(), message: message.into() }
+    ApiError::Refused {
+        code,
+        reason: reason.into(),
+        message: message.into(),
+    }
 }
 
 impl Api for FakeApi {
@@ -167,7 +181,10 @@ impl Api for FakeApi {
     fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
         Box::pin(async move {
             self.answer(Some(reference), false)?;
-            self.writes.lock().unwrap().push(format!("delete {reference}"));
+            self.writes
+                .lock()
+                .unwrap()
+                .push(format!("delete {reference}"));
             if self.stubborn.lock().unwrap().contains(&reference.name) {
                 if let Some(object) = self.objects.lock().unwrap().get_mut(reference) {
                     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -206,13 +223,30 @@ impl Api for FakeApi {
         Box::pin(async move {
             self.answer(None, false)?;
             let objects = self.objects.lock().unwrap();
-            let text =
-                |object: &Value, pointer: &str| object.pointer(pointer).unwrap().as_str().unwrap().to_owned();
-            let there =
-                objects.keys().map(|r| (r.api_version.clone(), r.kind.clone(), !r.namespace.is_empty()));
-            let definitions = objects.iter().filter(|(r, _)| r.kind == "CustomResourceDefinition");
+            let text = |object: &Value, pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            };
+            let there = objects.keys().map(|r| {
+                (
+                    r.api_version.clone(),
+                    r.kind.clone(),
+                    !r.namespace.is_empty(),
+                )
+            });
+            let definitions = objects
+                .iter()
+                .filter(|(r, _)| r.kind == "CustomResourceDefinition");
             let defined = definitions.map(|(_, object)| {
-                (format!("{}/v1", text(object, "/spec/group")), text(object, "/spec/names/kind"), true)
+                (
+                    format!("{}/v1", text(object, "/spec/group")),
+                    text(object, "/spec/names/kind"),
+                    true,
+                )
             });
             let unknown = self.unknown_kinds.lock().unwrap();
             let mut kinds: Vec<Served> = Vec::new();
@@ -225,7 +259,11 @@ impl Api for FakeApi {
                     .find(|known| (&known.api_version, &known.kind) == (&api_version, &kind))
                 {
                     Some(known) => known.namespaced |= namespaced,
-                    None => kinds.push(Served { api_version, kind, namespaced }),
+                    None => kinds.push(Served {
+                        api_version,
+                        kind,
+                        namespaced,
+                    }),
                 }
             }
             Ok(kinds)
@@ -249,7 +287,9 @@ impl Api for FakeApi {
                     && (namespace.is_empty() || namespace == reference.namespace)
                     && (labels.is_empty() || object["metadata"]["labels"].get(labels).is_some())
             };
-            let found = objects.iter().filter(|(reference, object)| fits(reference, object));
+            let found = objects
+                .iter()
+                .filter(|(reference, object)| fits(reference, object));
             let bare = |(r, o): (&Reference, &Value)| json!({"apiVersion": r.api_version, "kind": r.kind, "metadata": o["metadata"]});
             Ok(found.map(bare).collect())
         })

@@ -10,18 +10,27 @@ use super::waves::Removal;
 use super::{ApiError, Reference, Served};
 
 /// What is in every namespace, or made and remade by controllers: no reason to keep one.
-const ALWAYS_THERE: [(&str, &str); 2] = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
-const PASSING: [(&str, &str); 3] =
-    [("", "Endpoints"), ("discovery.k8s.io", "EndpointSlice"), ("coordination.k8s.io", "Lease")];
+const ALWAYS_THERE: [(&str, &str); 2] = [
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ServiceAccount", "default"),
+];
+const PASSING: [(&str, &str); 3] = [
+    ("", "Endpoints"),
+    ("discovery.k8s.io", "EndpointSlice"),
+    ("coordination.k8s.io", "Lease"),
+];
 /// So many reasons are named at most, of each kind of loss.
 const NAMED: usize = 5;
 
 impl Cluster {
-    /// What would be lost, or cut off, with these objects. With those that are on their way out it is lost already.
+    /// What would be lost, or cut off, with these objects. With those that are on their way out it
+    /// is lost already.
     pub(super) async fn losses(&self, removals: &[Removal]) -> Result<Vec<String>, ApiError> {
         let mut losses = Vec::new();
         let references = |removals: &mut dyn Iterator<Item = &Removal>| {
-            removals.map(|removal| removal.reference.clone()).collect::<Vec<_>>()
+            removals
+                .map(|removal| removal.reference.clone())
+                .collect::<Vec<_>>()
         };
         let judged = references(&mut removals.iter().filter(|removal| !removal.ends));
         if judged.is_empty() {
@@ -58,9 +67,15 @@ impl Cluster {
     pub(super) async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
         let mut all = Vec::new();
         for reference in remove.iter().filter(|reference| reference.is_definition()) {
-            let Some(definition) = self.patiently(|| self.api.get(reference)).await? else { continue };
+            let Some(definition) = self.patiently(|| self.api.get(reference)).await? else {
+                continue;
+            };
             let text = |pointer: &str| {
-                definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+                definition
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
             };
             all.push(Defined {
                 group: text("/spec/group"),
@@ -74,23 +89,38 @@ impl Cluster {
 
     /// Claims of a storage class, and volumes of it that no such claim stands for.
     async fn volumes_of(&self, class: &str) -> Result<Vec<String>, ApiError> {
-        let of_class =
-            |object: &Value| object.pointer("/spec/storageClassName").and_then(Value::as_str) == Some(class);
+        let of_class = |object: &Value| {
+            object
+                .pointer("/spec/storageClassName")
+                .and_then(Value::as_str)
+                == Some(class)
+        };
         let list = |kind: &'static str| self.patiently(move || self.api.list("v1", kind, "", ""));
-        let claims = typed(list("PersistentVolumeClaim").await?, "PersistentVolumeClaim");
+        let claims = typed(
+            list("PersistentVolumeClaim").await?,
+            "PersistentVolumeClaim",
+        );
         let volumes = typed(list("PersistentVolume").await?, "PersistentVolume");
         let text = |object: &Value, pointer: &str| {
-            object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
         };
         let claimed = |volume: &Value| {
-            let claim = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
-            claims
-                .iter()
-                .any(|c| of_class(c) && (text(c, "/metadata/namespace"), text(c, "/metadata/name")) == claim)
+            let claim = (
+                text(volume, "/spec/claimRef/namespace"),
+                text(volume, "/spec/claimRef/name"),
+            );
+            claims.iter().any(|c| {
+                of_class(c) && (text(c, "/metadata/namespace"), text(c, "/metadata/name")) == claim
+            })
         };
         let alone = volumes.iter().filter(|volume| !claimed(volume));
         let used = claims.iter().chain(alone).filter(|object| of_class(object));
-        used.map(|object| Reference::of(object).map(|reference| reference.to_string())).collect()
+        used.map(|object| Reference::of(object).map(|reference| reference.to_string()))
+            .collect()
     }
 
     /// Objects of a definition that do not go with it anyway.
@@ -120,16 +150,26 @@ impl Cluster {
     }
 
     /// What lives in a namespace and does not go anyway.
-    async fn inhabitants(&self, namespace: &str, remove: &[Reference]) -> Result<Vec<String>, ApiError> {
+    async fn inhabitants(
+        &self,
+        namespace: &str,
+        remove: &[Reference],
+    ) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
-        let passing =
-            |kind: &Served| kind.is_event() || PASSING.contains(&(kind.group(), kind.kind.as_str()));
+        let passing = |kind: &Served| {
+            kind.is_event() || PASSING.contains(&(kind.group(), kind.kind.as_str()))
+        };
         let inside = |kind: &&Served| kind.namespaced && !passing(kind);
         let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
         let others = self.others(&kinds, namespace, remove).await?;
         // What has an owner is not counted beside it; but data is, whoever made the claim.
-        let counts = |(reference, object): &&(Reference, Value)| is_data(reference) || !has_owner(object);
-        Ok(others.iter().filter(counts).map(|(reference, _)| reference.to_string()).collect())
+        let counts =
+            |(reference, object): &&(Reference, Value)| is_data(reference) || !has_owner(object);
+        Ok(others
+            .iter()
+            .filter(counts)
+            .map(|(reference, _)| reference.to_string())
+            .collect())
     }
 
     async fn others(
@@ -144,7 +184,8 @@ impl Cluster {
                 let reference = Reference::of(&object)?;
                 let goes = ends(&object)
                     || (reference.group().is_empty()
-                        && ALWAYS_THERE.contains(&(reference.kind.as_str(), reference.name.as_str())))
+                        && ALWAYS_THERE
+                            .contains(&(reference.kind.as_str(), reference.name.as_str())))
                     || remove.iter().any(|removed| same(removed, &reference));
                 if !goes {
                     others.push((reference, object));
@@ -156,14 +197,19 @@ impl Cluster {
 }
 
 fn has_owner(object: &Value) -> bool {
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
     owners.is_some_and(|owners| !owners.is_empty())
 }
 
 /// Whether an object stands for data.
 fn is_data(reference: &Reference) -> bool {
     reference.group().is_empty()
-        && matches!(reference.kind.as_str(), "PersistentVolume" | "PersistentVolumeClaim")
+        && matches!(
+            reference.kind.as_str(),
+            "PersistentVolume" | "PersistentVolumeClaim"
+        )
 }
 
 /// Members of a list do not say themselves what they are.
@@ -176,7 +222,12 @@ fn typed(mut objects: Vec<Value>, kind: &str) -> Vec<Value> {
 }
 
 fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(NAMED) {
         0 => shown,
         more => format!("{shown} and {more} more"),

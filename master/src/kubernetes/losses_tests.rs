@@ -30,8 +30,7 @@ async fn nothing_is_removed_that_would_take_data_with_it() {
     claim["spec"] = json!({"storageClassName": "fast"});
     let volume = |name: &str, claim: &str| {
         let mut volume = object("PersistentVolume", "", name);
-        volume["spec"] =
-            json!({"storageClassName": "fast", "claimRef": {"namespace": "default", "name": claim}});
+        volume["spec"] = json!({"storageClassName": "fast", "claimRef": {"namespace": "default", "name": claim}});
         api.put(volume);
     };
     volume("claimed", "theirs");
@@ -58,10 +57,17 @@ async fn nothing_is_removed_that_would_take_data_with_it() {
     ] {
         assert!(told.contains(line), "{line:?} in {told}");
     }
-    assert!(!told.contains("claimed") && !told.contains("of-a-deployment"), "{told}");
+    assert!(
+        !told.contains("claimed") && !told.contains("of-a-deployment"),
+        "{told}"
+    );
     assert!(api.writes.lock().unwrap().is_empty(), "all or nothing");
     // The same where a set only gets smaller.
-    assert!(refusal(&api, &set("a", json!([]))).await.contains("StorageClass fast"));
+    assert!(
+        refusal(&api, &set("a", json!([])))
+            .await
+            .contains("StorageClass fast")
+    );
 }
 
 #[tokio::test]
@@ -70,7 +76,14 @@ async fn claims_keep_the_owner_that_would_take_them() {
     let database = object("StatefulSet", "kube-system", "db");
     let widget = object("Widget", "kube-system", "ours");
     let definition = object("CustomResourceDefinition", "", "widgets.x.io");
-    applied(&api, &[set("a", json!([definition, database.clone(), widget.clone()]))]).await;
+    applied(
+        &api,
+        &[set(
+            "a",
+            json!([definition, database.clone(), widget.clone()]),
+        )],
+    )
+    .await;
     let mut pod = object("Pod", "kube-system", "db-0");
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "StatefulSet", "name": "db",
         "uid": "StatefulSet kube-system/db"}]);
@@ -81,9 +94,17 @@ async fn claims_keep_the_owner_that_would_take_them() {
     // Of a version that is not served any more only the name is known.
     let mut former = widget.clone();
     former["apiVersion"] = json!("x.io/v1beta1");
-    api.unknown_kinds.lock().unwrap().push("x.io/v1beta1".into());
+    api.unknown_kinds
+        .lock()
+        .unwrap()
+        .push("x.io/v1beta1".into());
     for foreign in [
-        claim_of("kube-system", "data-db-0", &database, "StatefulSet kube-system/db"),
+        claim_of(
+            "kube-system",
+            "data-db-0",
+            &database,
+            "StatefulSet kube-system/db",
+        ),
         claim_of("kube-system", "scaled-db-1", &pod, "Pod kube-system/db-0"),
         claim_of("kube-system", "main-1", &widget, "Widget kube-system/ours"),
         claim_of("kube-system", "main-2", &child, "Widget kube-system/child"),
@@ -105,10 +126,20 @@ async fn claims_keep_the_owner_that_would_take_them() {
     ] {
         assert!(told.contains(line), "{line:?} in {told}");
     }
-    assert!(!told.contains("scratch") && !told.contains("former"), "{told}");
-    assert!(!told.contains("Widget kube-system/child"), "it goes with its owner: {told}");
+    assert!(
+        !told.contains("scratch") && !told.contains("former"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("Widget kube-system/child"),
+        "it goes with its owner: {told}"
+    );
     // The same where the set only gets smaller.
-    assert!(refusal(&api, &set("a", json!([]))).await.contains("data-db-0"));
+    assert!(
+        refusal(&api, &set("a", json!([])))
+            .await
+            .contains("data-db-0")
+    );
     assert!(api.writes.lock().unwrap().is_empty(), "all or nothing");
 }
 
@@ -116,9 +147,17 @@ async fn claims_keep_the_owner_that_would_take_them() {
 async fn a_claim_with_an_owner_keeps_its_namespace() {
     let api = Arc::new(FakeApi::default());
     applied(&api, &[set("a", json!([object("Namespace", "", "n")]))]).await;
-    api.put(claim_of("n", "data", &object("Widget", "n", "theirs"), "unknown"));
+    api.put(claim_of(
+        "n",
+        "data",
+        &object("Widget", "n", "theirs"),
+        "unknown",
+    ));
     let told = refusal(&api, &owned(&[])).await;
-    assert!(told.contains("Namespace n: PersistentVolumeClaim n/data"), "{told}");
+    assert!(
+        told.contains("Namespace n: PersistentVolumeClaim n/data"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -129,14 +168,20 @@ async fn a_definition_whose_objects_cannot_be_seen_stays() {
     api.put(object("Widget", "kube-system", "theirs"));
     api.unknown_kinds.lock().unwrap().push("Widget".into());
     let told = refusal(&api, &owned(&[])).await;
-    for part in ["CustomResourceDefinition widgets.x.io: ", "does not serve Widget of x.io"] {
+    for part in [
+        "CustomResourceDefinition widgets.x.io: ",
+        "does not serve Widget of x.io",
+    ] {
         assert!(told.contains(part), "{part} in {told}");
     }
     // Of what was never served there is nothing.
     let reference = Reference::of(&object("CustomResourceDefinition", "", "widgets.x.io")).unwrap();
     api.objects.lock().unwrap().get_mut(&reference).unwrap()["status"] =
         json!({"conditions": [{"type": "Established", "status": "False"}]});
-    assert_eq!(applied(&api, &[owned(&[])]).await, ["delete CustomResourceDefinition widgets.x.io"]);
+    assert_eq!(
+        applied(&api, &[owned(&[])]).await,
+        ["delete CustomResourceDefinition widgets.x.io"]
+    );
 }
 
 #[tokio::test]
@@ -145,7 +190,11 @@ async fn what_only_shares_its_kinds_name_with_kubernetes_is_counted() {
     applied(&api, &[set("a", json!([object("Namespace", "", "n")]))]).await;
     let of = |group: &str, kind: &str| {
         let mut object = object(kind, "n", &format!("{kind}-{group}").to_lowercase());
-        object["apiVersion"] = json!(if group.is_empty() { "v1".into() } else { format!("{group}/v1") });
+        object["apiVersion"] = json!(if group.is_empty() {
+            "v1".into()
+        } else {
+            format!("{group}/v1")
+        });
         object
     };
     for (group, kind) in [
@@ -162,5 +211,8 @@ async fn what_only_shares_its_kinds_name_with_kubernetes_is_counted() {
         api.put(of(group, kind));
     }
     let told = refusal(&api, &owned(&[])).await;
-    assert!(told.contains("Namespace n: Event n/event-x.io, Lease n/lease-x.io\n"), "{told}");
+    assert!(
+        told.contains("Namespace n: Event n/event-x.io, Lease n/lease-x.io\n"),
+        "{told}"
+    );
 }

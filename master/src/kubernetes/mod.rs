@@ -1,8 +1,9 @@
-//! The `master` target: Kubernetes objects are states that the master itself runs, so that minions carry no Kubernetes
-//! client and `ctl highstate` mends objects as it mends files (docs/decisions, "the master is a target too").
+//! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
+//! carry no Kubernetes client and `ctl highstate` mends objects as it mends files (docs/decisions,
+//! "the master is a target too").
 //!
-//! [`modules::Cluster`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`] is the real one.
-//! What differs is computed in [`compare`], from JSON alone.
+//! [`modules::Cluster`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`]
+//! is the real one. What differs is computed in [`compare`], from JSON alone.
 
 pub mod access;
 mod arguments;
@@ -44,7 +45,8 @@ pub enum ApiError {
         /// The system's or the server's reason.
         reason: String,
     },
-    /// The server does not know the kind: a custom resource definition is missing, or not yet established.
+    /// The server does not know the kind: a custom resource definition is missing, or not yet
+    /// established.
     #[error(
         "the Kubernetes API knows no kind {kind} in {api_version}: is its CustomResourceDefinition applied before it?"
     )]
@@ -71,7 +73,8 @@ pub enum ApiError {
 
 /// What to do where the server's own sentence does not say it.
 fn advice(message: &str) -> &'static str {
-    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that is mended.
+    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that
+    // is mended.
     if message.contains("database space exceeded") {
         return ": etcd has no space left and takes no writes. On a control-plane host: make room in /var/lib/etcd, then \
                 compact, `etcdctl defrag` and `etcdctl alarm disarm`; a larger `quota-backend-bytes` goes into \
@@ -86,14 +89,18 @@ impl ApiError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            // What cannot be merged is an untyped error for the server, and so a 500 like a change of etcd's leader.
-            Self::Refused { code: 500, message, .. } => !message.contains("typed patch object"),
+            // What cannot be merged is an untyped error for the server, and so a 500 like a change
+            // of etcd's leader.
+            Self::Refused {
+                code: 500, message, ..
+            } => !message.contains("typed patch object"),
             Self::Refused { code, .. } => matches!(code, 429 | 502 | 503 | 504),
             Self::NoSuchKind { .. } | Self::Malformed(_) => false,
         }
     }
 
-    /// Whether the server answered that the thing, or the namespace that should hold it, is not there.
+    /// Whether the server answered that the thing, or the namespace that should hold it, is not
+    /// there.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, .. })
@@ -119,8 +126,13 @@ impl Reference {
     /// # Errors
     /// When `apiVersion`, `kind` or `metadata.name` is missing.
     pub fn of(object: &Value) -> Result<Self, ApiError> {
-        let field =
-            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let field = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let reference = Self {
             api_version: field("/apiVersion"),
             kind: field("/kind"),
@@ -204,8 +216,8 @@ pub trait Api: Send + Sync {
     /// Reads one object; `None` when it, or its namespace, is not there.
     fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>>;
 
-    /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the object as it is, or
-    /// would be, afterwards.
+    /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the
+    /// object as it is, or would be, afterwards.
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
 
     /// Replaces an object that exists (PUT).
@@ -217,7 +229,8 @@ pub trait Api: Send + Sync {
     /// `GET /readyz`.
     fn ready(&self) -> ApiFuture<'_, ()>;
 
-    /// All objects of a kind in a namespace (empty: everywhere), narrowed by a field selector (empty: none).
+    /// All objects of a kind in a namespace (empty: everywhere), narrowed by a field selector
+    /// (empty: none).
     fn list<'a>(
         &'a self,
         api_version: &'a str,
@@ -230,8 +243,8 @@ pub trait Api: Send + Sync {
     /// another server answers for (the aggregation layer): nothing that we apply is kept there.
     fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
 
-    /// The metadata of all objects of a kind in a namespace (empty: everywhere), narrowed by a label selector (empty:
-    /// none). Each has `apiVersion`, `kind` and `metadata`.
+    /// The metadata of all objects of a kind in a namespace (empty: everywhere), narrowed by a
+    /// label selector (empty: none). Each has `apiVersion`, `kind` and `metadata`.
     fn metadata<'a>(
         &'a self,
         kind: &'a Served,
@@ -248,7 +261,10 @@ mod tests {
     fn an_etcd_without_space_says_what_to_do() {
         let refused = |message: &str| fake::refused(500, "InternalError", message).to_string();
         let text = refused("etcdserver: mvcc: database space exceeded");
-        assert!(text.contains("alarm disarm") && text.contains("quota-backend-bytes"), "{text}");
+        assert!(
+            text.contains("alarm disarm") && text.contains("quota-backend-bytes"),
+            "{text}"
+        );
         assert_eq!(refused("no"), "the Kubernetes API refuses: no (500)");
     }
 }

@@ -19,7 +19,8 @@ use super::{Api, ApiError, Reference};
 /// How a run waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For how long a state tries again when the API stops answering (its static pod was just changed).
+    /// For how long a state tries again when the API stops answering (its static pod was just
+    /// changed).
     pub total: Duration,
     /// For how long a run waits for a kubelet to register its node.
     pub node: Duration,
@@ -44,7 +45,8 @@ pub struct Cluster {
     pub(super) patience: Patience,
     /// Test mode: what later checks see; `None` is an object that would be gone.
     predicted: Mutex<BTreeMap<Reference, Option<Value>>>,
-    /// Groups and kinds of the definitions that this run applied: they need a moment until they are served.
+    /// Groups and kinds of the definitions that this run applied: they need a moment until they are
+    /// served.
     defined: Mutex<BTreeSet<(String, String)>>,
     /// What there is of sets, once it was looked for.
     members: Mutex<Option<Arc<Members>>>,
@@ -87,15 +89,25 @@ impl Cluster {
     }
 
     pub(super) fn prediction(&self, reference: &Reference) -> Option<Option<Value>> {
-        self.predicted.lock().unwrap_or_else(PoisonError::into_inner).get(reference).cloned()
+        self.predicted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(reference)
+            .cloned()
     }
 
     fn foresee(&self, reference: Reference, object: Option<Value>) {
-        self.predicted.lock().unwrap_or_else(PoisonError::into_inner).insert(reference, object);
+        self.predicted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(reference, object);
     }
 
     pub(super) fn known_members(&self) -> Option<Arc<Members>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn learn_members(&self, members: Option<Arc<Members>>) {
@@ -124,10 +136,17 @@ impl Cluster {
         )))
     }
 
-    /// Whether something that this run would make explains that the API does not know the kind or namespace yet.
+    /// Whether something that this run would make explains that the API does not know the kind or
+    /// namespace yet.
     pub(super) fn comes_with_this_run(&self, reference: &Reference) -> bool {
-        let predicted = self.predicted.lock().unwrap_or_else(PoisonError::into_inner);
-        predicted.values().flatten().any(|object| provides(object, reference))
+        let predicted = self
+            .predicted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        predicted
+            .values()
+            .flatten()
+            .any(|object| provides(object, reference))
     }
 
     /// Whether an error may be gone in a moment.
@@ -142,14 +161,19 @@ impl Cluster {
         }
     }
 
-    /// Repeats what fails for the moment until the patience is used up. A test run has none: it must not wait.
+    /// Repeats what fails for the moment until the patience is used up. A test run has none: it
+    /// must not wait.
     pub(super) async fn patiently<T, F, R>(&self, call: F) -> Result<T, ApiError>
     where
         F: Fn() -> R,
         R: Future<Output = Result<T, ApiError>>,
     {
         let hopeless = self.test || self.silent.load(Ordering::Relaxed);
-        let patience = if hopeless { Duration::ZERO } else { self.patience.total };
+        let patience = if hopeless {
+            Duration::ZERO
+        } else {
+            self.patience.total
+        };
         let deadline = Instant::now() + patience;
         loop {
             match call().await {
@@ -177,8 +201,12 @@ impl Modules for Cluster {
     async fn check(&self, chunk: &Chunk) -> Result<Checked<Self::Diff>, Failure> {
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("kubernetes", "manifest") => {
-                let documents =
-                    chunk.args.get("documents").and_then(Value::as_array).cloned().unwrap_or_default();
+                let documents = chunk
+                    .args
+                    .get("documents")
+                    .and_then(Value::as_array)
+                    .cloned()
+                    .unwrap_or_default();
                 self.check_documents(chunk, flattened(documents)).await
             }
             ("kubernetes", "object") => {
@@ -218,9 +246,14 @@ impl Modules for Cluster {
                 removed.push(removal.reference.clone());
             }
             self.learn_members(None);
-            self.patiently(|| operation.run(self.api.as_ref())).await.map_err(|e| fail(shown(chunk, e)))?;
+            self.patiently(|| operation.run(self.api.as_ref()))
+                .await
+                .map_err(|e| fail(shown(chunk, e)))?;
             if let (Some(kind), Operation::Apply(object)) = (defines, operation) {
-                self.defined.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
+                self.defined
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(kind);
                 definitions.push(Reference::of(object).map_err(fail)?);
             }
         }
@@ -231,21 +264,26 @@ impl Modules for Cluster {
             (_, 1) => "One object changed".into(),
             (_, count) => format!("{count} objects changed"),
         };
-        Ok(Applied { changes: Map::new(), comment })
+        Ok(Applied {
+            changes: Map::new(),
+            comment,
+        })
     }
 
     async fn predict(&self, _chunk: &Chunk, diff: &Self::Diff) {
         for operation in diff {
             match operation {
-                Operation::Apply(object) | Operation::Replace(object) | Operation::Recreate(object) => {
+                Operation::Apply(object)
+                | Operation::Replace(object)
+                | Operation::Recreate(object) => {
                     if let Ok(reference) = Reference::of(object) {
                         self.foresee(reference, Some(object.clone()));
                     }
                 }
                 Operation::Delete(reference) => self.foresee(reference.clone(), None),
                 Operation::Remove(removal) => self.foresee(removal.reference.clone(), None),
-                // Others' labels and taints stay, and a second state on the node adds to the first; the live node is
-                // the better ground for its check.
+                // Others' labels and taints stay, and a second state on the node adds to the first;
+                // the live node is the better ground for its check.
                 Operation::Node(_) => {}
             }
         }
@@ -269,7 +307,9 @@ impl Modules for Cluster {
 
 fn definitions_that_go(diff: &[Operation]) -> Vec<Reference> {
     let reference = |operation: &Operation| match operation {
-        Operation::Remove(removal) if removal.reference.is_definition() => Some(removal.reference.clone()),
+        Operation::Remove(removal) if removal.reference.is_definition() => {
+            Some(removal.reference.clone())
+        }
         _ => None,
     };
     diff.iter().filter_map(reference).collect()
@@ -283,7 +323,8 @@ pub(super) fn fail_at(chunk: &Chunk, reference: &Reference, error: ApiError) -> 
     Failure(format!("{reference}: {}", shown(chunk, error)))
 }
 
-/// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal is shown.
+/// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal
+/// is shown.
 fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
     match error {
         ApiError::Refused { code, reason, .. } if chunk.sensitive => ApiError::Refused {
@@ -297,8 +338,15 @@ fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
 
 /// Whether an object is the namespace or the definition of another.
 pub(super) fn provides(object: &Value, reference: &Reference) -> bool {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let Ok(own) = Reference::of(object) else { return false };
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let Ok(own) = Reference::of(object) else {
+        return false;
+    };
     (own.is_namespace() && own.name == reference.namespace)
         || (own.is_definition()
             && text("/spec/names/kind") == reference.kind

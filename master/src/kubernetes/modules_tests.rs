@@ -1,7 +1,8 @@
-use super::super::fake::FakeApi;
-use super::*;
 use halite_states::low::{Controls, Position, Requisites};
 use serde_json::json;
+
+use super::super::fake::FakeApi;
+use super::*;
 
 fn chunk(fun: &str, args: Value) -> Chunk {
     Chunk {
@@ -29,7 +30,10 @@ fn cluster(test: bool) -> (Arc<FakeApi>, Cluster) {
         node: Duration::from_millis(20),
         pause: Duration::from_millis(1),
     };
-    (Arc::clone(&api), Cluster::new(api, test, patience).expecting(["n1".to_owned(), "n2".to_owned()]))
+    (
+        Arc::clone(&api),
+        Cluster::new(api, test, patience).expecting(["n1".to_owned(), "n2".to_owned()]),
+    )
 }
 
 /// The law of every module: check, apply, check again finds nothing.
@@ -38,7 +42,11 @@ async fn apply_and_check_again(cluster: &Cluster, chunk: &Chunk) -> Checked<Vec<
     assert_eq!(first.changes.is_empty(), first.diff.is_empty());
     cluster.apply(chunk, &first.diff).await.unwrap();
     let again = cluster.check(chunk).await.unwrap();
-    assert!(again.changes.is_empty() && again.diff.is_empty(), "{:?}", again.changes);
+    assert!(
+        again.changes.is_empty() && again.diff.is_empty(),
+        "{:?}",
+        again.changes
+    );
     first
 }
 
@@ -48,14 +56,23 @@ async fn an_object_is_made_mended_and_then_left_alone() {
     let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
     let made = apply_and_check_again(&cluster, &state).await;
     assert!(
-        made.changes["ConfigMap kube-system/c"].as_str().unwrap().contains("+  a: \"1\"")
-            || made.changes["ConfigMap kube-system/c"].as_str().unwrap().contains("+  a: '1'"),
+        made.changes["ConfigMap kube-system/c"]
+            .as_str()
+            .unwrap()
+            .contains("+  a: \"1\"")
+            || made.changes["ConfigMap kube-system/c"]
+                .as_str()
+                .unwrap()
+                .contains("+  a: '1'"),
         "{made:?}"
     );
 
     api.put(config_map(json!({"a": "2", "foreign": "stays"})));
     apply_and_check_again(&cluster, &state).await;
-    assert_eq!(api.object("ConfigMap", "c").unwrap()["data"], json!({"a": "1", "foreign": "stays"}));
+    assert_eq!(
+        api.object("ConfigMap", "c").unwrap()["data"],
+        json!({"a": "1", "foreign": "stays"})
+    );
     assert_eq!(api.writes.lock().unwrap().len(), 2, "checks write nothing");
 }
 
@@ -63,10 +80,16 @@ async fn an_object_is_made_mended_and_then_left_alone() {
 async fn whole_objects_lose_what_is_foreign() {
     let (api, cluster) = cluster(false);
     api.put(config_map(json!({"a": "1", "foreign": "goes"})));
-    let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"})), "whole": true}));
+    let state = chunk(
+        "object",
+        json!({"manifest": config_map(json!({"a": "1"})), "whole": true}),
+    );
     api.conflicts.store(2, Ordering::SeqCst);
     apply_and_check_again(&cluster, &state).await;
-    assert_eq!(api.object("ConfigMap", "c").unwrap()["data"], json!({"a": "1"}));
+    assert_eq!(
+        api.object("ConfigMap", "c").unwrap()["data"],
+        json!({"a": "1"})
+    );
 }
 
 #[tokio::test]
@@ -77,9 +100,18 @@ async fn a_binding_to_another_role_is_made_anew() {
                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
     };
     api.put(binding("wrong"));
-    apply_and_check_again(&cluster, &chunk("object", json!({"manifest": binding("right"), "whole": true})))
-        .await;
-    assert_eq!(*api.writes.lock().unwrap(), ["delete ClusterRoleBinding b", "apply ClusterRoleBinding b"]);
+    apply_and_check_again(
+        &cluster,
+        &chunk(
+            "object",
+            json!({"manifest": binding("right"), "whole": true}),
+        ),
+    )
+    .await;
+    assert_eq!(
+        *api.writes.lock().unwrap(),
+        ["delete ClusterRoleBinding b", "apply ClusterRoleBinding b"]
+    );
 }
 
 #[tokio::test]
@@ -89,7 +121,11 @@ async fn the_members_of_a_manifest_are_told_apart() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
         config_map(json!({"a": "1"})),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}]});
-    let made = apply_and_check_again(&cluster, &chunk("manifest", json!({"documents": [list, null]}))).await;
+    let made = apply_and_check_again(
+        &cluster,
+        &chunk("manifest", json!({"documents": [list, null]})),
+    )
+    .await;
     assert_eq!(made.changes.keys().collect::<Vec<_>>(), ["Namespace n"]);
 }
 
@@ -121,9 +157,15 @@ async fn a_manifest_may_bring_its_own_namespace_and_definition() {
 async fn absent_removes_once() {
     let (api, cluster) = cluster(false);
     api.put(config_map(json!({})));
-    let state = chunk("absent", json!({"kind": "ConfigMap", "namespace": "kube-system", "object": "c"}));
+    let state = chunk(
+        "absent",
+        json!({"kind": "ConfigMap", "namespace": "kube-system", "object": "c"}),
+    );
     apply_and_check_again(&cluster, &state).await;
-    assert_eq!(*api.writes.lock().unwrap(), ["delete ConfigMap kube-system/c"]);
+    assert_eq!(
+        *api.writes.lock().unwrap(),
+        ["delete ConfigMap kube-system/c"]
+    );
 }
 
 #[tokio::test]
@@ -142,8 +184,13 @@ async fn node_labels_and_taints() {
     );
 
     for (name, waited) in [("declared-only", false), ("n2", true)] {
-        let absent =
-            cluster.check(&chunk("node", json!({"object": name, "labels": {"a": "b"}}))).await.unwrap();
+        let absent = cluster
+            .check(&chunk(
+                "node",
+                json!({"object": name, "labels": {"a": "b"}}),
+            ))
+            .await
+            .unwrap();
         assert!(
             absent.changes.is_empty() && absent.comment.contains("has not joined yet"),
             "{}",
@@ -161,25 +208,67 @@ async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() 
     apply_and_check_again(&cluster, &state).await;
 
     api.silent_for.store(u32::MAX, Ordering::SeqCst);
-    let ready = cluster.check(&chunk("api_ready", json!({"timeout": 0}))).await.unwrap_err();
-    assert!(ready.0.contains("10.0.0.1:6443") && ready.0.contains("waited 0 s"), "{ready}");
-    assert!(cluster.silent.load(Ordering::SeqCst), "the wait was had: the next state fails at once");
-    assert!(cluster.check(&state).await.unwrap_err().0.contains("connection refused"));
+    let ready = cluster
+        .check(&chunk("api_ready", json!({"timeout": 0})))
+        .await
+        .unwrap_err();
+    assert!(
+        ready.0.contains("10.0.0.1:6443") && ready.0.contains("waited 0 s"),
+        "{ready}"
+    );
+    assert!(
+        cluster.silent.load(Ordering::SeqCst),
+        "the wait was had: the next state fails at once"
+    );
+    assert!(
+        cluster
+            .check(&state)
+            .await
+            .unwrap_err()
+            .0
+            .contains("connection refused")
+    );
 }
 
 #[tokio::test]
 async fn a_plan_without_an_api_shows_everything_as_to_be_made_and_does_not_wait() {
     let (api, cluster) = cluster(true);
     api.silent_for.store(u32::MAX, Ordering::SeqCst);
-    let ready = cluster.check(&chunk("api_ready", json!({"timeout": 100}))).await.unwrap();
-    assert!(ready.changes.is_empty() && ready.comment.contains("does not answer yet"), "{}", ready.comment);
-    let object =
-        cluster.check(&chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}))).await.unwrap();
-    assert!(object.comment.contains("known after apply"), "{}", object.comment);
+    let ready = cluster
+        .check(&chunk("api_ready", json!({"timeout": 100})))
+        .await
+        .unwrap();
+    assert!(
+        ready.changes.is_empty() && ready.comment.contains("does not answer yet"),
+        "{}",
+        ready.comment
+    );
+    let object = cluster
+        .check(&chunk(
+            "object",
+            json!({"manifest": config_map(json!({"a": "1"}))}),
+        ))
+        .await
+        .unwrap();
+    assert!(
+        object.comment.contains("known after apply"),
+        "{}",
+        object.comment
+    );
     assert_eq!(object.changes.len(), 1);
-    let node = cluster.check(&chunk("node", json!({"object": "n1", "labels": {"a": "b"}}))).await.unwrap();
+    let node = cluster
+        .check(&chunk(
+            "node",
+            json!({"object": "n1", "labels": {"a": "b"}}),
+        ))
+        .await
+        .unwrap();
     assert_eq!(node.changes.len(), 1);
-    assert!(node.comment.contains("known after apply"), "{}", node.comment);
+    assert!(
+        node.comment.contains("known after apply"),
+        "{}",
+        node.comment
+    );
     assert!(
         cluster
             .check(&chunk("absent", json!({"kind": "Pod", "object": "p"})))
@@ -208,12 +297,18 @@ async fn later_checks_of_a_plan_see_what_earlier_ones_would_make() {
         "object",
         json!({"manifest": {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "n"}}}),
     );
-    assert!(cluster.check(&inside).await.is_err(), "nothing explains kind and namespace yet");
+    assert!(
+        cluster.check(&inside).await.is_err(),
+        "nothing explains kind and namespace yet"
+    );
     for state in [&namespace, &definition, &inside] {
         let checked = cluster.check(state).await.unwrap();
         assert_eq!(checked.changes.len(), 1);
         cluster.predict(state, &checked.diff).await;
-        assert!(cluster.check(state).await.unwrap().changes.is_empty(), "predicted");
+        assert!(
+            cluster.check(state).await.unwrap().changes.is_empty(),
+            "predicted"
+        );
     }
     assert!(api.writes.lock().unwrap().is_empty());
 }
@@ -232,6 +327,13 @@ async fn secrets_are_not_shown_and_hosts_states_are_refused() {
 
     let mut file = chunk("managed", json!({}));
     file.state = "file".into();
-    assert!(cluster.check(&file).await.unwrap_err().0.contains("file.managed runs on hosts"));
+    assert!(
+        cluster
+            .check(&file)
+            .await
+            .unwrap_err()
+            .0
+            .contains("file.managed runs on hosts")
+    );
     assert!(cluster.condition(&file, &json!("true")).await.is_err());
 }

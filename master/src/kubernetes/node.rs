@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{Api, ApiError, Reference};
 
 /// What a `kubernetes.node` state asks for. Whatever it does not name stays: taints such as
-/// `node.kubernetes.io/not-ready` belong to the controllers, so server-side apply, for which the list of taints is one
-/// value, is not used here.
+/// `node.kubernetes.io/not-ready` belong to the controllers, so server-side apply, for which the
+/// list of taints is one value, is not used here.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     /// The node.
@@ -15,8 +15,8 @@ pub struct Wanted {
     pub labels: Map<String, Value>,
     /// Annotations; `null` removes one.
     pub annotations: Map<String, Value>,
-    /// The taints `{key, value, effect}`, all of them but for those that Kubernetes' controllers set and lift; `None`
-    /// leaves taints alone.
+    /// The taints `{key, value, effect}`, all of them but for those that Kubernetes' controllers
+    /// set and lift; `None` leaves taints alone.
     pub taints: Option<Vec<Value>>,
 }
 
@@ -32,7 +32,9 @@ impl Wanted {
             if wanted.is_empty() {
                 continue;
             }
-            let Some(entries) = object_at(&mut node, "metadata", field) else { continue };
+            let Some(entries) = object_at(&mut node, "metadata", field) else {
+                continue;
+            };
             for (key, value) in wanted {
                 match value {
                     Value::Null => {
@@ -48,17 +50,22 @@ impl Wanted {
                 }
             }
         }
-        let before: Vec<Value> =
-            node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+        let before: Vec<Value> = node
+            .pointer("/spec/taints")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         let taints = self
             .taints
             .as_ref()
             .map(|wanted| merged_taints(&before, wanted))
             .unwrap_or_else(|| before.clone());
         if taints != before
-            && let Some(spec) = node
-                .as_object_mut()
-                .and_then(|n| n.entry("spec").or_insert_with(|| Value::Object(Map::new())).as_object_mut())
+            && let Some(spec) = node.as_object_mut().and_then(|n| {
+                n.entry("spec")
+                    .or_insert_with(|| Value::Object(Map::new()))
+                    .as_object_mut()
+            })
         {
             if taints.is_empty() {
                 spec.remove("taints");
@@ -70,14 +77,23 @@ impl Wanted {
     }
 }
 
-/// The controllers' taints as they are, then the wanted ones; one that is there already is kept as it is.
+/// The controllers' taints as they are, then the wanted ones; one that is there already is kept as
+/// it is.
 fn merged_taints(before: &[Value], wanted: &[Value]) -> Vec<Value> {
     let wanted: Vec<Value> = wanted.iter().map(normal_taint).collect();
-    let key = |taint: &Value| taint.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let key = |taint: &Value| {
+        taint
+            .get("key")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let mut taints: Vec<Value> = before
         .iter()
         .filter(|taint| {
-            CONTROLLERS_TAINTS.iter().any(|prefix| key(taint).starts_with(prefix))
+            CONTROLLERS_TAINTS
+                .iter()
+                .any(|prefix| key(taint).starts_with(prefix))
                 || wanted.contains(&normal_taint(taint))
         })
         .cloned()
@@ -90,7 +106,11 @@ fn merged_taints(before: &[Value], wanted: &[Value]) -> Vec<Value> {
     taints
 }
 
-fn object_at<'a>(node: &'a mut Value, outer: &str, inner: &str) -> Option<&'a mut Map<String, Value>> {
+fn object_at<'a>(
+    node: &'a mut Value,
+    outer: &str,
+    inner: &str,
+) -> Option<&'a mut Map<String, Value>> {
     node.as_object_mut()?
         .entry(outer)
         .or_insert_with(|| Value::Object(Map::new()))
@@ -104,8 +124,13 @@ fn object_at<'a>(node: &'a mut Value, outer: &str, inner: &str) -> Option<&'a mu
 fn normal_taint(taint: &Value) -> Value {
     let mut fields = Map::new();
     for key in ["key", "value", "effect"] {
-        if let Some(value) = taint.get(key).filter(|v| v.as_str() != Some("") && !v.is_null()) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if let Some(value) = taint
+            .get(key)
+            .filter(|v| v.as_str() != Some("") && !v.is_null())
+        {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             fields.insert(key.into(), Value::from(text));
         }
     }
@@ -115,7 +140,12 @@ fn normal_taint(taint: &Value) -> Value {
 /// A node's name in the API.
 #[must_use]
 pub fn reference(name: &str) -> Reference {
-    Reference { api_version: "v1".into(), kind: "Node".into(), namespace: String::new(), name: name.into() }
+    Reference {
+        api_version: "v1".into(),
+        kind: "Node".into(),
+        namespace: String::new(),
+        name: name.into(),
+    }
 }
 
 /// The error for a node that never registered.
@@ -131,7 +161,8 @@ pub fn missing(name: &str) -> ApiError {
 pub enum Readiness {
     /// The condition `Ready` is true, and nothing keeps pods away.
     Ready,
-    /// `Ready` is true, but the kubelet is short of something and takes no new pods; the sentences say of what.
+    /// `Ready` is true, but the kubelet is short of something and takes no new pods; the sentences
+    /// say of what.
     UnderPressure(Vec<String>),
     /// It is not; the sentences say why, as far as the API knows.
     NotReady(Vec<String>),
@@ -139,31 +170,59 @@ pub enum Readiness {
     Missing,
 }
 
-/// Conditions under which a kubelet that is `Ready` evicts pods and admits none, or only some (kubelet's eviction manager).
+/// Conditions under which a kubelet that is `Ready` evicts pods and admits none, or only some
+/// (kubelet's eviction manager).
 const PRESSURES: [&str; 3] = ["DiskPressure", "MemoryPressure", "PIDPressure"];
 
-/// Reads the condition `Ready` of a node, and what other conditions say when it is not true, or though it is.
+/// Reads the condition `Ready` of a node, and what other conditions say when it is not true, or
+/// though it is.
 #[must_use]
 pub fn readiness(node: Option<&Value>) -> Readiness {
-    let Some(node) = node else { return Readiness::Missing };
-    let conditions =
-        node.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(node) = node else {
+        return Readiness::Missing;
+    };
+    let conditions = node
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     let text = |condition: &Value, field: &str| {
-        condition.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        condition
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
     };
     let is_true = |c: &Value| text(c, "status") == "True";
     let sentence = |c: &Value| {
-        format!("{}={} ({}: {})", text(c, "type"), text(c, "status"), text(c, "reason"), text(c, "message"))
+        format!(
+            "{}={} ({}: {})",
+            text(c, "type"),
+            text(c, "status"),
+            text(c, "reason"),
+            text(c, "message")
+        )
     };
-    if conditions.iter().any(|c| text(c, "type") == "Ready" && is_true(c)) {
+    if conditions
+        .iter()
+        .any(|c| text(c, "type") == "Ready" && is_true(c))
+    {
         let pressed = |c: &&Value| PRESSURES.contains(&text(c, "type").as_str()) && is_true(c);
         let pressures: Vec<String> = conditions.iter().filter(pressed).map(sentence).collect();
-        return if pressures.is_empty() { Readiness::Ready } else { Readiness::UnderPressure(pressures) };
+        return if pressures.is_empty() {
+            Readiness::Ready
+        } else {
+            Readiness::UnderPressure(pressures)
+        };
     }
     let mut reasons: Vec<String> = conditions
         .iter()
         .filter(|c| {
-            let wanted = if text(c, "type") == "Ready" { "True" } else { "False" };
+            let wanted = if text(c, "type") == "Ready" {
+                "True"
+            } else {
+                "False"
+            };
             text(c, "status") != wanted
         })
         .map(sentence)
@@ -188,10 +247,17 @@ pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<
             .unwrap_or_default()
     };
     events.sort_by_key(when);
-    let text =
-        |event: &Value, field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |event: &Value, field: &str| {
+        event
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let newest = events.iter().rev().take(count);
-    Ok(newest.map(|event| format!("{}: {}", text(event, "reason"), text(event, "message"))).collect())
+    Ok(newest
+        .map(|event| format!("{}: {}", text(event, "reason"), text(event, "message")))
+        .collect())
 }
 
 /// Readiness and kubelet version of every node, for `ctl status`.
@@ -201,7 +267,10 @@ pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<
 pub async fn overview(api: &dyn Api) -> Result<Map<String, Value>, ApiError> {
     let nodes = api.list("v1", "Node", "", "").await?;
     let entry = |node: &Value| {
-        let name = node.pointer("/metadata/name").and_then(Value::as_str)?.to_owned();
+        let name = node
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)?
+            .to_owned();
         let state = match readiness(Some(node)) {
             Readiness::Ready => json!({"ready": true}),
             Readiness::UnderPressure(reasons) => json!({"ready": true, "reasons": reasons}),
@@ -209,7 +278,10 @@ pub async fn overview(api: &dyn Api) -> Result<Map<String, Value>, ApiError> {
             Readiness::Missing => return None,
         };
         let mut state = state;
-        state["kubelet"] = node.pointer("/status/nodeInfo/kubeletVersion").cloned().unwrap_or_default();
+        state["kubelet"] = node
+            .pointer("/status/nodeInfo/kubeletVersion")
+            .cloned()
+            .unwrap_or_default();
         Some((name, state))
     };
     Ok(nodes.iter().filter_map(entry).collect())
@@ -245,10 +317,24 @@ mod tests {
             after["metadata"]["labels"],
             json!({"kubernetes.io/hostname": "n1", "node-role.kubernetes.io/control-plane": ""})
         );
-        let keys: Vec<_> =
-            after["spec"]["taints"].as_array().unwrap().iter().map(|t| t["key"].as_str().unwrap()).collect();
-        assert_eq!(keys, ["node.kubernetes.io/not-ready", "node-role.kubernetes.io/control-plane"]);
-        assert_eq!(wanted.laid_over(&after), after, "laying it over twice changes nothing");
+        let keys: Vec<_> = after["spec"]["taints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["key"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                "node.kubernetes.io/not-ready",
+                "node-role.kubernetes.io/control-plane"
+            ]
+        );
+        assert_eq!(
+            wanted.laid_over(&after),
+            after,
+            "laying it over twice changes nothing"
+        );
     }
 
     #[test]
@@ -269,8 +355,7 @@ mod tests {
 
     #[test]
     fn a_node_that_takes_no_pods_is_not_simply_ready() {
-        let condition =
-            |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
         for pressure in ["DiskPressure", "MemoryPressure", "PIDPressure"] {
             let node = |status| json!({"status": {"conditions": [condition(pressure, status), condition("Ready", "True")]}});
             assert_eq!(readiness(Some(&node("False"))), Readiness::Ready);
@@ -289,7 +374,9 @@ mod tests {
             {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "cni plugin not initialized"}]}});
         assert_eq!(
             readiness(Some(&not)),
-            Readiness::NotReady(vec!["Ready=False (KubeletNotReady: cni plugin not initialized)".into()])
+            Readiness::NotReady(vec![
+                "Ready=False (KubeletNotReady: cni plugin not initialized)".into()
+            ])
         );
     }
 }

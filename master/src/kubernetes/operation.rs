@@ -19,15 +19,16 @@ pub enum Operation {
     Recreate(Value),
     /// Delete.
     Delete(Reference),
-    /// Delete what a set no longer has, or wait for what is on its way out; the run waits until it has gone.
+    /// Delete what a set no longer has, or wait for what is on its way out; the run waits until it
+    /// has gone.
     Remove(Removal),
     /// Labels, annotations and taints of a node.
     Node(node::Wanted),
 }
 
 impl Operation {
-    /// Carries it out. Another controller may write between our read and our update; the server says so with 409 and asks
-    /// to read again.
+    /// Carries it out. Another controller may write between our read and our update; the server
+    /// says so with 409 and asks to read again.
     ///
     /// # Errors
     /// What the API said.
@@ -44,17 +45,29 @@ impl Operation {
     /// Group and kind that it makes known, if it applies a CustomResourceDefinition.
     #[must_use]
     pub fn defines(&self) -> Option<(String, String)> {
-        let Self::Apply(object) = self else { return None };
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let Self::Apply(object) = self else {
+            return None;
+        };
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
         let is_definition = Reference::of(object).is_ok_and(|reference| reference.is_definition());
-        is_definition.then(|| Some((text("/spec/group")?, text("/spec/names/kind")?))).flatten()
+        is_definition
+            .then(|| Some((text("/spec/group")?, text("/spec/names/kind")?)))
+            .flatten()
     }
 
     async fn once(&self, api: &dyn Api) -> Result<(), ApiError> {
         match self {
             Self::Apply(object) => api.apply(object, false).await.map(|_| ()),
             Self::Replace(wanted) => match api.get(&Reference::of(wanted)?).await? {
-                Some(live) => api.replace(&compare::replaced(&live, wanted), false).await.map(|_| ()),
+                Some(live) => api
+                    .replace(&compare::replaced(&live, wanted), false)
+                    .await
+                    .map(|_| ()),
                 None => api.apply(wanted, false).await.map(|_| ()),
             },
             Self::Recreate(wanted) => {
@@ -66,7 +79,10 @@ impl Operation {
             Self::Remove(removal) if removal.ends => Ok(()),
             Self::Remove(removal) => api.delete(&removal.reference).await.map(|_| ()),
             Self::Node(wanted) => match api.get(&node::reference(&wanted.name)).await? {
-                Some(live) => api.replace(&wanted.laid_over(&live), false).await.map(|_| ()),
+                Some(live) => api
+                    .replace(&wanted.laid_over(&live), false)
+                    .await
+                    .map(|_| ()),
                 None => Err(node::missing(&wanted.name)),
             },
         }

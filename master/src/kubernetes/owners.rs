@@ -1,4 +1,5 @@
-//! What the garbage collector takes with an object: whatever names it as its owner, directly or through others.
+//! What the garbage collector takes with an object: whatever names it as its owner, directly or
+//! through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,13 +45,24 @@ struct Named {
 
 impl<'a> Owners<'a> {
     pub fn new(cluster: &'a Cluster, remove: &'a [Reference], defined: &'a [Defined]) -> Self {
-        Self { cluster, remove, defined, known: BTreeMap::new() }
+        Self {
+            cluster,
+            remove,
+            defined,
+            known: BTreeMap::new(),
+        }
     }
 
-    /// Claims and volumes that do not go by their own name but with something that does, by what takes them.
+    /// Claims and volumes that do not go by their own name but with something that does, by what
+    /// takes them.
     pub async fn data(&mut self) -> Result<BTreeMap<Reference, Vec<String>>, ApiError> {
-        let kinds = [("PersistentVolumeClaim", true), ("PersistentVolume", false)]
-            .map(|(kind, namespaced)| Served { api_version: "v1".into(), kind: kind.into(), namespaced });
+        let kinds = [("PersistentVolumeClaim", true), ("PersistentVolume", false)].map(
+            |(kind, namespaced)| Served {
+                api_version: "v1".into(),
+                kind: kind.into(),
+                namespaced,
+            },
+        );
         let mut taken: BTreeMap<Reference, Vec<String>> = BTreeMap::new();
         for found in self.cluster.of_kinds(&kinds, "", "").await {
             for object in found? {
@@ -95,10 +107,17 @@ impl<'a> Owners<'a> {
 
     /// What says that an object is to go: itself, or its definition.
     fn going(&self, reference: &Reference) -> Option<Reference> {
-        let itself = self.remove.iter().find(|removed| same(removed, reference)).cloned();
+        let itself = self
+            .remove
+            .iter()
+            .find(|removed| same(removed, reference))
+            .cloned();
         itself.or_else(|| {
             let is_it = |of: &&Defined| of.group == reference.group() && of.kind == reference.kind;
-            self.defined.iter().find(is_it).map(|of| of.definition.clone())
+            self.defined
+                .iter()
+                .find(is_it)
+                .map(|of| of.definition.clone())
         })
     }
 
@@ -107,7 +126,10 @@ impl<'a> Owners<'a> {
             return Ok(known.clone());
         }
         let cluster = self.cluster;
-        let owner = match cluster.patiently(|| cluster.api.get(&named.reference)).await {
+        let owner = match cluster
+            .patiently(|| cluster.api.get(&named.reference))
+            .await
+        {
             Ok(Some(object)) if text(&object, "/metadata/uid") == named.uid => Owner::There(object),
             Ok(_) => Owner::Gone,
             Err(ApiError::NoSuchKind { .. }) => Owner::Unseen,
@@ -119,7 +141,9 @@ impl<'a> Owners<'a> {
 }
 
 fn owners(object: &Value) -> Vec<Named> {
-    let entries = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let entries = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
     let named = |entry: &Value| Named {
         reference: Reference {
             api_version: text(entry, "/apiVersion"),
@@ -132,16 +156,25 @@ fn owners(object: &Value) -> Vec<Named> {
     entries.into_iter().flatten().map(named).collect()
 }
 
-/// Whether a claim is a pod's ephemeral volume: what is in it is lost with every restart of the pod, and meant to be.
+/// Whether a claim is a pod's ephemeral volume: what is in it is lost with every restart of the
+/// pod, and meant to be.
 fn is_scratch(claim: &Value, owner: &Value) -> bool {
     let volumes = owner.pointer("/spec/volumes").and_then(Value::as_array);
     text(owner, "/kind") == "Pod"
         && volumes.into_iter().flatten().any(|volume| {
-            let name = format!("{}-{}", text(owner, "/metadata/name"), text(volume, "/name"));
+            let name = format!(
+                "{}-{}",
+                text(owner, "/metadata/name"),
+                text(volume, "/name")
+            );
             volume.get("ephemeral").is_some() && name == text(claim, "/metadata/name")
         })
 }
 
 fn text(object: &Value, pointer: &str) -> String {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }

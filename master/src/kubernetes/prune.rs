@@ -1,4 +1,5 @@
-//! `kubernetes.owned`, and what a manifest that is a set no longer names: removing what is ours, and only as a whole.
+//! `kubernetes.owned`, and what a manifest that is a set no longer names: removing what is ours,
+//! and only as a whole.
 //!
 //! What would take data with it is refused before anything is removed (see [`super::losses`]).
 
@@ -15,8 +16,8 @@ use super::checks::AT_ONCE;
 use super::modules::{Cluster, fail};
 use super::operation::Operation;
 use super::sets::{Declared, Member, SET};
-use super::waves::{self, Removal};
-use super::{ApiError, Reference, Served};
+use super::waves::Removal;
+use super::{ApiError, Reference, Served, waves};
 
 /// Everything of any set, as it was found.
 #[derive(Debug, Default)]
@@ -38,17 +39,32 @@ pub(super) struct Surplus {
 
 impl Cluster {
     /// `owned`: no object of a set of ours that is not named.
-    pub(super) async fn check_owned(&self, chunk: &Chunk) -> Result<Checked<Vec<Operation>>, Failure> {
+    pub(super) async fn check_owned(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
         let names = |key: &str| {
-            let names = chunk.args.get(key).and_then(Value::as_array).into_iter().flatten();
+            let names = chunk
+                .args
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             names.filter_map(Value::as_str).map(str::to_owned)
         };
-        let declared = Declared { sets: names("sets").collect(), among: names("among").collect() };
+        let declared = Declared {
+            sets: names("sets").collect(),
+            among: names("among").collect(),
+        };
         self.declare(declared.clone());
         let surplus = match self.surplus(|member| declared.stays(&member.set)).await {
             Err(ApiError::Unreachable { .. }) if self.test => {
-                let comment = "The Kubernetes API does not answer yet: known after apply".to_owned();
-                return Ok(Checked { comment, ..Checked::default() });
+                let comment =
+                    "The Kubernetes API does not answer yet: known after apply".to_owned();
+                return Ok(Checked {
+                    comment,
+                    ..Checked::default()
+                });
             }
             other => other.map_err(fail)?,
         };
@@ -56,7 +72,10 @@ impl Cluster {
         if surplus.remove.is_empty() {
             comment.insert(0, "Nothing of other sets is there".to_owned());
         }
-        let mut checked = Checked { comment: comment.join("; "), ..Checked::default() };
+        let mut checked = Checked {
+            comment: comment.join("; "),
+            ..Checked::default()
+        };
         self.to_remove(surplus, &mut checked).await?;
         Ok(checked)
     }
@@ -75,15 +94,24 @@ impl Cluster {
             )));
         }
         for removal in surplus.remove {
-            let what = if removal.ends { "still being removed" } else { "removed" };
-            checked.changes.insert(removal.reference.to_string(), Value::from(what));
+            let what = if removal.ends {
+                "still being removed"
+            } else {
+                "removed"
+            };
+            checked
+                .changes
+                .insert(removal.reference.to_string(), Value::from(what));
             checked.diff.push(Operation::Remove(removal));
         }
         Ok(())
     }
 
     /// The members that are not to stay.
-    pub(super) async fn surplus(&self, stays: impl Fn(&Member) -> bool) -> Result<Surplus, ApiError> {
+    pub(super) async fn surplus(
+        &self,
+        stays: impl Fn(&Member) -> bool,
+    ) -> Result<Surplus, ApiError> {
         if self.test && self.silent.load(Ordering::Relaxed) {
             return Err(ApiError::Unreachable {
                 endpoint: String::new(),
@@ -91,7 +119,10 @@ impl Cluster {
             });
         }
         let members = self.members().await?;
-        let mut surplus = Surplus { remarks: members.unseen.clone(), ..Surplus::default() };
+        let mut surplus = Surplus {
+            remarks: members.unseen.clone(),
+            ..Surplus::default()
+        };
         let mut going = Vec::new();
         for member in members.found.iter().filter(|member| !stays(member)) {
             if self.prediction(&member.reference) == Some(None) {
@@ -100,9 +131,10 @@ impl Cluster {
             match (member.stays, member.ends) {
                 // Who removes it himself may.
                 (true, true) => {}
-                (true, false) => {
-                    surplus.remarks.push(format!("{} stays: its resource policy says so", member.reference))
-                }
+                (true, false) => surplus.remarks.push(format!(
+                    "{} stays: its resource policy says so",
+                    member.reference
+                )),
                 (false, _) => going.push(member),
             }
         }
@@ -113,23 +145,32 @@ impl Cluster {
         // A namespace goes with the last set that lives in it.
         let lives_on = |place: &Reference| {
             let inside = |member: &&Member| {
-                place.is_namespace() && member.reference.namespace == place.name && !going.contains(member)
+                place.is_namespace()
+                    && member.reference.namespace == place.name
+                    && !going.contains(member)
             };
             members.found.iter().find(inside)
         };
-        for Member { reference, ends, .. } in &going {
+        for Member {
+            reference, ends, ..
+        } in &going
+        {
             match lives_on(reference).filter(|_| !ends) {
-                Some(member) => {
-                    surplus.remarks.push(format!("{reference} stays: the set `{}` lives in it", member.set))
-                }
-                None => surplus.remove.push(Removal::new(reference.clone(), *ends, &custom)),
+                Some(member) => surplus.remarks.push(format!(
+                    "{reference} stays: the set `{}` lives in it",
+                    member.set
+                )),
+                None => surplus
+                    .remove
+                    .push(Removal::new(reference.clone(), *ends, &custom)),
             }
         }
         waves::for_removal(&mut surplus.remove);
         Ok(surplus)
     }
 
-    /// The groups of custom resources. A definition bears its group in its name, which starts with the plural.
+    /// The groups of custom resources. A definition bears its group in its name, which starts with
+    /// the plural.
     async fn custom_groups(&self) -> Result<BTreeSet<String>, ApiError> {
         let definitions = Served {
             api_version: "apiextensions.k8s.io/v1".into(),
@@ -185,7 +226,8 @@ impl Cluster {
                     Err(ApiError::NoSuchKind { .. }) => Ok(Vec::new()),
                     Err(error) if error.is_not_found() => Ok(Vec::new()),
                     Err(ApiError::Unreachable { .. }) => {
-                        self.patiently(|| self.api.metadata(kind, namespace, labels)).await
+                        self.patiently(|| self.api.metadata(kind, namespace, labels))
+                            .await
                     }
                     other => other,
                 }
@@ -204,7 +246,10 @@ impl Surplus {
             1 => Some(format!("one object {which} is to be removed")),
             count => Some(format!("{count} objects {which} are to be removed")),
         };
-        removed.into_iter().chain(self.remarks.iter().cloned()).collect()
+        removed
+            .into_iter()
+            .chain(self.remarks.iter().cloned())
+            .collect()
     }
 }
 

@@ -27,11 +27,19 @@ fn chunk(id: &str, fun: &str, args: Value) -> Chunk {
 }
 
 fn set(name: &str, documents: Value) -> Chunk {
-    chunk(name, "manifest", json!({"set": name, "documents": documents}))
+    chunk(
+        name,
+        "manifest",
+        json!({"set": name, "documents": documents}),
+    )
 }
 
 fn owned(sets: &[&str]) -> Chunk {
-    chunk("owned", "owned", json!({"sets": sets, "among": ["a", "b", "chart-*"]}))
+    chunk(
+        "owned",
+        "owned",
+        json!({"sets": sets, "among": ["a", "b", "chart-*"]}),
+    )
 }
 
 fn object(kind: &str, namespace: &str, name: &str) -> Value {
@@ -59,17 +67,29 @@ fn run(api: &Arc<FakeApi>, test: bool) -> Cluster {
         node: Duration::from_millis(20),
         pause: Duration::from_millis(1),
     };
-    Cluster::new(Arc::clone(api) as Arc<dyn super::super::Api>, test, patience)
+    Cluster::new(
+        Arc::clone(api) as Arc<dyn super::super::Api>,
+        test,
+        patience,
+    )
 }
 
 async fn applied(api: &Arc<FakeApi>, states: &[Chunk]) -> Vec<String> {
     api.writes.lock().unwrap().clear();
     let cluster = run(api, false);
     for state in states {
-        let checked = cluster.check(state).await.unwrap_or_else(|failure| panic!("{}: {failure}", state.id));
+        let checked = cluster
+            .check(state)
+            .await
+            .unwrap_or_else(|failure| panic!("{}: {failure}", state.id));
         cluster.apply(state, &checked.diff).await.unwrap();
         let again = cluster.check(state).await.unwrap();
-        assert!(again.diff.is_empty() && again.changes.is_empty(), "{}: {:?}", state.id, again.changes);
+        assert!(
+            again.diff.is_empty() && again.changes.is_empty(),
+            "{}: {:?}",
+            state.id,
+            again.changes
+        );
     }
     api.writes.lock().unwrap().clone()
 }
@@ -82,7 +102,14 @@ async fn refusal(api: &Arc<FakeApi>, state: &Chunk) -> String {
 async fn a_set_comes_is_kept_and_goes_without_a_trace() {
     let api = Arc::new(FakeApi::default());
     api.put(object("ConfigMap", "kube-system", "theirs"));
-    let everything = || api.objects.lock().unwrap().keys().map(ToString::to_string).collect::<Vec<_>>();
+    let everything = || {
+        api.objects
+            .lock()
+            .unwrap()
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
     let before = everything();
     let members = json!([
         object("APIService", "", "v1.x.io"),
@@ -102,7 +129,11 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
             "apply APIService v1.x.io",
         ]
     );
-    assert_eq!(applied(&api, &states).await, Vec::<String>::new(), "twice is once");
+    assert_eq!(
+        applied(&api, &states).await,
+        Vec::<String>::new(),
+        "twice is once"
+    );
 
     // What somebody takes away comes back; what controllers and people copy from it is left alone.
     let reference = Reference::of(&object("Service", "n", "a")).unwrap();
@@ -125,7 +156,10 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
             "delete Namespace n",
         ]
     );
-    api.objects.lock().unwrap().remove(&Reference::of(&copied).unwrap());
+    api.objects
+        .lock()
+        .unwrap()
+        .remove(&Reference::of(&copied).unwrap());
     assert_eq!(everything(), before);
     assert_eq!(applied(&api, &[owned(&[])]).await, Vec::<String>::new());
 }
@@ -133,18 +167,28 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
 #[tokio::test]
 async fn what_a_later_version_no_longer_has_goes_also_whole_kinds() {
     let api = Arc::new(FakeApi::default());
-    let old = json!([object("Service", "kube-system", "a"), object("Role", "kube-system", "a")]);
+    let old = json!([
+        object("Service", "kube-system", "a"),
+        object("Role", "kube-system", "a")
+    ]);
     let beside = set("b", json!([object("Role", "kube-system", "b")]));
     applied(&api, &[set("a", old), beside.clone()]).await;
     let new = set("a", json!([object("Service", "kube-system", "a")]));
     let plan = run(&api, true).check(&new).await.unwrap();
-    assert_eq!(plan.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"]);
+    assert_eq!(
+        plan.changes.keys().collect::<Vec<_>>(),
+        ["Role kube-system/a"]
+    );
     assert!(
-        plan.comment.contains("one object that `a` no longer names is to be removed"),
+        plan.comment
+            .contains("one object that `a` no longer names is to be removed"),
         "{}",
         plan.comment
     );
-    assert_eq!(applied(&api, &[new, beside]).await, ["delete Role kube-system/a"]);
+    assert_eq!(
+        applied(&api, &[new, beside]).await,
+        ["delete Role kube-system/a"]
+    );
 }
 
 #[tokio::test]
@@ -153,35 +197,66 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
     api.put(object("Service", "kube-system", "a"));
     let state = set("a", json!([object("Service", "kube-system", "a")]));
     let told = refusal(&api, &state).await;
-    assert!(told.contains("Service kube-system/a") && told.contains("halite/set=a"), "{told}");
+    assert!(
+        told.contains("Service kube-system/a") && told.contains("halite/set=a"),
+        "{told}"
+    );
     // Two sets with the same object.
     let api = Arc::new(FakeApi::default());
     applied(&api, std::slice::from_ref(&state)).await;
     let mut other = state.clone();
     (other.id, other.args["set"]) = ("b".into(), json!("b"));
-    assert!(refusal(&api, &other).await.contains("belongs to the set `a`"));
+    assert!(
+        refusal(&api, &other)
+            .await
+            .contains("belongs to the set `a`")
+    );
     // Two states for one set.
     let cluster = run(&api, false);
     cluster.check(&state).await.unwrap();
     other.args["set"] = json!("a");
-    assert!(cluster.check(&other).await.unwrap_err().0.contains("keeps the set `a` already"));
+    assert!(
+        cluster
+            .check(&other)
+            .await
+            .unwrap_err()
+            .0
+            .contains("keeps the set `a` already")
+    );
 }
 
 #[tokio::test]
 async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
     let api = Arc::new(FakeApi::default());
-    let chart = |name: &str| set(name, json!([object("Namespace", "", "n"), object("Role", "n", name)]));
+    let chart = |name: &str| {
+        set(
+            name,
+            json!([object("Namespace", "", "n"), object("Role", "n", name)]),
+        )
+    };
     let both = [owned(&["a", "b"]), chart("a"), chart("b")];
     let made = ["apply Namespace n", "apply Role n/a", "apply Role n/b"];
     assert_eq!(applied(&api, &both).await, made);
     assert_eq!(applied(&api, &both).await, Vec::<String>::new());
     let checked = run(&api, false).check(&owned(&["b"])).await.unwrap();
-    assert!(checked.comment.contains("Namespace n stays: the set `b` lives in it"), "{}", checked.comment);
+    assert!(
+        checked
+            .comment
+            .contains("Namespace n stays: the set `b` lives in it"),
+        "{}",
+        checked.comment
+    );
     // The one that stays takes it over.
     let one = [owned(&["b"]), chart("b")];
-    assert_eq!(applied(&api, &one).await, ["delete Role n/a", "apply Namespace n"]);
+    assert_eq!(
+        applied(&api, &one).await,
+        ["delete Role n/a", "apply Namespace n"]
+    );
     assert_eq!(applied(&api, &one).await, Vec::<String>::new());
-    assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b", "delete Namespace n"]);
+    assert_eq!(
+        applied(&api, &[owned(&[])]).await,
+        ["delete Role n/b", "delete Namespace n"]
+    );
     // Somebody else's is a guest's room.
     api.put(object("Namespace", "", "n"));
     assert_eq!(applied(&api, &one).await, ["apply Role n/b"]);
@@ -195,10 +270,18 @@ async fn a_set_of_the_same_names_follows_the_one_that_goes() {
     let objects = json!([object("Namespace", "", "n"), object("Service", "n", "a")]);
     applied(&api, &[owned(&["a"]), set("a", objects.clone())]).await;
     let other = set("chart-a", objects);
-    assert!(refusal(&api, &other).await.contains("`a` already"), "nobody has removed it yet");
+    assert!(
+        refusal(&api, &other).await.contains("`a` already"),
+        "nobody has removed it yet"
+    );
     assert_eq!(
         applied(&api, &[owned(&["chart-a"]), other]).await,
-        ["delete Service n/a", "delete Namespace n", "apply Namespace n", "apply Service n/a"]
+        [
+            "delete Service n/a",
+            "delete Namespace n",
+            "apply Namespace n",
+            "apply Service n/a"
+        ]
     );
 }
 
@@ -207,13 +290,28 @@ async fn what_says_that_it_stays_and_what_cannot_be_looked_at_is_told() {
     let api = Arc::new(FakeApi::default());
     let mut kept = object("CustomResourceDefinition", "", "widgets.x.io");
     kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
-    applied(&api, &[set("a", json!([kept, object("Role", "kube-system", "a")]))]).await;
+    applied(
+        &api,
+        &[set("a", json!([kept, object("Role", "kube-system", "a")]))],
+    )
+    .await;
     api.put(object("Gadget", "", "broken"));
     api.broken_kinds.lock().unwrap().push("Gadget".into());
     let checked = run(&api, false).check(&owned(&[])).await.unwrap();
-    assert_eq!(checked.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"]);
-    for part in ["widgets.x.io stays", "Gadget of v1 could not be looked at", "conversion webhook failed"] {
-        assert!(checked.comment.contains(part), "{part} in {}", checked.comment);
+    assert_eq!(
+        checked.changes.keys().collect::<Vec<_>>(),
+        ["Role kube-system/a"]
+    );
+    for part in [
+        "widgets.x.io stays",
+        "Gadget of v1 could not be looked at",
+        "conversion webhook failed",
+    ] {
+        assert!(
+            checked.comment.contains(part),
+            "{part} in {}",
+            checked.comment
+        );
     }
 }
 
@@ -226,19 +324,37 @@ async fn a_run_waits_until_it_is_gone_and_says_what_holds_it() {
     api.stubborn.lock().unwrap().push("held".into());
     let cluster = run(&api, false);
     let checked = cluster.check(&owned(&[])).await.unwrap();
-    let told = cluster.apply(&owned(&[]), &checked.diff).await.unwrap_err().0;
+    let told = cluster
+        .apply(&owned(&[]), &checked.diff)
+        .await
+        .unwrap_err()
+        .0;
     assert!(
-        told.contains("ConfigMap kube-system/held: it is still being removed") && told.contains("x.io/hold"),
+        told.contains("ConfigMap kube-system/held: it is still being removed")
+            && told.contains("x.io/hold"),
         "{told}"
     );
     // On its way out it needs no second request, and is not gone either.
     let cluster = run(&api, false);
     let checked = cluster.check(&owned(&[])).await.unwrap();
-    assert_eq!(checked.changes["ConfigMap kube-system/held"], "still being removed");
-    assert!(cluster.apply(&owned(&[]), &checked.diff).await.unwrap_err().0.contains("x.io/hold"));
+    assert_eq!(
+        checked.changes["ConfigMap kube-system/held"],
+        "still being removed"
+    );
+    assert!(
+        cluster
+            .apply(&owned(&[]), &checked.diff)
+            .await
+            .unwrap_err()
+            .0
+            .contains("x.io/hold")
+    );
     assert_eq!(
         *api.writes.lock().unwrap(),
-        ["apply ConfigMap kube-system/held", "delete ConfigMap kube-system/held"]
+        [
+            "apply ConfigMap kube-system/held",
+            "delete ConfigMap kube-system/held"
+        ]
     );
 }
 
@@ -258,9 +374,20 @@ async fn custom_resources_go_before_what_handles_them() {
         let cluster = run(&api, false);
         let checked = cluster.check(&owned(&[])).await.unwrap();
         assert_eq!(checked.changes.len(), 4, "{:?}", checked.changes);
-        let told = cluster.apply(&owned(&[]), &checked.diff).await.unwrap_err().0;
-        assert!(told.contains("Widget n/ours") && told.contains("still being removed"), "{told}");
-        assert_eq!(*api.writes.lock().unwrap(), ["delete Widget n/ours"], "who handles it is left");
+        let told = cluster
+            .apply(&owned(&[]), &checked.diff)
+            .await
+            .unwrap_err()
+            .0;
+        assert!(
+            told.contains("Widget n/ours") && told.contains("still being removed"),
+            "{told}"
+        );
+        assert_eq!(
+            *api.writes.lock().unwrap(),
+            ["delete Widget n/ours"],
+            "who handles it is left"
+        );
     }
     api.stubborn.lock().unwrap().clear();
     api.passing.lock().unwrap().insert("ours".into(), 3);
@@ -294,25 +421,48 @@ async fn what_custom_resources_own_ends_before_who_handles_it_goes() {
     api.put(object("Ingress", "kube-system", "theirs"));
     api.put(owned_by("Ingress", "theirs"));
     let told = refusal(&api, &owned(&[])).await;
-    assert!(told.contains("CustomResourceDefinition widgets.x.io: Widget kube-system/child"), "{told}");
+    assert!(
+        told.contains("CustomResourceDefinition widgets.x.io: Widget kube-system/child"),
+        "{told}"
+    );
     api.put(owned_by("Widget", "ours"));
     api.writes.lock().unwrap().clear();
     let cluster = run(&api, false);
     let checked = cluster.check(&owned(&[])).await.unwrap();
-    let told = cluster.apply(&owned(&[]), &checked.diff).await.unwrap_err().0;
-    assert!(told.contains("Widget kube-system/child: it is still being removed"), "{told}");
-    assert_eq!(*api.writes.lock().unwrap(), ["delete Widget kube-system/ours"], "who handles it is left");
-    api.objects.lock().unwrap().retain(|reference, _| reference.name != "child");
+    let told = cluster
+        .apply(&owned(&[]), &checked.diff)
+        .await
+        .unwrap_err()
+        .0;
+    assert!(
+        told.contains("Widget kube-system/child: it is still being removed"),
+        "{told}"
+    );
+    assert_eq!(
+        *api.writes.lock().unwrap(),
+        ["delete Widget kube-system/ours"],
+        "who handles it is left"
+    );
+    api.objects
+        .lock()
+        .unwrap()
+        .retain(|reference, _| reference.name != "child");
     assert_eq!(
         applied(&api, &[owned(&[])]).await,
-        ["delete Deployment kube-system/operator", "delete CustomResourceDefinition widgets.x.io"]
+        [
+            "delete Deployment kube-system/operator",
+            "delete CustomResourceDefinition widgets.x.io"
+        ]
     );
 }
 
 #[tokio::test]
 async fn what_is_still_being_removed_is_not_as_wanted() {
     let api = Arc::new(FakeApi::default());
-    let state = set("a", json!([object("Namespace", "", "n"), object("Role", "n", "r")]));
+    let state = set(
+        "a",
+        json!([object("Namespace", "", "n"), object("Role", "n", "r")]),
+    );
     applied(&api, std::slice::from_ref(&state)).await;
     for (kind, namespace, name) in [("Namespace", "", "n"), ("Role", "n", "r")] {
         let reference = Reference::of(&object(kind, namespace, name)).unwrap();
@@ -329,13 +479,19 @@ async fn what_is_still_being_removed_is_not_as_wanted() {
     let lone = set("b", json!([object("Namespace", "", "n")]));
     let plan = run(&api, true).check(&lone).await.unwrap();
     assert_eq!(plan.changes.keys().collect::<Vec<_>>(), ["Namespace n"]);
-    api.passing.lock().unwrap().extend([("n".to_owned(), 3), ("r".to_owned(), 0)]);
+    api.passing
+        .lock()
+        .unwrap()
+        .extend([("n".to_owned(), 3), ("r".to_owned(), 0)]);
     let cluster = run(&api, false);
     let checked = cluster.check(&state).await.unwrap();
     api.passing.lock().unwrap().clear();
     api.writes.lock().unwrap().clear();
     cluster.apply(&state, &checked.diff).await.unwrap();
-    assert_eq!(*api.writes.lock().unwrap(), ["apply Namespace n", "apply Role n/r"]);
+    assert_eq!(
+        *api.writes.lock().unwrap(),
+        ["apply Namespace n", "apply Role n/r"]
+    );
 }
 
 #[tokio::test]
@@ -349,40 +505,73 @@ async fn sets_that_are_not_ours_are_not_judged() {
         ],
     )
     .await;
-    let states = [owned(&["a"]), set("a", json!([object("Role", "kube-system", "a")]))];
-    assert_eq!(applied(&api, &states).await, ["delete Role kube-system/demo", "apply Role kube-system/a"]);
+    let states = [
+        owned(&["a"]),
+        set("a", json!([object("Role", "kube-system", "a")])),
+    ];
+    assert_eq!(
+        applied(&api, &states).await,
+        ["delete Role kube-system/demo", "apply Role kube-system/a"]
+    );
     // Nor is it anybody's who comes along.
     let cluster = run(&api, false);
     cluster.check(&owned(&["b"])).await.unwrap();
     let taken = set("b", json!([object("Role", "kube-system", "mine")]));
-    assert!(cluster.check(&taken).await.unwrap_err().0.contains("belongs to the set `mine`"));
+    assert!(
+        cluster
+            .check(&taken)
+            .await
+            .unwrap_err()
+            .0
+            .contains("belongs to the set `mine`")
+    );
 }
 
 #[tokio::test]
 async fn a_definition_that_is_not_served_is_named() {
     let api = Arc::new(FakeApi::default());
     let mut definition = object("CustomResourceDefinition", "", "widgets.x.io");
-    let condition =
-        json!({"type": "NamesAccepted", "status": "False", "message": "\"widgets\" is already in use"});
+    let condition = json!({"type": "NamesAccepted", "status": "False", "message": "\"widgets\" is already in use"});
     definition["status"] = json!({"conditions": [condition]});
-    let state = set("a", json!([object("Widget", "kube-system", "w"), definition]));
+    let state = set(
+        "a",
+        json!([object("Widget", "kube-system", "w"), definition]),
+    );
     let cluster = run(&api, false);
     let checked = cluster.check(&state).await.unwrap();
     let told = cluster.apply(&state, &checked.diff).await.unwrap_err().0;
-    assert!(told.contains("widgets.x.io") && told.contains("already in use"), "{told}");
-    assert!(api.object("Widget", "w").is_none(), "what follows was not tried");
+    assert!(
+        told.contains("widgets.x.io") && told.contains("already in use"),
+        "{told}"
+    );
+    assert!(
+        api.object("Widget", "w").is_none(),
+        "what follows was not tried"
+    );
 }
 
 #[tokio::test]
 async fn a_plan_without_an_api_removes_nothing_and_a_plan_writes_nothing() {
     let api = Arc::new(FakeApi::default());
-    applied(&api, &[set("a", json!([object("Role", "kube-system", "a")]))]).await;
+    applied(
+        &api,
+        &[set("a", json!([object("Role", "kube-system", "a")]))],
+    )
+    .await;
     api.writes.lock().unwrap().clear();
     let cluster = run(&api, true);
-    let states = [owned(&[]), set("b", json!([object("Role", "kube-system", "a")]))];
+    let states = [
+        owned(&[]),
+        set("b", json!([object("Role", "kube-system", "a")])),
+    ];
     for state in &states {
         let checked = cluster.check(state).await.unwrap();
-        assert_eq!(checked.changes.keys().collect::<Vec<_>>(), ["Role kube-system/a"], "{}", state.id);
+        assert_eq!(
+            checked.changes.keys().collect::<Vec<_>>(),
+            ["Role kube-system/a"],
+            "{}",
+            state.id
+        );
         cluster.predict(state, &checked.diff).await;
     }
     assert!(api.writes.lock().unwrap().is_empty());

@@ -1,8 +1,8 @@
 //! Sets of objects that come and go together: an addon, a chart.
 //!
-//! Each object of a set bears its name in a label, by which it is found again in any kind, whatever made it; and its own
-//! name in an annotation, because controllers copy labels (a Service's are on its Endpoints) and people copy objects
-//! (docs/decisions/0012-sets-of-objects.md).
+//! Each object of a set bears its name in a label, by which it is found again in any kind, whatever
+//! made it; and its own name in an annotation, because controllers copy labels (a Service's are on
+//! its Endpoints) and people copy objects (docs/decisions/0012-sets-of-objects.md).
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,9 @@ use super::{ApiError, FIELD_MANAGER, Reference};
 
 /// The label with the name of an object's set.
 pub const SET: &str = "halite/set";
-/// The annotation with the object's own name, as [`Reference`] is shown; a custom resource's kind with its group, because
-/// it may be called like one of Kubernetes' own and be copied to that (`Service` of Knative).
+/// The annotation with the object's own name, as [`Reference`] is shown; a custom resource's kind
+/// with its group, because it may be called like one of Kubernetes' own and be copied to that
+/// (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
 /// Helm's annotation; `keep` says that an object stays when its chart goes.
 const POLICY: &str = "helm.sh/resource-policy";
@@ -40,14 +41,21 @@ impl Member {
         let annotation = |name| object.pointer("/metadata/annotations")?.get(name)?.as_str();
         let named = annotation(OBJECT).is_some_and(|text| names(text, &reference));
         let stays = annotation(POLICY) == Some("keep");
-        named.then(|| Self { reference, set, stays, ends: ends(object) })
+        named.then(|| Self {
+            reference,
+            set,
+            stays,
+            ends: ends(object),
+        })
     }
 }
 
 /// Whether an object is on its way out.
 #[must_use]
 pub fn ends(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+    object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null())
 }
 
 /// An object with the marks of a set.
@@ -59,7 +67,11 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
     let mut object = object.clone();
     for (field, key, value) in [("labels", SET, set), ("annotations", OBJECT, name.as_str())] {
         let map = object.get_mut("metadata").and_then(Value::as_object_mut);
-        let map = map.map(|metadata| metadata.entry(field).or_insert_with(|| Value::Object(Map::new())));
+        let map = map.map(|metadata| {
+            metadata
+                .entry(field)
+                .or_insert_with(|| Value::Object(Map::new()))
+        });
         if let Some(map) = map {
             if map.is_null() {
                 *map = Value::Object(Map::new());
@@ -77,7 +89,8 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
 pub struct Declared {
     /// The names of those that stay.
     pub sets: BTreeSet<String>,
-    /// Names of those that are judged; a `*` at the end stands for anything. All others are somebody else's.
+    /// Names of those that are judged; a `*` at the end stands for anything. All others are
+    /// somebody else's.
     pub among: Vec<String>,
 }
 
@@ -111,7 +124,9 @@ pub fn claim(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Claim {
     let why = match set_of(live) {
         Some(own) if own == set || !kept(own) => return Claim::Ours,
         Some(own) => {
-            format!("it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out")
+            format!(
+                "it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out"
+            )
         }
         // Who removes the label does not take the object over.
         None if is_ours(live) => return Claim::Ours,
@@ -119,12 +134,18 @@ pub fn claim(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Claim {
             "it is there already, made by somebody else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
         ),
     };
-    if is_namespace { Claim::Theirs } else { Claim::Refused(why) }
+    if is_namespace {
+        Claim::Theirs
+    } else {
+        Claim::Refused(why)
+    }
 }
 
 /// Whether we have applied it before.
 fn is_ours(live: &Value) -> bool {
-    let fields = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let fields = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
     fields
         .into_iter()
         .flatten()
@@ -135,7 +156,8 @@ fn set_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/labels")?.get(SET)?.as_str()
 }
 
-/// Whether the objects that two references name are one: `wanted` as somebody wrote it, `live` as the server has it.
+/// Whether the objects that two references name are one: `wanted` as somebody wrote it, `live` as
+/// the server has it.
 #[must_use]
 pub fn same(wanted: &Reference, live: &Reference) -> bool {
     wanted.group() == live.group()
@@ -150,19 +172,25 @@ fn own_name(reference: &Reference) -> String {
     if !group.contains('.') || group.ends_with(".k8s.io") {
         return reference.to_string();
     }
-    Reference { kind: format!("{}.{group}", reference.kind), ..reference.clone() }.to_string()
+    Reference {
+        kind: format!("{}.{group}", reference.kind),
+        ..reference.clone()
+    }
+    .to_string()
 }
 
 fn names(text: &str, live: &Reference) -> bool {
     let own = own_name(live);
-    let (Some((kind, rest)), Some((own_kind, _))) = (text.split_once(' '), own.split_once(' ')) else {
+    let (Some((kind, rest)), Some((own_kind, _))) = (text.split_once(' '), own.split_once(' '))
+    else {
         return false;
     };
     let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
     kind == own_kind && name == live.name && lives_in(namespace, &live.namespace)
 }
 
-/// The server puts what names no namespace into `default`, and takes the namespace off what lives in none.
+/// The server puts what names no namespace into `default`, and takes the namespace off what lives
+/// in none.
 fn lives_in(wanted: &str, live: &str) -> bool {
     wanted == live || live.is_empty() || (wanted.is_empty() && live == "default")
 }
@@ -178,13 +206,21 @@ mod tests {
 
     #[test]
     fn a_copied_label_makes_no_member() {
-        assert_eq!(Member::of(&live("Service", "n", "Service n/a")).unwrap().set, "s");
+        assert_eq!(
+            Member::of(&live("Service", "n", "Service n/a"))
+                .unwrap()
+                .set,
+            "s"
+        );
         assert_eq!(Member::of(&live("Endpoints", "n", "Service n/a")), None);
         assert_eq!(Member::of(&live("Service", "copied", "Service n/a")), None);
         assert!(Member::of(&live("Service", "default", "Service a")).is_some());
         assert!(Member::of(&live("ClusterRole", "", "ClusterRole n/a")).is_some());
         let mut bare = live("Service", "n", "Service n/a");
-        bare["metadata"].as_object_mut().unwrap().remove("annotations");
+        bare["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
         assert_eq!(Member::of(&bare), None);
         let mut ends = live("Service", "n", "Service n/a");
         ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -202,8 +238,12 @@ mod tests {
             let copied = json!({"apiVersion": to, "kind": "Service", "metadata": from["metadata"]});
             assert_eq!(Member::of(&copied), None, "{copied}");
         }
-        let namespace = json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "a"}});
-        assert!(matches!(claim(&namespace, "s", |_| false), Claim::Refused(_)), "nobody lives in it");
+        let namespace =
+            json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "a"}});
+        assert!(
+            matches!(claim(&namespace, "s", |_| false), Claim::Refused(_)),
+            "nobody lives in it"
+        );
     }
 
     #[test]
@@ -212,24 +252,37 @@ mod tests {
             "metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}, "annotations": null}});
         let marked = marked(&object, "s").unwrap();
         assert_eq!(marked["metadata"]["labels"], json!({"x": "y", SET: "s"}));
-        assert_eq!(marked["metadata"]["annotations"], json!({OBJECT: "Service n/a"}));
+        assert_eq!(
+            marked["metadata"]["annotations"],
+            json!({OBJECT: "Service n/a"})
+        );
         assert!(Member::of(&marked).is_some());
     }
 
     #[test]
     fn what_others_made_is_not_taken_over() {
-        let object =
-            |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
+        let object = |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
         let managed = |by: &[&str]| {
-            let entries: Vec<Value> = by.iter().map(|manager| json!({"manager": manager})).collect();
+            let entries: Vec<Value> = by
+                .iter()
+                .map(|manager| json!({"manager": manager}))
+                .collect();
             json!({"name": "a", "managedFields": entries})
         };
         let of = |set: &str| json!({"name": "a", "labels": {SET: set}});
-        let judged = |kind: &str, metadata: Value| claim(&object(kind, metadata), "s", |set| set == "kept");
-        let refused = |claim: Claim, part: &str| matches!(claim, Claim::Refused(why) if why.contains(part));
-        assert!(refused(judged("Service", managed(&["kubectl"])), "halite/set=s"));
+        let judged =
+            |kind: &str, metadata: Value| claim(&object(kind, metadata), "s", |set| set == "kept");
+        let refused =
+            |claim: Claim, part: &str| matches!(claim, Claim::Refused(why) if why.contains(part));
+        assert!(refused(
+            judged("Service", managed(&["kubectl"])),
+            "halite/set=s"
+        ));
         assert!(refused(judged("Service", of("kept")), "`kept`"));
-        assert_eq!(judged("Service", managed(&["kubectl", "halite"])), Claim::Ours);
+        assert_eq!(
+            judged("Service", managed(&["kubectl", "halite"])),
+            Claim::Ours
+        );
         for kind in ["Service", "Namespace"] {
             assert_eq!(judged(kind, of("s")), Claim::Ours);
             assert_eq!(judged(kind, of("gone")), Claim::Ours);

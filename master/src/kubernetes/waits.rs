@@ -10,20 +10,28 @@ use super::sets::ends;
 use super::{ApiError, Reference};
 
 impl Cluster {
-    /// Waits until the API serves the kinds of definitions that were just applied, so that what follows can be of them;
-    /// takes them off the list.
-    pub(super) async fn established(&self, definitions: &mut Vec<Reference>) -> Result<(), Failure> {
+    /// Waits until the API serves the kinds of definitions that were just applied, so that what
+    /// follows can be of them; takes them off the list.
+    pub(super) async fn established(
+        &self,
+        definitions: &mut Vec<Reference>,
+    ) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
         for reference in definitions.drain(..) {
             loop {
-                let object =
-                    self.patiently(|| self.api.get(&reference)).await.map_err(fail)?.unwrap_or_default();
+                let object = self
+                    .patiently(|| self.api.get(&reference))
+                    .await
+                    .map_err(fail)?
+                    .unwrap_or_default();
                 if condition(&object, "Established").is_some_and(|(yes, _)| yes) {
                     break;
                 }
                 let refused = condition(&object, "NamesAccepted").filter(|(yes, _)| !yes);
                 if refused.is_some() || Instant::now() >= deadline {
-                    let why = refused.or_else(|| condition(&object, "Established")).map(|(_, why)| why);
+                    let why = refused
+                        .or_else(|| condition(&object, "Established"))
+                        .map(|(_, why)| why);
                     return Err(Failure(format!(
                         "{reference}: the API does not serve it: {}",
                         why.unwrap_or_else(|| format!(
@@ -38,7 +46,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until removed objects have gone: whoever switches a set on again next must not meet them.
+    /// Waits until removed objects have gone: whoever switches a set on again next must not meet
+    /// them.
     pub(super) async fn gone(&self, removed: &[Reference]) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
         for reference in removed {
@@ -48,10 +57,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until an object that is on its way out has gone. One that is not, somebody has made anew.
-    pub(super) async fn ended(&self, reference: &Reference, deadline: Instant) -> Result<(), ApiError> {
-        while let Some(object) =
-            self.patiently(|| self.api.get(reference)).await.or_else(gone_kind)?.filter(ends)
+    /// Waits until an object that is on its way out has gone. One that is not, somebody has made
+    /// anew.
+    pub(super) async fn ended(
+        &self,
+        reference: &Reference,
+        deadline: Instant,
+    ) -> Result<(), ApiError> {
+        while let Some(object) = self
+            .patiently(|| self.api.get(reference))
+            .await
+            .or_else(gone_kind)?
+            .filter(ends)
         {
             if Instant::now() >= deadline {
                 return Err(self.held(&object));
@@ -61,22 +78,28 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until nothing is left of definitions that are to go: what a custom resource owns ends after it, and who lets
-    /// go of that is removed next.
+    /// Waits until nothing is left of definitions that are to go: what a custom resource owns ends
+    /// after it, and who lets go of that is removed next.
     pub(super) async fn released(&self, definitions: &[Reference]) -> Result<(), Failure> {
         if definitions.is_empty() {
             return Ok(());
         }
         let defined = self.defined_by(definitions).await.map_err(fail)?;
         let mut kinds = self.patiently(|| self.api.kinds()).await.map_err(fail)?;
-        kinds.retain(|served| defined.iter().any(|of| of.group == served.group() && of.kind == served.kind));
+        kinds.retain(|served| {
+            defined
+                .iter()
+                .any(|of| of.group == served.group() && of.kind == served.kind)
+        });
         let deadline = Instant::now() + self.patience.total;
         loop {
             let mut left = Vec::new();
             for found in self.of_kinds(&kinds, "", "").await {
                 left.extend(found.map_err(fail)?);
             }
-            let Some(object) = left.first() else { return Ok(()) };
+            let Some(object) = left.first() else {
+                return Ok(());
+            };
             if Instant::now() >= deadline {
                 let reference = Reference::of(object).map_err(fail)?;
                 return Err(Failure(format!("{reference}: {}", self.held(object))));
@@ -87,7 +110,9 @@ impl Cluster {
 
     /// Says what holds an object.
     fn held(&self, object: &Value) -> ApiError {
-        let holders = object.pointer("/metadata/finalizers").or_else(|| object.pointer("/spec/finalizers"));
+        let holders = object
+            .pointer("/metadata/finalizers")
+            .or_else(|| object.pointer("/spec/finalizers"));
         ApiError::Malformed(format!(
             "it is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
             self.patience.total.as_secs(),
@@ -98,13 +123,27 @@ impl Cluster {
 
 /// An object whose kind has gone is gone too.
 fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
-    if matches!(error, ApiError::NoSuchKind { .. }) { Ok(None) } else { Err(error) }
+    if matches!(error, ApiError::NoSuchKind { .. }) {
+        Ok(None)
+    } else {
+        Err(error)
+    }
 }
 
 /// Whether a condition is true, and what its server says of it; `None` while it says nothing.
 pub(super) fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
-    let found = conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
-    let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let conditions = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)?;
+    let found = conditions
+        .iter()
+        .find(|one| one.get("type").and_then(Value::as_str) == Some(name))?;
+    let text = |key: &str| {
+        found
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     Some((text("status") == "True", text("message")))
 }

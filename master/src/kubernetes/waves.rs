@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{Reference, group};
 
-/// The wave of a kind of a group; a lower one is made first. What others live in or are described by comes first; what
-/// stands between the API and a program of the same manifest comes last, because it would refuse everything until that runs.
-/// A kind of somebody else's is none of these, whatever its name.
+/// The wave of a kind of a group; a lower one is made first. What others live in or are described
+/// by comes first; what stands between the API and a program of the same manifest comes last,
+/// because it would refuse everything until that runs. A kind of somebody else's is none of these,
+/// whatever its name.
 fn wave(group: &str, kind: &str) -> u8 {
     match (group, kind) {
         ("", "Namespace") => 0,
@@ -31,9 +32,19 @@ pub fn wave_of(reference: &Reference) -> u8 {
 /// In the order in which they are made; within a wave as they were written.
 #[must_use]
 pub fn in_order(mut documents: Vec<Value>) -> Vec<Value> {
-    let text =
-        |document: &Value, field| document.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    documents.sort_by_key(|document| wave(group(&text(document, "apiVersion")), &text(document, "kind")));
+    let text = |document: &Value, field| {
+        document
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    documents.sort_by_key(|document| {
+        wave(
+            group(&text(document, "apiVersion")),
+            &text(document, "kind"),
+        )
+    });
     documents
 }
 
@@ -52,9 +63,9 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Places an object; `custom` are the groups of custom resources. An APIService whose server has gone would keep
-    /// namespaces from ending, and a custom resource whose controller has gone would keep its definition: its
-    /// finalizers are that controller's.
+    /// Places an object; `custom` are the groups of custom resources. An APIService whose server
+    /// has gone would keep namespaces from ending, and a custom resource whose controller has gone
+    /// would keep its definition: its finalizers are that controller's.
     #[must_use]
     pub fn new(reference: Reference, ends: bool, custom: &BTreeSet<String>) -> Self {
         let step = match wave_of(&reference) {
@@ -62,25 +73,37 @@ impl Removal {
             2 if custom.contains(reference.group()) => CUSTOM,
             wave => 4 - wave,
         };
-        Self { reference, step, ends }
+        Self {
+            reference,
+            step,
+            ends,
+        }
     }
 }
 
 /// In the order in which they are removed.
 pub fn for_removal(removals: &mut [Removal]) {
-    removals.sort_by(|a, b| a.step.cmp(&b.step).then_with(|| a.reference.cmp(&b.reference)));
+    removals.sort_by(|a, b| {
+        a.step
+            .cmp(&b.step)
+            .then_with(|| a.reference.cmp(&b.reference))
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn what_others_need_is_made_first_and_removed_last() {
         let objects = [
             ("apiregistration.k8s.io/v1", "APIService"),
-            ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+            (
+                "admissionregistration.k8s.io/v1",
+                "ValidatingWebhookConfiguration",
+            ),
             ("apps/v1", "Deployment"),
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             ("v1", "Role"),
@@ -94,7 +117,11 @@ mod tests {
         let made = objects.map(|(version, kind)| json!({"apiVersion": version, "kind": kind}));
         let made = in_order(made.to_vec());
         let of = |object: &Value| {
-            format!("{} {}", object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap())
+            format!(
+                "{} {}",
+                object["apiVersion"].as_str().unwrap(),
+                object["kind"].as_str().unwrap()
+            )
         };
         assert_eq!(
             made.iter().map(of).collect::<Vec<_>>(),
@@ -114,13 +141,23 @@ mod tests {
         let custom = BTreeSet::from(["x.io".to_owned()]);
         let mut removed = objects.map(|(api_version, kind)| {
             let (api_version, kind) = (api_version.into(), kind.into());
-            let reference = Reference { api_version, kind, namespace: String::new(), name: "a".into() };
+            let reference = Reference {
+                api_version,
+                kind,
+                namespace: String::new(),
+                name: "a".into(),
+            };
             Removal::new(reference, false, &custom)
         });
         for_removal(&mut removed);
         let removed: Vec<String> = removed
             .iter()
-            .map(|r| format!("{} {} {}", r.step, r.reference.api_version, r.reference.kind))
+            .map(|r| {
+                format!(
+                    "{} {} {}",
+                    r.step, r.reference.api_version, r.reference.kind
+                )
+            })
             .collect();
         let order = [
             "0 admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",

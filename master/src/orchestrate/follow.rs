@@ -16,7 +16,17 @@ use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
     let (told, jids) = (BTreeMap::new(), BTreeSet::new());
-    crate::follow::follow(WatchedRun { jobs, run, prefix, told, jids, introduced: false }, bus)
+    crate::follow::follow(
+        WatchedRun {
+            jobs,
+            run,
+            prefix,
+            told,
+            jids,
+            introduced: false,
+        },
+        bus,
+    )
 }
 
 struct WatchedRun {
@@ -41,7 +51,10 @@ impl WatchedRun {
             }
             return true;
         }
-        match (data.get("index").and_then(Value::as_u64), data.get("status").and_then(Value::as_str)) {
+        match (
+            data.get("index").and_then(Value::as_u64),
+            data.get("status").and_then(Value::as_str),
+        ) {
             (Some(index), Some(status)) => {
                 self.told.insert(index, status.to_owned()).as_deref() != Some(status)
             }
@@ -50,7 +63,9 @@ impl WatchedRun {
     }
 
     fn of_our_jobs(&self, tag: &str) -> bool {
-        let jid = tag.strip_prefix("halite/job/").and_then(|rest| rest.split('/').next());
+        let jid = tag
+            .strip_prefix("halite/job/")
+            .and_then(|rest| rest.split('/').next());
         jid.is_some_and(|jid| self.jids.contains(jid))
     }
 }
@@ -65,16 +80,33 @@ impl Watched for WatchedRun {
             self.introduced = true;
             let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
             let data = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator, "steps": names});
-            watcher.tell(event(&run.id, "new", run.created, &data, None)).await?;
+            watcher
+                .tell(event(&run.id, "new", run.created, &data, None))
+                .await?;
         }
-        for step in steps.iter().filter(|step| step.status != StepStatus::Waiting) {
+        for step in steps
+            .iter()
+            .filter(|step| step.status != StepStatus::Waiting)
+        {
             let data = step_data(step, steps.len());
-            let jobs = data.pointer("/detail/jobs").and_then(Value::as_array).cloned().unwrap_or_default();
-            self.jids.extend(jobs.iter().filter_map(Value::as_str).map(str::to_owned));
+            let jobs = data
+                .pointer("/detail/jobs")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            self.jids
+                .extend(jobs.iter().filter_map(Value::as_str).map(str::to_owned));
             let status = step.status.as_str().to_owned();
-            if self.told.insert(u64::from(step.index), status.clone()).as_deref() != Some(status.as_str()) {
+            if self
+                .told
+                .insert(u64::from(step.index), status.clone())
+                .as_deref()
+                != Some(status.as_str())
+            {
                 let at = step.ended.or(step.started).unwrap_or(run.created);
-                watcher.tell(event(&run.id, "step", at, &data, None)).await?;
+                watcher
+                    .tell(event(&run.id, "step", at, &data, None))
+                    .await?;
             }
         }
         if run.status != RunStatus::Running {
@@ -107,7 +139,13 @@ fn event(run: &str, what: &str, time: Millis, data: &Value, last: Option<i32>) -
 
 fn conclusion(run: &Run, steps: &[Step]) -> Event {
     let retcode = i32::from(run.status != RunStatus::Succeeded);
-    event(&run.id, "done", run.changed, &summary(&run.id, run.status, steps), Some(retcode))
+    event(
+        &run.id,
+        "done",
+        run.changed,
+        &summary(&run.id, run.status, steps),
+        Some(retcode),
+    )
 }
 
 /// The data of a `done` event.

@@ -1,10 +1,11 @@
 //! Orchestration: ordered steps across minions, written as SLS with the states `halite.*`.
 //!
-//! An orchestration is compiled once and stored with its steps; the minions' states of a step are compiled when the step
-//! starts. Each step is on disk before it runs and after it has run, so a run can be taken up where it stood: a master
-//! that restarts goes on with open runs by itself, at the first step that is not done, and whoever asks for the same
-//! orchestration with the same pillar meanwhile watches that run instead of starting another. A run that has ended,
-//! well or not, is history: asking again starts anew.
+//! An orchestration is compiled once and stored with its steps; the minions' states of a step are
+//! compiled when the step starts. Each step is on disk before it runs and after it has run, so a
+//! run can be taken up where it stood: a master that restarts goes on with open runs by itself, at
+//! the first step that is not done, and whoever asks for the same orchestration with the same
+//! pillar meanwhile watches that run instead of starting another. A run that has ended, well or
+//! not, is history: asking again starts anew.
 
 mod follow;
 mod record;
@@ -26,7 +27,8 @@ use serde_json::{Value, json};
 use self::record::Recorder;
 use self::runner::Runner;
 use crate::app::{EventStream, Refusal};
-use crate::compile::{self, Wanted};
+use crate::compile;
+use crate::compile::Wanted;
 use crate::jobs::{Jobs, MASTER};
 use crate::kubernetes::compare::merge;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
@@ -44,7 +46,11 @@ impl Orchestrator {
     /// Over the job engine.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>) -> Arc<Self> {
-        Arc::new(Self { jobs, active: Mutex::default(), starting: tokio::sync::Mutex::default() })
+        Arc::new(Self {
+            jobs,
+            active: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Goes on with the runs that a restart interrupted.
@@ -89,8 +95,9 @@ impl Orchestrator {
         let pillar_json = over.to_string();
         let store = &self.jobs.app().store;
         let open = store.open_runs().await?;
-        let same =
-            |run: &&Run| run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test;
+        let same = |run: &&Run| {
+            run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test
+        };
         if let Some(run) = open.iter().find(same) {
             self.begin(run.clone());
             return Ok(run.id.clone());
@@ -127,7 +134,11 @@ impl Orchestrator {
         }
         let event = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator,
             "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
-        self.jobs.app().hub.publish(&format!("halite/run/{}/new", run.id), &event).await?;
+        self.jobs
+            .app()
+            .hub
+            .publish(&format!("halite/run/{}/new", run.id), &event)
+            .await?;
         tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
         let id = run.id.clone();
         self.begin(run);
@@ -136,7 +147,9 @@ impl Orchestrator {
 
     async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
         if sls.is_empty() {
-            return Err(Refusal::invalid("name an orchestration, for example orchestrate.bootstrap"));
+            return Err(Refusal::invalid(
+                "name an orchestration, for example orchestrate.bootstrap",
+            ));
         }
         let world = self.jobs.views().load()?;
         let mut pillar = world.pillar(MASTER)?;
@@ -144,15 +157,29 @@ impl Orchestrator {
         let wanted = Wanted::Sls(vec![sls.to_owned()]);
         let work = move || {
             let grains = json!({"id": MASTER});
-            compile::with_pillar(&world, MASTER, &pillar, &grains, &wanted, RunsOn::Orchestration)
+            compile::with_pillar(
+                &world,
+                MASTER,
+                &pillar,
+                &grains,
+                &wanted,
+                RunsOn::Orchestration,
+            )
         };
         let compiled = tokio::task::spawn_blocking(work).await;
-        Ok(compiled.map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))??.low)
+        Ok(compiled
+            .map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))??
+            .low)
     }
 
     /// Works on a run in the background, unless that is being done.
     fn begin(self: &Arc<Self>, run: Run) {
-        if !self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(run.id.clone()) {
+        if !self
+            .active
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(run.id.clone())
+        {
             return;
         }
         let this = Arc::clone(self);
@@ -161,7 +188,10 @@ impl Orchestrator {
             if let Err(error) = this.carry_out(run).await {
                 tracing::error!(run = %id, %error, "the run stands still; it goes on after a restart of the master");
             }
-            this.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            this.active
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&id);
         });
     }
 
@@ -172,20 +202,35 @@ impl Orchestrator {
         let steps = store.steps(&run.id).await?;
         let recorder = Recorder::new(Arc::clone(&self.jobs), run.clone(), low.chunks.len(), steps);
         let runner = Runner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
-        let done =
-            halite_states::run::run(&low, &runner, RunOptions { test: run.test }, |_: &StateReturn| {}).await;
+        let done = halite_states::run::run(
+            &low,
+            &runner,
+            RunOptions { test: run.test },
+            |_: &StateReturn| {},
+        )
+        .await;
         recorder.failure()?;
         for state in &done.states {
             recorder.settle(state).await?;
         }
         let succeeded = done.succeeded();
-        let status = if succeeded { RunStatus::Succeeded } else { RunStatus::Failed };
+        let status = if succeeded {
+            RunStatus::Succeeded
+        } else {
+            RunStatus::Failed
+        };
         let current = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        store.update_run(&run.id, status, current, self.jobs.app().clock.now()).await?;
+        store
+            .update_run(&run.id, status, current, self.jobs.app().clock.now())
+            .await?;
         tracing::info!(run = %run.id, sls = %run.sls, status = status.as_str(), "orchestration ended");
         let summary = follow::summary(&run.id, status, &store.steps(&run.id).await?);
         let tag = format!("halite/run/{}/done", run.id);
-        self.jobs.app().hub.publish_last(&tag, &summary, i32::from(!succeeded)).await?;
+        self.jobs
+            .app()
+            .hub
+            .publish_last(&tag, &summary, i32::from(!succeeded))
+            .await?;
         Ok(())
     }
 }
@@ -196,7 +241,11 @@ fn pillar_override(text: &str) -> Result<Value, Refusal> {
     }
     match serde_json::from_str::<Value>(text) {
         Ok(value) if value.is_object() => Ok(value),
-        Ok(_) => Err(Refusal::invalid("the pillar of an orchestration must be a JSON mapping")),
-        Err(error) => Err(Refusal::invalid(format!("the pillar of an orchestration is no JSON: {error}"))),
+        Ok(_) => Err(Refusal::invalid(
+            "the pillar of an orchestration must be a JSON mapping",
+        )),
+        Err(error) => Err(Refusal::invalid(format!(
+            "the pillar of an orchestration is no JSON: {error}"
+        ))),
     }
 }

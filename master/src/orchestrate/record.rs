@@ -22,7 +22,13 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(jobs: Arc<Jobs>, run: Run, total: usize, steps: Vec<Step>) -> Self {
-        Self { jobs, run, total, steps: Mutex::new(steps), failed: Mutex::default() }
+        Self {
+            jobs,
+            run,
+            total,
+            steps: Mutex::new(steps),
+            failed: Mutex::default(),
+        }
     }
 
     fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
@@ -36,7 +42,10 @@ impl Recorder {
 
     /// A step's detail.
     pub(super) fn detail(&self, index: usize) -> Map<String, Value> {
-        let text = self.step(index).map(|step| step.detail_json).unwrap_or_default();
+        let text = self
+            .step(index)
+            .map(|step| step.detail_json)
+            .unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
@@ -44,7 +53,12 @@ impl Recorder {
     pub(super) async fn begin(&self, index: usize) -> Result<(), Failure> {
         let now = self.jobs.app().clock.now();
         let current = u32::try_from(index).unwrap_or(u32::MAX);
-        let updated = self.jobs.app().store.update_run(&self.run.id, RunStatus::Running, current, now).await;
+        let updated = self
+            .jobs
+            .app()
+            .store
+            .update_run(&self.run.id, RunStatus::Running, current, now)
+            .await;
         self.checked(updated.map_err(Refusal::from))?;
         let again = self.step(index).is_some_and(|step| step.started.is_some());
         self.change(index, !again, |step| {
@@ -63,10 +77,14 @@ impl Recorder {
             other => *other = json!([jid]),
         }
         let text = Value::Object(detail).to_string();
-        self.change(index, false, |step| step.detail_json = text).await?;
+        self.change(index, false, |step| step.detail_json = text)
+            .await?;
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
         let event = json!({"id": self.run.id, "jid": jid, "step": name, "index": index});
-        self.jobs.app().hub.announce(&format!("halite/run/{}/job", self.run.id), &event, None);
+        self.jobs
+            .app()
+            .hub
+            .announce(&format!("halite/run/{}/job", self.run.id), &event, None);
         Ok(())
     }
 
@@ -75,7 +93,8 @@ impl Recorder {
         let mut detail = self.detail(index);
         detail.insert(fact.to_owned(), value);
         let text = Value::Object(detail).to_string();
-        self.change(index, false, |step| step.detail_json = text).await
+        self.change(index, false, |step| step.detail_json = text)
+            .await
     }
 
     /// A step has ended; what came of it goes into its detail.
@@ -107,7 +126,8 @@ impl Recorder {
         .await
     }
 
-    /// At the end: steps that the engine did not run, because a requisite failed or was not met, get their record too.
+    /// At the end: steps that the engine did not run, because a requisite failed or was not met,
+    /// get their record too.
     pub(super) async fn settle(&self, state: &StateReturn) -> Result<(), Refusal> {
         let waiting = self
             .step(state.index)
@@ -129,7 +149,12 @@ impl Recorder {
 
     /// What the store said when it failed.
     pub(super) fn failure(&self) -> Result<(), Refusal> {
-        match self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        match self
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+        {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
@@ -140,19 +165,39 @@ impl Recorder {
         self.failure().map_err(|refusal| Failure(refusal.message))
     }
 
-    async fn change(&self, index: usize, tell: bool, change: impl FnOnce(&mut Step)) -> Result<(), Failure> {
+    async fn change(
+        &self,
+        index: usize,
+        tell: bool,
+        change: impl FnOnce(&mut Step),
+    ) -> Result<(), Failure> {
         let step = {
             let mut steps = self.steps();
             let Some(step) = steps.get_mut(index) else {
-                return Err(Failure(format!("the run {} has no step {index}", self.run.id)));
+                return Err(Failure(format!(
+                    "the run {} has no step {index}",
+                    self.run.id
+                )));
             };
             change(step);
             step.clone()
         };
-        self.checked(self.jobs.app().store.put_step(&step).await.map_err(Refusal::from))?;
+        self.checked(
+            self.jobs
+                .app()
+                .store
+                .put_step(&step)
+                .await
+                .map_err(Refusal::from),
+        )?;
         if tell {
             let tag = format!("halite/run/{}/step", self.run.id);
-            let told = self.jobs.app().hub.publish(&tag, &step_data(&step, self.total)).await;
+            let told = self
+                .jobs
+                .app()
+                .hub
+                .publish(&tag, &step_data(&step, self.total))
+                .await;
             self.checked(told.map(|_| ()).map_err(Refusal::from))?;
         }
         Ok(())

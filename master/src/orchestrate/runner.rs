@@ -1,5 +1,6 @@
-//! The states `halite.*`: each is one step. A step is carried out by its check, which answers with what was changed; it
-//! runs the same way in a test run, where the jobs that it makes are test runs.
+//! The states `halite.*`: each is one step. A step is carried out by its check, which answers with
+//! what was changed; it runs the same way in a test run, where the jobs that it makes are test
+//! runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,18 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(jobs: Arc<Jobs>, run: &'a Run, low: &'a LowState, recorder: &'a Recorder) -> Self {
-        Self { jobs, run, recorder, low }
+    pub(super) fn new(
+        jobs: Arc<Jobs>,
+        run: &'a Run,
+        low: &'a LowState,
+        recorder: &'a Recorder,
+    ) -> Self {
+        Self {
+            jobs,
+            run,
+            recorder,
+            low,
+        }
     }
 
     async fn step(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
@@ -39,7 +50,10 @@ impl<'a> Runner<'a> {
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
             ("test", fun) => test_state(chunk, fun),
-            _ => Err(Failure(format!("{} is no step of an orchestration", chunk.function()))),
+            _ => Err(Failure(format!(
+                "{} is no step of an orchestration",
+                chunk.function()
+            ))),
         }
     }
 }
@@ -52,16 +66,36 @@ impl Modules for Runner<'_> {
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
         let index = index.ok_or_else(|| Failure(format!("{tag} is no step of this run")))?;
-        if self.recorder.step(index).is_some_and(|step| step.status == StepStatus::Succeeded) {
+        if self
+            .recorder
+            .step(index)
+            .is_some_and(|step| step.status == StepStatus::Succeeded)
+        {
             let detail = self.recorder.detail(index);
-            let changes = detail.get("changes").and_then(Value::as_object).cloned().unwrap_or_default();
-            let comment = detail.get("comment").and_then(Value::as_str).unwrap_or_default().to_owned();
-            return Ok(Checked { changes, comment, diff: () });
+            let changes = detail
+                .get("changes")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let comment = detail
+                .get("comment")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            return Ok(Checked {
+                changes,
+                comment,
+                diff: (),
+            });
         }
         self.recorder.begin(index).await?;
         let outcome = self.step(chunk, index).await;
         self.recorder.end(index, &outcome).await?;
-        outcome.map(|(changes, comment)| Checked { changes, comment, diff: () })
+        outcome.map(|(changes, comment)| Checked {
+            changes,
+            comment,
+            diff: (),
+        })
     }
 
     async fn apply(&self, _chunk: &Chunk, (): &()) -> Result<Applied, Failure> {
@@ -97,7 +131,10 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
             comment.unwrap_or_else(|| "Success!".into()),
         )),
         "fail_without_changes" => Err(Failure(comment.unwrap_or_else(|| "Failure!".into()))),
-        _ => Err(Failure(format!("{} is no step of an orchestration", chunk.function()))),
+        _ => Err(Failure(format!(
+            "{} is no step of an orchestration",
+            chunk.function()
+        ))),
     }
 }
 
@@ -118,7 +155,11 @@ pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
 /// A list of texts; one text is a list of one.
 pub(super) fn texts(chunk: &Chunk, key: &str) -> Vec<String> {
     match chunk.args.get(key) {
-        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         Some(Value::String(text)) => vec![text.clone()],
         _ => Vec::new(),
     }

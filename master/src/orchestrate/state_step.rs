@@ -23,13 +23,26 @@ impl Runner<'_> {
     /// `halite.state`.
     pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let sls = texts(chunk, "sls");
-        let highstate = chunk.args.get("highstate").and_then(Value::as_bool).unwrap_or(false);
+        let highstate = chunk
+            .args
+            .get("highstate")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
         let new = match (highstate, sls.is_empty()) {
-            (true, true) => NewJob { function: "state.highstate".into(), ..NewJob::default() },
-            (false, false) => {
-                NewJob { function: "state.apply".into(), args: json!({"sls": sls}), ..NewJob::default() }
+            (true, true) => NewJob {
+                function: "state.highstate".into(),
+                ..NewJob::default()
+            },
+            (false, false) => NewJob {
+                function: "state.apply".into(),
+                args: json!({"sls": sls}),
+                ..NewJob::default()
+            },
+            _ => {
+                return Err(Failure(
+                    "halite.state needs either `sls` or `highstate: true`".into(),
+                ));
             }
-            _ => return Err(Failure("halite.state needs either `sls` or `highstate: true`".into())),
         };
         self.on_minions(chunk, index, new).await
     }
@@ -48,17 +61,35 @@ impl Runner<'_> {
             args["cmd"] = list_first(&args);
         }
         if self.run.test && !Function::find(&function).map_err(failed)?.has_test_mode() {
-            return Ok((Map::new(), format!("{function} would run; it has no test mode")));
+            return Ok((
+                Map::new(),
+                format!("{function} would run; it has no test mode"),
+            ));
         }
-        self.on_minions(chunk, index, NewJob { function, args, ..NewJob::default() }).await
+        self.on_minions(
+            chunk,
+            index,
+            NewJob {
+                function,
+                args,
+                ..NewJob::default()
+            },
+        )
+        .await
     }
 
     /// Sends the job to the targets, batch after batch, and waits for all answers.
-    async fn on_minions(&self, chunk: &Chunk, index: usize, new: NewJob) -> Result<Outcome, Failure> {
+    async fn on_minions(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+        new: NewJob,
+    ) -> Result<Outcome, Failure> {
         let target = required(chunk, "tgt")?;
         let kind = text(chunk, "tgt_type").unwrap_or_default();
-        let named =
-            resolve(self.jobs.app(), self.jobs.views(), &kind, &target, true).await.map_err(failed)?;
+        let named = resolve(self.jobs.app(), self.jobs.views(), &kind, &target, true)
+            .await
+            .map_err(failed)?;
         let skips = skips_offline(chunk)?;
         let mut left_out = Vec::new();
         let mut minions = named;
@@ -85,7 +116,8 @@ impl Runner<'_> {
             left_out.extend(done.gone);
         }
         minions.retain(|minion| !left_out.contains(minion));
-        let done = (!minions.is_empty()).then(|| format!("{} on {}: done", new.function, minions.join(", ")));
+        let done = (!minions.is_empty())
+            .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
         let missing = (!left_out.is_empty()).then(|| {
             format!(
                 "not connected, so left out: {}; the next highstate there makes up for it",
@@ -93,36 +125,58 @@ impl Runner<'_> {
             )
         });
         if missing.is_some() {
-            self.recorder.note(index, "left_out", json!(left_out)).await?;
+            self.recorder
+                .note(index, "left_out", json!(left_out))
+                .await?;
             tracing::warn!(run = %self.run.id, step = %chunk.id, ?left_out, "minions are not connected and left out");
         }
-        Ok((changes, [done, missing].into_iter().flatten().collect::<Vec<_>>().join("; ")))
+        Ok((
+            changes,
+            [done, missing]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("; "),
+        ))
     }
 
-    /// Parts the minions that are connected, or come back within moments, from the others. `master` is always there.
+    /// Parts the minions that are connected, or come back within moments, from the others. `master`
+    /// is always there.
     async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
         let hub = &self.jobs.app().hub;
-        let patience = if self.run.test { Duration::ZERO } else { COMES_BACK };
+        let patience = if self.run.test {
+            Duration::ZERO
+        } else {
+            COMES_BACK
+        };
         let looks = minions.into_iter().map(|minion| async move {
             let there = minion == MASTER || hub.wait_connected(&minion, patience).await;
             (minion, there)
         });
         let looked = futures_util::future::join_all(looks).await;
         let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, there)| *there);
-        let names = |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
+        let names =
+            |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
         (names(there), names(gone))
     }
 
     /// The jobs of an earlier life of this step, oldest first.
     fn noted(&self, index: usize) -> Vec<String> {
         let detail = self.recorder.detail(index);
-        let jobs = detail.get("jobs").and_then(Value::as_array).cloned().unwrap_or_default();
-        jobs.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        let jobs = detail
+            .get("jobs")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        jobs.iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     }
 
-    /// One batch: its job, and again with whoever was interrupted in it. A job of an earlier life for the same minions
-    /// counts: it is waited for, and what it did is not done again. With `skips`, who went away in the middle is no
-    /// failure.
+    /// One batch: its job, and again with whoever was interrupted in it. A job of an earlier life
+    /// for the same minions counts: it is waited for, and what it did is not done again. With
+    /// `skips`, who went away in the middle is no failure.
     async fn one_job(
         &self,
         index: usize,
@@ -140,8 +194,9 @@ impl Runner<'_> {
                 None => (self.new_job(index, new, &left).await?, false),
             };
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) =
-                rows.into_iter().partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
+            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows
+                .into_iter()
+                .partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
             done.good.extend(good);
             let hub = &self.jobs.app().hub;
             bad.retain(|row| {
@@ -154,7 +209,8 @@ impl Runner<'_> {
             if bad.is_empty() {
                 break;
             }
-            // What failed in an earlier life is tried again in this one; what was interrupted is tried again anyway.
+            // What failed in an earlier life is tried again in this one; what was interrupted is
+            // tried again anyway.
             attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
             if !earlier && (!interrupted || attempts >= ATTEMPTS) {
@@ -172,7 +228,13 @@ impl Runner<'_> {
     ) -> Result<Option<String>, Failure> {
         while !before.is_empty() {
             let jid = before.remove(0);
-            let job = self.jobs.app().store.job(&jid).await.map_err(|error| Failure(error.to_string()))?;
+            let job = self
+                .jobs
+                .app()
+                .store
+                .job(&jid)
+                .await
+                .map_err(|error| Failure(error.to_string()))?;
             // Noted, and the master died before it was made: as if it had never been.
             if job.is_some_and(|job| job.minions == minions) {
                 return Ok(Some(jid));
@@ -181,10 +243,19 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    async fn new_job(&self, index: usize, new: &NewJob, minions: &[String]) -> Result<String, Failure> {
+    async fn new_job(
+        &self,
+        index: usize,
+        new: &NewJob,
+        minions: &[String],
+    ) -> Result<String, Failure> {
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
-        let new = NewJob { jid: Some(jid), minions: minions.to_vec(), ..new.clone() };
+        let new = NewJob {
+            jid: Some(jid),
+            minions: minions.to_vec(),
+            ..new.clone()
+        };
         self.jobs.create(new).await.map_err(failed)
     }
 }
@@ -203,7 +274,9 @@ fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     match text(chunk, "offline").as_deref() {
         None | Some("fail") => Ok(false),
         Some("skip") => Ok(true),
-        Some(other) => Err(Failure(format!("offline: {other:?} is neither `fail` nor `skip`"))),
+        Some(other) => Err(Failure(format!(
+            "offline: {other:?} is neither `fail` nor `skip`"
+        ))),
     }
 }
 
@@ -216,9 +289,15 @@ fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [St
     let size = match batch {
         None => minions.len(),
         Some(text) => {
-            let bad = || Failure(format!("batch: {text:?} is neither a number nor a percentage"));
+            let bad = || {
+                Failure(format!(
+                    "batch: {text:?} is neither a number nor a percentage"
+                ))
+            };
             match text.strip_suffix('%') {
-                Some(percent) => minions.len() * percent.trim().parse::<usize>().map_err(|_| bad())? / 100,
+                Some(percent) => {
+                    minions.len() * percent.trim().parse::<usize>().map_err(|_| bad())? / 100
+                }
                 None => text.trim().parse::<usize>().map_err(|_| bad())?,
             }
         }
@@ -228,7 +307,10 @@ fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [St
 
 /// How many states of a minion's run changed something.
 fn changed(row: &JobRow) -> usize {
-    let run = row.return_json.as_deref().and_then(|text| serde_json::from_str::<RunReturn>(text).ok());
+    let run = row
+        .return_json
+        .as_deref()
+        .and_then(|text| serde_json::from_str::<RunReturn>(text).ok());
     run.map_or(0, |run| run.changed())
 }
 
@@ -241,16 +323,26 @@ fn told(row: &JobRow) -> String {
             format!("{}: {}", row.minion, row.error)
         };
     }
-    let value: Value =
-        row.return_json.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let value: Value = row
+        .return_json
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
     let Ok(run) = serde_json::from_value::<RunReturn>(value.clone()) else {
         return format!("{}: failed with {value}", row.minion);
     };
-    let bad: Vec<_> =
-        run.states.iter().filter(|state| state.result == Some(false) && state.fail_run).collect();
+    let bad: Vec<_> = run
+        .states
+        .iter()
+        .filter(|state| state.result == Some(false) && state.fail_run)
+        .collect();
     // What failed because something before it failed says nothing new.
     let causes: Vec<_> = bad.iter().filter(|state| state.ran).collect();
-    let shown = if causes.is_empty() { bad.iter().collect() } else { causes };
+    let shown = if causes.is_empty() {
+        bad.iter().collect()
+    } else {
+        causes
+    };
     let mut texts: Vec<String> = shown
         .iter()
         .take(NAMED)
@@ -266,7 +358,11 @@ fn told(row: &JobRow) -> String {
         })
         .collect();
     if bad.len() > texts.len() {
-        texts.push(format!("{}: {} more states failed", row.minion, bad.len() - texts.len()));
+        texts.push(format!(
+            "{}: {} more states failed",
+            row.minion,
+            bad.len() - texts.len()
+        ));
     }
     texts.join("\n")
 }
@@ -278,7 +374,13 @@ mod tests {
     #[test]
     fn batches_by_number_and_percentage() {
         let minions: Vec<String> = (1..=5).map(|n| format!("m{n}")).collect();
-        let sizes = |batch| batches(&minions, batch).unwrap().iter().map(|b| b.len()).collect::<Vec<_>>();
+        let sizes = |batch| {
+            batches(&minions, batch)
+                .unwrap()
+                .iter()
+                .map(|b| b.len())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(sizes(None), [5]);
         assert_eq!(sizes(Some("2")), [2, 2, 1]);
         assert_eq!(sizes(Some("40%")), [2, 2, 1]);

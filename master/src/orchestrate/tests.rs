@@ -6,8 +6,14 @@ use crate::engine::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),
-    ("one.sls", "one:\n  file.managed:\n    - name: /one\n    - contents: x\n"),
-    ("two.sls", "two:\n  file.managed:\n    - name: /two\n    - contents: x\n"),
+    (
+        "one.sls",
+        "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+    ),
+    (
+        "two.sls",
+        "two:\n  file.managed:\n    - name: /two\n    - contents: x\n",
+    ),
     (
         "objects.sls",
         "settings:\n  kubernetes.object:\n    - manifest:\n        apiVersion: v1\n        kind: ConfigMap\n        metadata: {name: settings, namespace: kube-system}\n        data: {a: '1'}\n",
@@ -32,20 +38,30 @@ fn request() -> v1::OrchestrateRequest {
 
 fn site() -> Site {
     let site = Site::new(TREE);
-    site.api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    site.api.put(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
     site
 }
 
 fn orchestrate(life: &Life) -> Vec<v1::Event> {
-    let stream = life.runtime.block_on(life.core.orchestrate("root", request())).unwrap();
+    let stream = life
+        .runtime
+        .block_on(life.core.orchestrate("root", request()))
+        .unwrap();
     life.collect(stream)
 }
 
 fn statuses(events: &[v1::Event]) -> Vec<(String, String)> {
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    done["steps"].as_array().unwrap().iter().map(|step| (text(&step["id"]), text(&step["status"]))).collect()
+    done["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (text(&step["id"]), text(&step["status"])))
+        .collect()
 }
 
 #[test]
@@ -54,15 +70,24 @@ fn steps_run_in_order_and_are_told_with_the_events_of_their_jobs() {
     let life = site.live();
     life.connect(&worker);
     let events = orchestrate(&life);
-    assert_eq!(events.last().unwrap().retcode, 0, "{}", events.last().unwrap().data_json);
+    assert_eq!(
+        events.last().unwrap().retcode,
+        0,
+        "{}",
+        events.last().unwrap().data_json
+    );
     let names: Vec<String> = statuses(&events).into_iter().map(|(id, _)| id).collect();
     assert_eq!(names, ["enrolled", "host", "network", "kubelet", "ready"]);
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
-    assert_eq!(done["steps"][0]["detail"]["fingerprint"], "00", "an operator compares it with the host's");
+    assert_eq!(
+        done["steps"][0]["detail"]["fingerprint"], "00",
+        "an operator compares it with the host's"
+    );
     assert!(
         events
             .iter()
-            .any(|event| event.tag.starts_with("halite/job/") && event.tag.ends_with("/ret/worker-1"))
+            .any(|event| event.tag.starts_with("halite/job/")
+                && event.tag.ends_with("/ret/worker-1"))
     );
     assert_eq!(events.iter().filter(|event| event.last).count(), 1);
     assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
@@ -82,8 +107,15 @@ fn a_failure_names_minion_state_and_comment_and_stops_what_requires_it() {
     let events = orchestrate(&life);
     assert_eq!(events.last().unwrap().retcode, 1);
     let text = &events.last().unwrap().data_json;
-    assert!(text.contains("worker-1: one (file.managed, one): it broke"), "{text}");
-    let after: Vec<String> = statuses(&events).into_iter().skip(2).map(|(_, status)| status).collect();
+    assert!(
+        text.contains("worker-1: one (file.managed, one): it broke"),
+        "{text}"
+    );
+    let after: Vec<String> = statuses(&events)
+        .into_iter()
+        .skip(2)
+        .map(|(_, status)| status)
+        .collect();
     assert_eq!(after, ["skipped", "skipped", "skipped"]);
 }
 
@@ -100,16 +132,21 @@ fn a_minion_that_was_killed_in_a_step_gets_a_new_job() {
 #[test]
 fn a_node_without_room_is_not_accepted() {
     let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
-    site.api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
+    site.api.put(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
         "status": {"conditions": [{"type": "Ready", "status": "True"},
             {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure",
-             "message": "kubelet has disk pressure"}]}}));
+             "message": "kubelet has disk pressure"}]}}),
+    );
     let life = site.live();
     life.connect(&worker);
     let events = orchestrate(&life);
     assert_eq!(events.last().unwrap().retcode, 1);
     let text = &events.last().unwrap().data_json;
-    assert!(text.contains("DiskPressure=True") && text.contains("kubelet.config.evictionHard"), "{text}");
+    assert!(
+        text.contains("DiskPressure=True") && text.contains("kubelet.config.evictionHard"),
+        "{text}"
+    );
     assert_eq!(statuses(&events).last().unwrap().1, "failed");
 }
 
@@ -117,26 +154,49 @@ fn a_node_without_room_is_not_accepted() {
 fn a_host_that_is_down_does_not_hold_up_another() {
     let mut tree = TREE.to_vec();
     let step = "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: skip\n";
-    let strict = "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: maybe\n";
-    tree.extend([("orchestrate/peers.sls", step), ("orchestrate/strict.sls", strict)]);
+    let strict =
+        "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: maybe\n";
+    tree.extend([
+        ("orchestrate/peers.sls", step),
+        ("orchestrate/strict.sls", strict),
+    ]);
     let (site, worker) = (Site::new(&tree), ScriptedMinion::new("worker-1"));
     let life = site.live();
     life.accept("bootstrap-1");
     life.connect(&worker);
     let run = |sls: &str| {
-        let request = v1::OrchestrateRequest { sls: sls.into(), ..Default::default() };
-        life.collect(life.runtime.block_on(life.core.orchestrate("root", request)).unwrap())
+        let request = v1::OrchestrateRequest {
+            sls: sls.into(),
+            ..Default::default()
+        };
+        life.collect(
+            life.runtime
+                .block_on(life.core.orchestrate("root", request))
+                .unwrap(),
+        )
     };
     let events = run("orchestrate.peers");
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
     assert_eq!(events.last().unwrap().retcode, 0, "{done}");
-    assert_eq!(done["steps"][0]["detail"]["left_out"], json!(["bootstrap-1"]));
+    assert_eq!(
+        done["steps"][0]["detail"]["left_out"],
+        json!(["bootstrap-1"])
+    );
     let comment = done["steps"][0]["detail"]["comment"].as_str().unwrap();
-    assert!(comment.contains("worker-1: done") && comment.contains("left out: bootstrap-1"), "{comment}");
+    assert!(
+        comment.contains("worker-1: done") && comment.contains("left out: bootstrap-1"),
+        "{comment}"
+    );
     assert_eq!(worker.journal.lock().unwrap().applied, ["one"]);
 
     let events = run("orchestrate.strict");
-    assert!(events.last().unwrap().data_json.contains("neither `fail` nor `skip`"));
+    assert!(
+        events
+            .last()
+            .unwrap()
+            .data_json
+            .contains("neither `fail` nor `skip`")
+    );
 }
 
 #[test]
@@ -164,9 +224,9 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             runs[0].id.clone()
         });
         let bus = life.app.hub.subscribe();
-        let stream = life
-            .runtime
-            .block_on(async { super::follow::follow(std::sync::Arc::clone(life.core.jobs()), ended, bus) });
+        let stream = life.runtime.block_on(async {
+            super::follow::follow(std::sync::Arc::clone(life.core.jobs()), ended, bus)
+        });
         let events = life.collect(stream);
         assert_eq!(
             events.last().unwrap().retcode,
@@ -174,8 +234,16 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             "killed after {kill_after}: {}",
             events.last().unwrap().data_json
         );
-        assert!(statuses(&events).iter().all(|(_, status)| status == "succeeded"));
-        assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"], "killed after {kill_after}");
+        assert!(
+            statuses(&events)
+                .iter()
+                .all(|(_, status)| status == "succeeded")
+        );
+        assert_eq!(
+            worker.journal.lock().unwrap().applied,
+            ["one", "two"],
+            "killed after {kill_after}"
+        );
         if seen < kill_after {
             return;
         }

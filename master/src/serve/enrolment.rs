@@ -1,6 +1,7 @@
 //! First contact.
 
-use halite_proto::tonic::{self, Request, Response, Status};
+use halite_proto::tonic;
+use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_server::Enrolment;
@@ -9,7 +10,8 @@ use halite_proto::v1::{EnrolReply, EnrolRequest};
 use super::{Call, Services};
 use crate::app::Refusal;
 use crate::ca::HALITE;
-use crate::keys::{self, Answer, Newcomer};
+use crate::keys;
+use crate::keys::{Answer, Newcomer};
 
 /// Why a party of another protocol version is not served; `None` when it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
@@ -28,9 +30,22 @@ impl Enrolment for Services {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let peer = Peer::of(&request)?.clone();
         let request = request.into_inner();
-        let shown: String = request.id.chars().filter(|c| !c.is_control()).take(80).collect();
-        let with = if request.token.is_empty() { "without token" } else { "with token" };
-        let call = Call { peer: &peer, method: "Enrolment/Enrol", what: format!("{shown} {with}") };
+        let shown: String = request
+            .id
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(80)
+            .collect();
+        let with = if request.token.is_empty() {
+            "without token"
+        } else {
+            "with token"
+        };
+        let call = Call {
+            peer: &peer,
+            method: "Enrolment/Enrol",
+            what: format!("{shown} {with}"),
+        };
         self.audited(call, async {
             if let Some(reason) = protocol_refusal(request.protocol) {
                 return Err(Refusal::conflict(reason));
@@ -41,7 +56,11 @@ impl Enrolment for Services {
                 token: request.token,
                 grains_json: request.grains_json,
             };
-            let ca = self.app.cas.certificate_pem(HALITE).map_err(|e| Refusal::internal(e.to_string()))?;
+            let ca = self
+                .app
+                .cas
+                .certificate_pem(HALITE)
+                .map_err(|e| Refusal::internal(e.to_string()))?;
             Ok(reply(keys::enrol(&self.app, &newcomer).await?, ca))
         })
         .await
@@ -49,9 +68,15 @@ impl Enrolment for Services {
 }
 
 fn reply(answer: Answer, ca_pem: &str) -> EnrolReply {
-    let mut reply = EnrolReply { ca_pem: ca_pem.to_owned(), ..EnrolReply::default() };
+    let mut reply = EnrolReply {
+        ca_pem: ca_pem.to_owned(),
+        ..EnrolReply::default()
+    };
     let state = match answer {
-        Answer::Accepted { certificate_pem, fingerprint } => {
+        Answer::Accepted {
+            certificate_pem,
+            fingerprint,
+        } => {
             reply.certificate_pem = certificate_pem;
             reply.fingerprint = fingerprint;
             State::Accepted
@@ -60,7 +85,10 @@ fn reply(answer: Answer, ca_pem: &str) -> EnrolReply {
             reply.fingerprint = fingerprint;
             State::Pending
         }
-        Answer::Rejected { fingerprint, reason } => {
+        Answer::Rejected {
+            fingerprint,
+            reason,
+        } => {
             reply.fingerprint = fingerprint;
             reply.reason = reason;
             State::Rejected

@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use halite_proto::tonic::{self, Request, Response, Status, Streaming};
+use halite_proto::tonic;
+use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
 use halite_proto::v1::minion_server::Minion;
 use halite_proto::v1::{
@@ -27,8 +28,8 @@ const HELLO: Duration = Duration::from_secs(15);
 /// Largest grains that are kept.
 const GRAINS_MAX: usize = 1024 * 1024;
 
-/// What the master says on a minion's stream. When it is dropped, because either side ended the stream, the task that
-/// listens to the minion ends too.
+/// What the master says on a minion's stream. When it is dropped, because either side ended the
+/// stream, the task that listens to the minion ends too.
 struct Voice {
     hello: Option<MasterHello>,
     messages: mpsc::Receiver<MasterMessage>,
@@ -40,9 +41,13 @@ impl Stream for Voice {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(hello) = self.hello.take() {
-            return Poll::Ready(Some(Ok(MasterMessage { body: Some(master_message::Body::Hello(hello)) })));
+            return Poll::Ready(Some(Ok(MasterMessage {
+                body: Some(master_message::Body::Hello(hello)),
+            })));
         }
-        self.messages.poll_recv(context).map(|message| message.map(Ok))
+        self.messages
+            .poll_recv(context)
+            .map(|message| message.map(Ok))
     }
 }
 
@@ -59,8 +64,11 @@ impl Minion for Services {
         let mut inbound = request.into_inner();
         let first = tokio::time::timeout(HELLO, inbound.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no hello in time"))??;
-        let Some(minion_message::Body::Hello(hello)) = first.and_then(|message| message.body) else {
-            return Err(Status::invalid_argument("the first message must be the hello"));
+        let Some(minion_message::Body::Hello(hello)) = first.and_then(|message| message.body)
+        else {
+            return Err(Status::invalid_argument(
+                "the first message must be the hello",
+            ));
         };
         let mut answer = MasterHello {
             protocol: halite_proto::PROTOCOL,
@@ -72,14 +80,24 @@ impl Minion for Services {
         if let Some(reason) = protocol_refusal(hello.protocol) {
             tracing::warn!(minion, reason, "minion refused");
             answer.refused = reason;
-            let only = MasterMessage { body: Some(master_message::Body::Hello(answer)) };
-            return Ok(Response::new(Box::pin(futures_util::stream::iter([Ok(only)]))));
+            let only = MasterMessage {
+                body: Some(master_message::Body::Hello(answer)),
+            };
+            return Ok(Response::new(Box::pin(futures_util::stream::iter([Ok(
+                only,
+            )]))));
         }
-        self.keep_facts(&minion, &hello.grains_json, &hello.version).await.map_err(status)?;
+        self.keep_facts(&minion, &hello.grains_json, &hello.version)
+            .await
+            .map_err(status)?;
         let (seat, messages) = self.app.hub.join(&minion);
         let (ended, listener) = oneshot::channel();
         tokio::spawn(self.clone().listen(minion, hello, inbound, seat, listener));
-        Ok(Response::new(Box::pin(Voice { hello: Some(answer), messages, _listener: ended })))
+        Ok(Response::new(Box::pin(Voice {
+            hello: Some(answer),
+            messages,
+            _listener: ended,
+        })))
     }
 
     async fn sign(&self, request: Request<SignRequest>) -> Result<Response<SignReply>, Status> {
@@ -87,9 +105,16 @@ impl Minion for Services {
         let minion = caller_id(&peer)?;
         let request = request.into_inner();
         let what = format!("job {} {}", brief(&request.job), brief(&request.tag));
-        let call = Call { peer: &peer, method: "Minion/Sign", what };
+        let call = Call {
+            peer: &peer,
+            method: "Minion/Sign",
+            what,
+        };
         self.audited(call, async {
-            let chunk = self.engine.sign_allowed(minion, &request.job, &request.tag).await?;
+            let chunk = self
+                .engine
+                .sign_allowed(minion, &request.job, &request.tag)
+                .await?;
             let (ca, profile) = Profile::of_chunk(&chunk).map_err(Refusal::denied)?;
             let now = self.app.clock.now();
             let issued = self
@@ -112,21 +137,38 @@ impl Minion for Services {
                 })
                 .await?;
             self.app.metrics.signed.inc();
-            Ok(SignReply { certificate_pem: issued.certificate_pem, ca_pem: issued.ca_pem })
+            Ok(SignReply {
+                certificate_pem: issued.certificate_pem,
+                ca_pem: issued.ca_pem,
+            })
         })
         .await
     }
 
     type FetchStream = Pin<Box<dyn Stream<Item = Result<FetchReply, Status>> + Send>>;
 
-    async fn fetch(&self, request: Request<FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
+    async fn fetch(
+        &self,
+        request: Request<FetchRequest>,
+    ) -> Result<Response<Self::FetchStream>, Status> {
         let peer = Peer::of(&request)?.clone();
         let minion = caller_id(&peer)?;
         let request = request.into_inner();
-        let what = format!("job {} file {}", brief(&request.job), brief(&request.sha256));
-        let call = Call { peer: &peer, method: "Minion/Fetch", what };
+        let what = format!(
+            "job {} file {}",
+            brief(&request.job),
+            brief(&request.sha256)
+        );
+        let call = Call {
+            peer: &peer,
+            method: "Minion/Fetch",
+            what,
+        };
         self.counted(call, async {
-            let pieces = self.engine.fetch(minion, &request.job, &request.sha256).await?;
+            let pieces = self
+                .engine
+                .fetch(minion, &request.job, &request.sha256)
+                .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
             Ok(Box::pin(replies) as Self::FetchStream)
         })
@@ -137,7 +179,11 @@ impl Minion for Services {
         let peer = Peer::of(&request)?.clone();
         let minion = caller_id(&peer)?;
         let request = request.into_inner();
-        let call = Call { peer: &peer, method: "Minion/Renew", what: String::new() };
+        let call = Call {
+            peer: &peer,
+            method: "Minion/Renew",
+            what: String::new(),
+        };
         self.audited(call, async {
             let certificate_pem = keys::renew(&self.app, minion, &request.csr_pem).await?;
             Ok(RenewReply { certificate_pem })
@@ -147,9 +193,16 @@ impl Minion for Services {
 }
 
 impl Services {
-    async fn keep_facts(&self, minion: &str, grains_json: &str, version: &str) -> Result<(), Refusal> {
+    async fn keep_facts(
+        &self,
+        minion: &str,
+        grains_json: &str,
+        version: &str,
+    ) -> Result<(), Refusal> {
         if grains_json.len() > GRAINS_MAX {
-            return Err(Refusal::invalid(format!("the grains have more than {GRAINS_MAX} bytes")));
+            return Err(Refusal::invalid(format!(
+                "the grains have more than {GRAINS_MAX} bytes"
+            )));
         }
         let facts = Facts {
             minion: minion.to_owned(),
@@ -208,9 +261,15 @@ impl Services {
         }
     }
 
-    async fn on_message(&self, minion: &str, version: &str, message: MinionMessage) -> Result<(), Refusal> {
+    async fn on_message(
+        &self,
+        minion: &str,
+        version: &str,
+        message: MinionMessage,
+    ) -> Result<(), Refusal> {
         if let Some(minion_message::Body::Grains(grains)) = &message.body {
-            self.keep_facts(minion, &grains.grains_json, version).await?;
+            self.keep_facts(minion, &grains.grains_json, version)
+                .await?;
         }
         self.engine.on_message(minion, message).await
     }

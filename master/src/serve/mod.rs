@@ -1,5 +1,5 @@
-//! The network services: who is calling is known from the certificate, what they may call from the table
-//! ([`halite_proto::authz`]); here is what each call does, and the audit of it.
+//! The network services: who is calling is known from the certificate, what they may call from the
+//! table ([`halite_proto::authz`]); here is what each call does, and the audit of it.
 
 mod enrolment;
 mod minion;
@@ -50,8 +50,8 @@ struct Services {
     engine: Arc<dyn Engine>,
 }
 
-/// Serves minions and operators on an open port until `stop` resolves; then streams are ended and open calls get a few
-/// seconds.
+/// Serves minions and operators on an open port until `stop` resolves; then streams are ended and
+/// open calls get a few seconds.
 ///
 /// # Errors
 /// The master's identity or CA cannot be used.
@@ -64,13 +64,23 @@ pub async fn serve(
     let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
     let ca = app.cas.certificate_pem(HALITE)?;
     let doorkeeper = Arc::clone(&app.gate) as Arc<_>;
-    let server = Arc::new(Server::new(&app.config.cluster, &certificate, &key, ca, doorkeeper)?);
+    let server = Arc::new(Server::new(
+        &app.config.cluster,
+        &certificate,
+        &key,
+        ca,
+        doorkeeper,
+    )?);
     let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
-    let services = Services { app: Arc::clone(&app), engine };
-    let routes =
-        Routes::new(EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE))
-            .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
-            .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
+    let services = Services {
+        app: Arc::clone(&app),
+        engine,
+    };
+    let routes = Routes::new(
+        EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE),
+    )
+    .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
+    .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
     let ending = async {
         stop.await;
         // Long streams end only when told; the minions come back to the next master.
@@ -91,7 +101,9 @@ async fn renew_own(app: Arc<App>, server: Arc<Server>) {
         let renewed = init::master_identity(&app.config, &app.cas, app.clock.now())
             .map_err(|e| e.to_string())
             .and_then(|(certificate, key)| {
-                server.replace_certificate(&certificate, &key).map_err(|e| e.to_string())
+                server
+                    .replace_certificate(&certificate, &key)
+                    .map_err(|e| e.to_string())
             });
         if let Err(error) = renewed {
             tracing::error!(error, "the master's own certificate cannot be renewed");
@@ -133,9 +145,17 @@ impl Services {
     ) -> Result<Response<T>, Status> {
         let result = work.await.map_err(status);
         self.count(call.method, result.as_ref().err());
-        let outcome =
-            result.as_ref().err().map_or_else(|| "ok".to_owned(), |e| format!("refused: {}", e.message()));
-        tracing::info!(who = call.peer.name(), method = call.method, what = call.what, outcome, "call");
+        let outcome = result
+            .as_ref()
+            .err()
+            .map_or_else(|| "ok".to_owned(), |e| format!("refused: {}", e.message()));
+        tracing::info!(
+            who = call.peer.name(),
+            method = call.method,
+            what = call.what,
+            outcome,
+            "call"
+        );
         let line = Audit {
             time: self.app.clock.now(),
             who: call.peer.name(),
@@ -144,7 +164,11 @@ impl Services {
             outcome,
         };
         // What nobody could account for afterwards must not happen unnoticed.
-        self.app.store.append_audit(&line).await.map_err(|error| status(error.into()))?;
+        self.app
+            .store
+            .append_audit(&line)
+            .await
+            .map_err(|error| status(error.into()))?;
         result.map(Response::new)
     }
 
@@ -156,20 +180,33 @@ impl Services {
     ) -> Result<Response<T>, Status> {
         let result = work.await.map_err(status);
         self.count(call.method, result.as_ref().err());
-        tracing::debug!(who = call.peer.name(), method = call.method, what = call.what, "call");
+        tracing::debug!(
+            who = call.peer.name(),
+            method = call.method,
+            what = call.what,
+            "call"
+        );
         result.map(Response::new)
     }
 
     fn count(&self, method: &str, error: Option<&Status>) {
         let code = error.map_or(Code::Ok, Status::code);
-        let labels = CallLabels { method: method.to_owned(), code: format!("{code:?}") };
+        let labels = CallLabels {
+            method: method.to_owned(),
+            code: format!("{code:?}"),
+        };
         self.app.metrics.calls.get_or_create(&labels).inc();
     }
 }
 
 /// The id in the caller's certificate. The table let nobody without one come here.
-#[allow(clippy::result_large_err, reason = "tonic's own error type, as its services return it")]
+#[allow(
+    clippy::result_large_err,
+    reason = "tonic's own error type, as its services return it"
+)]
 fn caller_id(peer: &Peer) -> Result<&str, Status> {
     let caller = peer.caller.as_ref();
-    caller.map(|c| c.identity.id()).ok_or_else(|| Status::unauthenticated("this needs a certificate"))
+    caller
+        .map(|c| c.identity.id())
+        .ok_or_else(|| Status::unauthenticated("this needs a certificate"))
 }

@@ -6,13 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use halite_proto::identity::{Identity, Kind};
-use halite_proto::tonic::{self, Request, Response, Status};
+use halite_proto::tonic;
+use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, ChangeKeyRequest, CreateTokenReply, CreateTokenRequest, Document, Event,
-    ListJobsRequest, ListKeysRequest, ListTokensRequest, OrchestrateRequest, RevokeTokenRequest, RunRequest,
-    ShowJobRequest, ShowRequest, StatusRequest,
+    AddNodeReply, AddNodeRequest, ChangeKeyRequest, CreateTokenReply, CreateTokenRequest, Document,
+    Event, ListJobsRequest, ListKeysRequest, ListTokensRequest, OrchestrateRequest,
+    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -21,7 +22,8 @@ use crate::app::{App, EventStream, Refusal};
 use crate::ca::SITE;
 use crate::clock::rfc3339;
 use crate::jobs::function::Function;
-use crate::keys::{self, Change, Wanted};
+use crate::keys;
+use crate::keys::{Change, Wanted};
 
 /// Port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
@@ -31,7 +33,9 @@ const JOBS: (u32, u32) = (20, 1000);
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Status>> + Send>>;
 
 fn document(value: &Value) -> Document {
-    Document { json: value.to_string() }
+    Document {
+        json: value.to_string(),
+    }
 }
 
 fn events(stream: EventStream) -> Events {
@@ -42,8 +46,13 @@ fn events(stream: EventStream) -> Events {
 impl Operator for Services {
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call { peer, method: "Operator/Status", what: String::new() };
-        self.counted(call, async { Ok(document(&self.engine.status().await?)) }).await
+        let call = Call {
+            peer,
+            method: "Operator/Status",
+            what: String::new(),
+        };
+        self.counted(call, async { Ok(document(&self.engine.status().await?)) })
+            .await
     }
 
     async fn show(&self, request: Request<ShowRequest>) -> Result<Response<Document>, Status> {
@@ -55,7 +64,10 @@ impl Operator for Services {
             method: "Operator/Show",
             what: format!("{} {}", request.what, request.target),
         };
-        self.audited(call, async { Ok(document(&self.engine.show(request).await?)) }).await
+        self.audited(call, async {
+            Ok(document(&self.engine.show(request).await?))
+        })
+        .await
     }
 
     type RunStream = Events;
@@ -66,11 +78,20 @@ impl Operator for Services {
         let request = request.into_inner();
         let test = if request.test { " (test)" } else { "" };
         let what = format!("{} on {}{test}", request.function, request.target);
-        let call = Call { peer: &peer, method: "Operator/Run", what };
+        let call = Call {
+            peer: &peer,
+            method: "Operator/Run",
+            what,
+        };
         let question = Function::find(&request.function).is_ok_and(Function::is_question);
         let work = async { Ok(events(self.engine.run(operator, request).await?)) };
-        // The record of the job says who asked, and the answer need not wait for a second account of it.
-        if question { self.counted(call, work).await } else { self.audited(call, work).await }
+        // The record of the job says who asked, and the answer need not wait for a second account
+        // of it.
+        if question {
+            self.counted(call, work).await
+        } else {
+            self.audited(call, work).await
+        }
     }
 
     type OrchestrateStream = Events;
@@ -83,39 +104,80 @@ impl Operator for Services {
         let operator = caller_id(&peer)?;
         let request = request.into_inner();
         let test = if request.test { " (test)" } else { "" };
-        let call =
-            Call { peer: &peer, method: "Operator/Orchestrate", what: format!("{}{test}", request.sls) };
-        self.audited(call, async { Ok(events(self.engine.orchestrate(operator, request).await?)) }).await
+        let call = Call {
+            peer: &peer,
+            method: "Operator/Orchestrate",
+            what: format!("{}{test}", request.sls),
+        };
+        self.audited(call, async {
+            Ok(events(self.engine.orchestrate(operator, request).await?))
+        })
+        .await
     }
 
-    async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<Document>, Status> {
+    async fn list_jobs(
+        &self,
+        request: Request<ListJobsRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
         let limit = match request.get_ref().limit {
             0 => JOBS.0,
             limit => limit.min(JOBS.1),
         };
-        let call = Call { peer, method: "Operator/ListJobs", what: String::new() };
-        self.counted(call, async { Ok(document(&self.engine.list_jobs(limit).await?)) }).await
+        let call = Call {
+            peer,
+            method: "Operator/ListJobs",
+            what: String::new(),
+        };
+        self.counted(call, async {
+            Ok(document(&self.engine.list_jobs(limit).await?))
+        })
+        .await
     }
 
-    async fn show_job(&self, request: Request<ShowJobRequest>) -> Result<Response<Document>, Status> {
+    async fn show_job(
+        &self,
+        request: Request<ShowJobRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
         let job = &request.get_ref().job;
-        let call = Call { peer, method: "Operator/ShowJob", what: job.clone() };
-        self.counted(call, async { Ok(document(&self.engine.show_job(job).await?)) }).await
+        let call = Call {
+            peer,
+            method: "Operator/ShowJob",
+            what: job.clone(),
+        };
+        self.counted(call, async {
+            Ok(document(&self.engine.show_job(job).await?))
+        })
+        .await
     }
 
-    async fn list_keys(&self, request: Request<ListKeysRequest>) -> Result<Response<Document>, Status> {
+    async fn list_keys(
+        &self,
+        request: Request<ListKeysRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call { peer, method: "Operator/ListKeys", what: String::new() };
-        self.counted(call, async { Ok(document(&keys::list(&self.app).await?)) }).await
+        let call = Call {
+            peer,
+            method: "Operator/ListKeys",
+            what: String::new(),
+        };
+        self.counted(call, async { Ok(document(&keys::list(&self.app).await?)) })
+            .await
     }
 
-    async fn change_key(&self, request: Request<ChangeKeyRequest>) -> Result<Response<Document>, Status> {
+    async fn change_key(
+        &self,
+        request: Request<ChangeKeyRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?.clone();
         let request = request.into_inner();
         let what = format!("{} {}", request.action, request.id);
-        let call = Call { peer: &peer, method: "Operator/ChangeKey", what };
+        let call = Call {
+            peer: &peer,
+            method: "Operator/ChangeKey",
+            what,
+        };
         let change = Change {
             id: request.id,
             action: request.action,
@@ -123,7 +185,10 @@ impl Operator for Services {
             cluster: request.cluster,
             force: request.force,
         };
-        self.audited(call, async { Ok(document(&keys::change(&self.app, &change).await?)) }).await
+        self.audited(call, async {
+            Ok(document(&keys::change(&self.app, &change).await?))
+        })
+        .await
     }
 
     async fn create_token(
@@ -133,9 +198,16 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?;
         let request = request.into_inner();
-        let what =
-            if request.id.is_empty() { "for any id".to_owned() } else { format!("for {}", request.id) };
-        let call = Call { peer: &peer, method: "Operator/CreateToken", what };
+        let what = if request.id.is_empty() {
+            "for any id".to_owned()
+        } else {
+            format!("for {}", request.id)
+        };
+        let call = Call {
+            peer: &peer,
+            method: "Operator/CreateToken",
+            what,
+        };
         let wanted = Wanted {
             ttl_seconds: request.ttl_seconds,
             uses: request.uses,
@@ -144,37 +216,80 @@ impl Operator for Services {
         };
         self.audited(call, async {
             let (token, expires) = keys::create_token(&self.app, operator, wanted).await?;
-            Ok(CreateTokenReply { token, expires: rfc3339(expires) })
+            Ok(CreateTokenReply {
+                token,
+                expires: rfc3339(expires),
+            })
         })
         .await
     }
 
-    async fn list_tokens(&self, request: Request<ListTokensRequest>) -> Result<Response<Document>, Status> {
+    async fn list_tokens(
+        &self,
+        request: Request<ListTokensRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call { peer, method: "Operator/ListTokens", what: String::new() };
-        self.counted(call, async { Ok(document(&keys::list_tokens(&self.app).await?)) }).await
+        let call = Call {
+            peer,
+            method: "Operator/ListTokens",
+            what: String::new(),
+        };
+        self.counted(call, async {
+            Ok(document(&keys::list_tokens(&self.app).await?))
+        })
+        .await
     }
 
-    async fn revoke_token(&self, request: Request<RevokeTokenRequest>) -> Result<Response<Document>, Status> {
+    async fn revoke_token(
+        &self,
+        request: Request<RevokeTokenRequest>,
+    ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
         // Only the id: somebody may have pasted the whole token.
-        let id = request.get_ref().token_id.split('.').next().unwrap_or_default();
-        let call = Call { peer, method: "Operator/RevokeToken", what: id.to_owned() };
-        self.audited(call, async { Ok(document(&keys::revoke_token(&self.app, id).await?)) }).await
+        let id = request
+            .get_ref()
+            .token_id
+            .split('.')
+            .next()
+            .unwrap_or_default();
+        let call = Call {
+            peer,
+            method: "Operator/RevokeToken",
+            what: id.to_owned(),
+        };
+        self.audited(call, async {
+            Ok(document(&keys::revoke_token(&self.app, id).await?))
+        })
+        .await
     }
 
-    async fn add_node(&self, request: Request<AddNodeRequest>) -> Result<Response<AddNodeReply>, Status> {
+    async fn add_node(
+        &self,
+        request: Request<AddNodeRequest>,
+    ) -> Result<Response<AddNodeReply>, Status> {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?;
         let request = request.into_inner();
-        let what = format!("{} {} {}", request.name, request.address, request.roles.join(","));
-        let call = Call { peer: &peer, method: "Operator/AddNode", what };
+        let what = format!(
+            "{} {} {}",
+            request.name,
+            request.address,
+            request.roles.join(",")
+        );
+        let call = Call {
+            peer: &peer,
+            method: "Operator/AddNode",
+            what,
+        };
         self.audited(call, async {
             Identity::new(&self.app.config.cluster, Kind::Minion, &request.name)
                 .map_err(|error| Refusal::invalid(error.to_string()))?;
             self.engine.add_node(operator, &request).await?;
-            let wanted =
-                Wanted { id: request.name.clone(), roles: request.roles.clone(), ..Wanted::default() };
+            let wanted = Wanted {
+                id: request.name.clone(),
+                roles: request.roles.clone(),
+                ..Wanted::default()
+            };
             let (token, _) = keys::create_token(&self.app, operator, wanted).await?;
             let command = command(&self.app, &request.name, &token)?;
             Ok(AddNodeReply { token, command })
@@ -183,12 +298,22 @@ impl Operator for Services {
     }
 }
 
-/// What to run on the new host. It carries the CA of the bundle's web server itself, because a bare host knows none, and
-/// curl's pinning knows only leaf keys.
+/// What to run on the new host. It carries the CA of the bundle's web server itself, because a bare
+/// host knows none, and curl's pinning knows only leaf keys.
 fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
-    let site = app.cas.certificate_pem(SITE).map_err(|error| Refusal::internal(error.to_string()))?;
-    let master = app.config.endpoints().into_iter().next().unwrap_or_default();
-    let host = master.rsplit_once(':').map_or(master.as_str(), |(host, _)| host);
+    let site = app
+        .cas
+        .certificate_pem(SITE)
+        .map_err(|error| Refusal::internal(error.to_string()))?;
+    let master = app
+        .config
+        .endpoints()
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let host = master
+        .rsplit_once(':')
+        .map_or(master.as_str(), |(host, _)| host);
     let site = STANDARD.encode(site);
     Ok(format!(
         "C=$(mktemp) && echo {site} | base64 -d >$C && curl -fsS --noproxy '*' --cacert $C https://{host}:{BUNDLE_PORT}/enrol.sh \

@@ -1,7 +1,9 @@
-//! The store: what happened. What is *wanted* (cluster and node documents) stays in files and is never kept here.
+//! The store: what happened. What is *wanted* (cluster and node documents) stays in files and is
+//! never kept here.
 //!
-//! One trait, so that SQLite (the default) and PostgreSQL (several masters) can share one test suite ([`suite`]).
-//! All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are text and are not interpreted.
+//! One trait, so that SQLite (the default) and PostgreSQL (several masters) can share one test
+//! suite ([`suite`]). All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are
+//! text and are not interpreted.
 
 pub mod records;
 mod sqlite;
@@ -92,7 +94,8 @@ pub enum Created<T> {
     Existing(T),
 }
 
-/// Everything that the master remembers. Each method is one transaction: when it returns, it is on disk.
+/// Everything that the master remembers. Each method is one transaction: when it returns, it is on
+/// disk.
 pub trait Store: Send + Sync {
     // Keys and tokens
 
@@ -102,9 +105,14 @@ pub trait Store: Send + Sync {
     fn keys(&self) -> StoreFuture<'_, Vec<Key>>;
     /// Stores a key, replacing the one with the same id.
     fn put_key<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, ()>;
-    /// Stores a key and takes one use of a token, both or neither. False, and nothing stored, when the token is gone,
-    /// used up or expired at `now`.
-    fn put_key_with_token<'a>(&'a self, key: &'a Key, token: &'a str, now: Millis) -> StoreFuture<'a, bool>;
+    /// Stores a key and takes one use of a token, both or neither. False, and nothing stored, when
+    /// the token is gone, used up or expired at `now`.
+    fn put_key_with_token<'a>(
+        &'a self,
+        key: &'a Key,
+        token: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
     /// Removes a key and its minion's facts; false when there was none.
     fn delete_key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
     /// Stores a token.
@@ -129,8 +137,8 @@ pub trait Store: Send + Sync {
 
     // Jobs
 
-    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that is there already,
-    /// nothing is stored and the job of that id is returned.
+    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that
+    /// is there already, nothing is stored and the job of that id is returned.
     fn create_job<'a>(&'a self, job: &'a Job, rows: &'a [JobRow]) -> StoreFuture<'a, Created<Job>>;
     /// A job.
     fn job<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Option<Job>>;
@@ -142,31 +150,40 @@ pub trait Store: Send + Sync {
     fn rows<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
     /// One row.
     fn row<'a>(&'a self, jid: &'a str, minion: &'a str) -> StoreFuture<'a, Option<JobRow>>;
-    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected minion is sent again.
+    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
+    /// minion is sent again.
     fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
     /// Queued → sent; false when it was past that.
-    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool>;
+    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis)
+    -> StoreFuture<'a, bool>;
     /// Queued or sent → started; false when it was past that.
-    fn mark_started<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool>;
-    /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when an answer is there
-    /// already (a repeated return) or the row does not exist.
+    fn mark_started<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
+    /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
+    /// an answer is there already (a repeated return) or the row does not exist.
     fn record_return<'a>(
         &'a self,
         jid: &'a str,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
-    /// As [`Store::record_return`], and in the same transaction the job is finished, as by [`Store::finish_job`], when no
-    /// part of it is open any more: its return code is 0 when every part was returned with 0, otherwise 1.
+    /// As [`Store::record_return`], and in the same transaction the job is finished, as by
+    /// [`Store::finish_job`], when no part of it is open any more: its return code is 0 when every
+    /// part was returned with 0, otherwise 1.
     fn record_last_return<'a>(
         &'a self,
         jid: &'a str,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
-    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's last highstate that
-    /// succeeded, and of each that a job since then was made from, from the moment in which that job is stored. Neither
-    /// the age of a job nor the removal of a key takes it away.
+    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's
+    /// last highstate that succeeded, and of each that a job since then was made from, from the
+    /// moment in which that job is stored. Neither the age of a job nor the removal of a key takes
+    /// it away.
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>>;
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
@@ -178,11 +195,13 @@ pub trait Store: Send + Sync {
     ) -> StoreFuture<'a, bool>;
     /// Marks a job as finished, with its overall return code.
     fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()>;
-    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All of these stay:
+    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All
+    /// of these stay:
     ///
     /// - what ended at `before` or later, and the last `keep` of each however old;
     /// - what has not ended, and the jobs of a run that has not;
-    /// - a job of which an answer may still come: a part has not ended, or was given up while its minion is accepted.
+    /// - a job of which an answer may still come: a part has not ended, or was given up while its
+    ///   minion is accepted.
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64>;
 
     // Orchestration
@@ -212,8 +231,10 @@ pub trait Store: Send + Sync {
 
     /// Appends an event; its `seq` is ignored, the new one is returned. Sequence numbers only grow.
     fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64>;
-    /// Events with a sequence number above `after` whose tag begins with `prefix`, oldest first, at most `limit`.
-    fn events<'a>(&'a self, prefix: &'a str, after: i64, limit: u32) -> StoreFuture<'a, Vec<Event>>;
+    /// Events with a sequence number above `after` whose tag begins with `prefix`, oldest first, at
+    /// most `limit`.
+    fn events<'a>(&'a self, prefix: &'a str, after: i64, limit: u32)
+    -> StoreFuture<'a, Vec<Event>>;
     /// Removes events and audit lines older than `before`; how many.
     fn prune(&self, before: Millis) -> StoreFuture<'_, u64>;
     /// Appends an audit line.
@@ -228,7 +249,8 @@ pub trait Store: Send + Sync {
     fn facts<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Option<Facts>>;
     /// All facts, by minion.
     fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>>;
-    /// Keeps a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent again.
+    /// Keeps a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent
+    /// again.
     fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()>;
     /// A kept file.
     fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>>;

@@ -53,7 +53,8 @@ stored_as_text! {
 }
 
 stored_as_text! {
-    /// Where one minion's part of a job stands. It only moves down this list (a late answer turns lost to returned).
+    /// Where one minion's part of a job stands. It only moves down this list (a late answer turns
+    /// lost to returned).
     RowState, "job row state" {
         /// Stored, not sent.
         Queued = "queued",

@@ -27,12 +27,20 @@ impl InUse {
     }
 }
 
-/// Where the bundle stands that a cluster uses: the one that its document records, else the configured one.
+/// Where the bundle stands that a cluster uses: the one that its document records, else the
+/// configured one.
 ///
 /// # Errors
 /// Neither is there, or what is recorded can be no bundle's version.
-pub fn place(cluster: &Cluster, bundles: &Bundles, configured: Option<&Path>) -> Result<PathBuf, Refusal> {
-    let recorded = cluster.resolved.as_ref().and_then(|resolved| resolved.bundle.as_deref());
+pub fn place(
+    cluster: &Cluster,
+    bundles: &Bundles,
+    configured: Option<&Path>,
+) -> Result<PathBuf, Refusal> {
+    let recorded = cluster
+        .resolved
+        .as_ref()
+        .and_then(|resolved| resolved.bundle.as_deref());
     match (recorded, configured) {
         (Some(version), _) => bundles.path(version).map_err(|error| {
             Refusal::invalid(format!(
@@ -46,18 +54,22 @@ pub fn place(cluster: &Cluster, bundles: &Bundles, configured: Option<&Path>) ->
     }
 }
 
-/// Reads the bundle that stands at a place with what a compiler needs of it, and which others there are.
+/// Reads the bundle that stands at a place with what a compiler needs of it, and which others there
+/// are.
 ///
-/// Who owns a directory that is linked may change its files after they were checked, and a disk may do so with every other:
-/// so each file of the state tree is compared with the manifest, and what was read then is what is compiled.
+/// Who owns a directory that is linked may change its files after they were checked, and a disk may
+/// do so with every other: so each file of the state tree is compared with the manifest, and what
+/// was read then is what is compiled.
 ///
 /// # Errors
 /// It is not there (any more), or is not what it should be: where it should be, and what to do.
 pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refusal> {
-    let all = bundles.list().map_err(|error| Refusal::internal(error.to_string()))?;
+    let all = bundles
+        .list()
+        .map_err(|error| Refusal::internal(error.to_string()))?;
     let held = all.iter().find(|held| held.path == place);
-    // What runs goes on running; only what needs the bundle has to wait. Somebody has to do something about it, so nobody
-    // tries again by himself, as for a master that is away.
+    // What runs goes on running; only what needs the bundle has to wait. Somebody has to do
+    // something about it, so nobody tries again by himself, as for a master that is away.
     let unusable = |why: &str| {
         Refusal::conflict(match held {
             Some(held) => held.unusable(why),
@@ -73,24 +85,42 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refu
     }
     let recorded = held.and_then(|held| held.recorded.as_deref());
     // The text itself: its hash is what other hosts know the bundle by.
-    let (manifest, text) = load_text(place, recorded).map_err(|error| unusable(&error.to_string()))?;
+    let (manifest, text) =
+        load_text(place, recorded).map_err(|error| unusable(&error.to_string()))?;
     let tree = tree(place, &manifest).map_err(|error| unusable(&error.to_string()))?;
     let path = place.display().to_string();
     let mut facts = BundleFacts::from_manifest(&text, &path)
         .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
     facts.site = all.iter().filter_map(on_site).collect();
     let files = manifest.files.iter();
-    let by_hash = files.map(|(path, entry)| (entry.sha256.clone(), place.join(path))).collect();
-    Ok((InUse { facts, manifest, by_hash }, tree))
+    let by_hash = files
+        .map(|(path, entry)| (entry.sha256.clone(), place.join(path)))
+        .collect();
+    Ok((
+        InUse {
+            facts,
+            manifest,
+            by_hash,
+        },
+        tree,
+    ))
 }
 
 /// The state tree of a bundle and its charts, as the manifest says that they are.
 fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::Error> {
     let mut tree = MemoryTree::new();
-    for (path, _) in manifest.files.iter().filter(|(_, entry)| entry.size <= MAX_FILE) {
-        let Some(name) = of_bundle(path) else { continue };
+    for (path, _) in manifest
+        .files
+        .iter()
+        .filter(|(_, entry)| entry.size <= MAX_FILE)
+    {
+        let Some(name) = of_bundle(path) else {
+            continue;
+        };
         let content = manifest.read(place, path)?;
-        let mode = std::fs::metadata(place.join(path)).ok().map(|data| data.permissions().mode() & 0o7777);
+        let mode = std::fs::metadata(place.join(path))
+            .ok()
+            .map(|data| data.permissions().mode() & 0o7777);
         tree.insert(name, content, mode);
     }
     Ok(tree)

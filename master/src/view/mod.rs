@@ -1,8 +1,8 @@
-//! What is declared, as the engine sees it: the operator's documents, the bundle, the public halves of the CAs, and from
-//! these the view of one minion.
+//! What is declared, as the engine sees it: the operator's documents, the bundle, the public halves
+//! of the CAs, and from these the view of one minion.
 //!
-//! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again while name, time and
-//! size of every file stay the same.
+//! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again
+//! while name, time and size of every file stay the same.
 
 mod bundle;
 mod nodes;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use bundle::InUse;
 use halite_bundle::site::Bundles;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
@@ -23,12 +24,12 @@ use halite_states::tree::DirTree;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
-use crate::ca::{self, Cas};
+use crate::ca;
+use crate::ca::Cas;
 use crate::compile::refused;
 use crate::jobs::MASTER;
 use crate::jobs::redact::Redactor;
 
-use bundle::InUse;
 pub use nodes::NodeRequest;
 
 /// Reads and keeps what is declared.
@@ -85,13 +86,23 @@ impl Views {
     }
 
     fn stamp(&self) -> Stamp {
-        let mut files =
-            vec![self.config_dir.join("cluster.yaml"), self.config_dir.join("custom/pillar.yaml")];
+        let mut files = vec![
+            self.config_dir.join("cluster.yaml"),
+            self.config_dir.join("custom/pillar.yaml"),
+        ];
         files.extend(self.bundles.manifests());
-        files.extend(self.configured.iter().map(|bundle| bundle.join(halite_bundle::manifest::FILE)));
+        files.extend(
+            self.configured
+                .iter()
+                .map(|bundle| bundle.join(halite_bundle::manifest::FILE)),
+        );
         let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
-        let mut nodes: Vec<PathBuf> =
-            nodes.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut nodes: Vec<PathBuf> = nodes
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         nodes.sort();
         files.append(&mut nodes);
         let facts = |path: PathBuf| {
@@ -104,10 +115,15 @@ impl Views {
 
     fn read(&self) -> Result<World, Refusal> {
         let texts = Texts::from_dir(&self.config_dir).map_err(|problems| refused(&problems))?;
-        // What the documents say was checked against host and bundle when they were written; a bundle that was changed
-        // meanwhile must not make a running cluster unmanageable.
-        let declaration = load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
-        let place = bundle::place(&declaration.cluster, &self.bundles, self.configured.as_deref());
+        // What the documents say was checked against host and bundle when they were written; a
+        // bundle that was changed meanwhile must not make a running cluster unmanageable.
+        let declaration =
+            load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
+        let place = bundle::place(
+            &declaration.cluster,
+            &self.bundles,
+            self.configured.as_deref(),
+        );
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
         let (in_use, tree) = match place.and_then(|place| bundle::read(&place, &self.bundles)) {
             Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
@@ -126,7 +142,12 @@ impl Views {
 }
 
 fn public_halves(cas: &Cas) -> Pki {
-    let certificate = |name: &&str| Some(((*name).to_owned(), cas.certificate_pem(name).ok()?.to_owned()));
+    let certificate = |name: &&str| {
+        Some((
+            (*name).to_owned(),
+            cas.certificate_pem(name).ok()?.to_owned(),
+        ))
+    };
     Pki {
         certificates: ca::NAMES.iter().filter_map(certificate).collect(),
         service_account: Some(cas.sa_public_pem().to_owned()),
@@ -188,20 +209,30 @@ impl World {
     /// As [`World::pillar`]; nothing for a minion that is not declared.
     #[must_use]
     pub fn pillar_or_empty(&self, minion: &str) -> Value {
-        self.pillar(minion).unwrap_or_else(|_| Value::Object(Map::new()))
+        self.pillar(minion)
+            .unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
     /// The SHA-256 of a file of the bundle, by its path there.
     #[must_use]
     pub fn bundle_hash(&self, path: &str) -> Option<String> {
-        self.in_use.as_ref().ok()?.manifest.sha256(path).map(str::to_owned)
+        self.in_use
+            .as_ref()
+            .ok()?
+            .manifest
+            .sha256(path)
+            .map(str::to_owned)
     }
 
-    /// Where a file of the bundle lies, by its SHA-256. A job that was made from another bundle of the site, before that
-    /// one came into use, still gets its files.
+    /// Where a file of the bundle lies, by its SHA-256. A job that was made from another bundle of
+    /// the site, before that one came into use, still gets its files.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
-        let here = self.in_use.as_ref().ok().and_then(|in_use| in_use.file(sha256));
+        let here = self
+            .in_use
+            .as_ref()
+            .ok()
+            .and_then(|in_use| in_use.file(sha256));
         here.or_else(|| self.bundles.file(sha256))
     }
 
@@ -213,7 +244,10 @@ impl World {
         if path == "pki.sa.key" {
             return Some(self.cas.sa_key_pem().to_owned());
         }
-        match path.strip_prefix("pki.").and_then(|rest| rest.strip_suffix(".key")) {
+        match path
+            .strip_prefix("pki.")
+            .and_then(|rest| rest.strip_suffix(".key"))
+        {
             Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
             None => own_secret(&self.declaration, minion, path),
         }
@@ -232,31 +266,49 @@ impl World {
     /// What removes the secrets that a minion may have from what it says.
     #[must_use]
     pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
-        let mut redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut redactors = self
+            .redactors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let paths = allowed_secrets(&self.declaration, minion);
-            let secrets = paths.iter().filter_map(|path| self.secret(minion, path)).collect();
+            let secrets = paths
+                .iter()
+                .filter_map(|path| self.secret(minion, path))
+                .collect();
             Arc::new(Redactor::new(secrets))
         };
         Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
     }
 
-    /// The order in which a highstate of everybody is safe: first the hosts that hold bundle, etcd or control plane, one
-    /// after the other (so that never two members of a quorum restart at once), then the Kubernetes objects, then all
-    /// other hosts side by side. Declared nodes that are not among `accepted` are left out.
+    /// The order in which a highstate of everybody is safe: first the hosts that hold bundle, etcd
+    /// or control plane, one after the other (so that never two members of a quorum restart at
+    /// once), then the Kubernetes objects, then all other hosts side by side. Declared nodes that
+    /// are not among `accepted` are left out.
     #[must_use]
     pub fn safe_order(&self, accepted: &[String]) -> Vec<Vec<String>> {
         let mut first: Vec<(bool, &String)> = Vec::new();
         let mut others = Vec::new();
-        for (name, node) in self.declaration.nodes.iter().filter(|(name, _)| accepted.contains(name)) {
-            if [Role::Bootstrap, Role::Etcd, Role::ControlPlane].iter().any(|role| node.has(*role)) {
+        for (name, node) in self
+            .declaration
+            .nodes
+            .iter()
+            .filter(|(name, _)| accepted.contains(name))
+        {
+            if [Role::Bootstrap, Role::Etcd, Role::ControlPlane]
+                .iter()
+                .any(|role| node.has(*role))
+            {
                 first.push((!node.has(Role::Bootstrap), name));
             } else {
                 others.push(name.clone());
             }
         }
         first.sort();
-        let mut order: Vec<Vec<String>> = first.into_iter().map(|(_, name)| vec![name.clone()]).collect();
+        let mut order: Vec<Vec<String>> = first
+            .into_iter()
+            .map(|(_, name)| vec![name.clone()])
+            .collect();
         order.push(vec![MASTER.to_owned()]);
         if !others.is_empty() {
             order.push(others);

@@ -1,4 +1,5 @@
-//! Writing node documents: a new node is declared, and the addresses that were chosen for one are recorded.
+//! Writing node documents: a new node is declared, and the addresses that were chosen for one are
+//! recorded.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -34,8 +35,8 @@ pub struct NodeRequest {
 }
 
 impl Views {
-    /// Declares a node: validates the whole declaration with it, then writes its document. The same request may be
-    /// repeated; another one for a declared name is refused.
+    /// Declares a node: validates the whole declaration with it, then writes its document. The same
+    /// request may be repeated; another one for a declared name is refused.
     ///
     /// # Errors
     /// Everything that is wrong with it; the file cannot be written.
@@ -56,23 +57,35 @@ impl Views {
                 there.source.file, request.name
             )));
         }
-        let mut texts = Texts::from_dir(self.config_dir()).map_err(|problems| refused(&problems))?;
+        let mut texts =
+            Texts::from_dir(self.config_dir()).map_err(|problems| refused(&problems))?;
         let path = self.node_file(&request.name)?;
         let text = node.to_text();
-        texts.nodes.push(Text { file: path.display().to_string(), text: text.clone() });
-        let context = Context { bundle: Some(bundle), ..Context::default() };
+        texts.nodes.push(Text {
+            file: path.display().to_string(),
+            text: text.clone(),
+        });
+        let context = Context {
+            bundle: Some(bundle),
+            ..Context::default()
+        };
         load(&texts, &context).map_err(|problems| refused(&problems))?;
         write(&path, &text)
     }
 
-    /// Chooses the addresses of a node from what its host says of itself and records them in its document. Nothing
-    /// happens for one that has them, or that is not declared.
+    /// Chooses the addresses of a node from what its host says of itself and records them in its
+    /// document. Nothing happens for one that has them, or that is not declared.
     ///
     /// # Errors
     /// The host has no fitting address; the document cannot be written.
     pub async fn record_addresses(&self, name: &str, grains: &Value) -> Result<(), Refusal> {
         let needed = |views: &Self| -> Result<bool, Refusal> {
-            Ok(views.load()?.declaration().nodes.get(name).is_some_and(|node| node.resolved.is_none()))
+            Ok(views
+                .load()?
+                .declaration()
+                .nodes
+                .get(name)
+                .is_some_and(|node| node.resolved.is_none()))
         };
         if !needed(self)? {
             return Ok(());
@@ -85,8 +98,12 @@ impl Views {
         let host = HostFacts::from_grains(name, grains);
         let resolved = resolve::node(&mut declaration, name, &host)
             .map_err(|problem| Refusal::invalid(problem.to_string()))?;
-        let Some(text) = resolved.node_text else { return Ok(()) };
-        let Some(node) = declaration.nodes.get(name) else { return Ok(()) };
+        let Some(text) = resolved.node_text else {
+            return Ok(());
+        };
+        let Some(node) = declaration.nodes.get(name) else {
+            return Ok(());
+        };
         tracing::info!(node = name, control_plane = %resolved.addresses.control_plane,
             workload_plane = %resolved.addresses.workload_plane, "addresses chosen");
         write(Path::new(&node.source.file), &text)
@@ -118,12 +135,23 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
         })?),
     };
     let role = |text: &String| {
-        Role::ALL.iter().find(|role| role.as_str() == text).copied().ok_or_else(|| {
-            let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
-            Refusal::invalid(format!("there is no role {text:?}; there are {}", known.join(", ")))
-        })
+        Role::ALL
+            .iter()
+            .find(|role| role.as_str() == text)
+            .copied()
+            .ok_or_else(|| {
+                let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+                Refusal::invalid(format!(
+                    "there is no role {text:?}; there are {}",
+                    known.join(", ")
+                ))
+            })
     };
-    let named = request.roles.iter().map(role).collect::<Result<Vec<Role>, Refusal>>()?;
+    let named = request
+        .roles
+        .iter()
+        .map(role)
+        .collect::<Result<Vec<Role>, Refusal>>()?;
     let mut roles: Vec<Role> = Vec::new();
     for role in named {
         if !roles.contains(&role) {
@@ -143,7 +171,8 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
     for (key, field) in further {
         value[key] = field;
     }
-    serde_json::from_value(value).map_err(|error| Refusal::invalid(format!("the node document: {error}")))
+    serde_json::from_value(value)
+        .map_err(|error| Refusal::invalid(format!("the node document: {error}")))
 }
 
 fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
@@ -152,13 +181,17 @@ fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
         text => serde_json::from_str(text),
     };
     let bad = |what: &str| {
-        Refusal::invalid(format!("the node's further fields: {what}; there are labels, taints and custom"))
+        Refusal::invalid(format!(
+            "the node's further fields: {what}; there are labels, taints and custom"
+        ))
     };
     match value {
-        Ok(Value::Object(fields)) => match fields.keys().find(|key| !FURTHER.contains(&key.as_str())) {
-            Some(key) => Err(bad(&format!("`{key}` is none"))),
-            None => Ok(fields),
-        },
+        Ok(Value::Object(fields)) => {
+            match fields.keys().find(|key| !FURTHER.contains(&key.as_str())) {
+                Some(key) => Err(bad(&format!("`{key}` is none"))),
+                None => Ok(fields),
+            }
+        }
         Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err(bad("they must be a JSON mapping")),
         Err(error) => Err(bad(&error.to_string())),
@@ -190,7 +223,12 @@ mod tests {
     #[test]
     fn a_role_that_is_named_twice_counts_once() {
         let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
-        let node = document(&NodeRequest { name: "a".into(), roles, ..NodeRequest::default() }).unwrap();
+        let node = document(&NodeRequest {
+            name: "a".into(),
+            roles,
+            ..NodeRequest::default()
+        })
+        .unwrap();
         assert_eq!(node.roles, [Role::Worker, Role::Infra]);
     }
 
@@ -212,7 +250,11 @@ mod tests {
             (request("a", "", "worker", "{"), "further"),
         ] {
             let refusal = document(&request).unwrap_err();
-            assert!(refusal.message.contains(wanted), "{request:?}: {}", refusal.message);
+            assert!(
+                refusal.message.contains(wanted),
+                "{request:?}: {}",
+                refusal.message
+            );
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use halite_master::ca::Cas;
 use halite_master::clock::{Clock as _, SystemClock};
-use halite_proto::METHODS;
 use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::{Code, Request, Status};
@@ -10,7 +9,8 @@ use halite_proto::transport::{Channel, ClientIdentity, connect};
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
-use halite_proto::v1::{self, MinionHello, MinionMessage, minion_message};
+use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
+use halite_proto::{METHODS, v1};
 
 use super::engine::{JOB, MINION, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
@@ -24,19 +24,42 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     let job = JOB.to_owned();
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
-            let request = v1::EnrolRequest { protocol: 1, id: id.to_owned(), csr_pem, ..Default::default() };
+            let request = v1::EnrolRequest {
+                protocol: 1,
+                id: id.to_owned(),
+                csr_pem,
+                ..Default::default()
+            };
             enrolment.enrol(request).await.map(drop)
         }
         "Minion/Connect" => {
-            let hello = MinionHello { protocol: 1, grains_json: "{}".to_owned(), ..Default::default() };
-            let hello = MinionMessage { body: Some(minion_message::Body::Hello(hello)) };
-            let mut stream =
-                minion.connect(Request::new(futures_util::stream::iter([hello]))).await?.into_inner();
+            let hello = MinionHello {
+                protocol: 1,
+                grains_json: "{}".to_owned(),
+                ..Default::default()
+            };
+            let hello = MinionMessage {
+                body: Some(minion_message::Body::Hello(hello)),
+            };
+            let mut stream = minion
+                .connect(Request::new(futures_util::stream::iter([hello])))
+                .await?
+                .into_inner();
             stream.message().await.map(drop)
         }
-        "Minion/Sign" => minion.sign(v1::SignRequest { job, tag: TAG.to_owned(), csr_pem }).await.map(drop),
+        "Minion/Sign" => minion
+            .sign(v1::SignRequest {
+                job,
+                tag: TAG.to_owned(),
+                csr_pem,
+            })
+            .await
+            .map(drop),
         "Minion/Fetch" => {
-            let request = v1::FetchRequest { sha256: SHA256.to_owned(), job };
+            let request = v1::FetchRequest {
+                sha256: SHA256.to_owned(),
+                job,
+            };
             let mut pieces = minion.fetch(request).await?.into_inner();
             let mut content = Vec::new();
             while let Some(piece) = pieces.message().await? {
@@ -53,9 +76,18 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             assert!(events.message().await?.unwrap().last);
             Ok(())
         }
-        "Operator/Orchestrate" => operator.orchestrate(v1::OrchestrateRequest::default()).await.map(drop),
-        "Operator/ListJobs" => operator.list_jobs(v1::ListJobsRequest::default()).await.map(drop),
-        "Operator/ShowJob" => operator.show_job(v1::ShowJobRequest { job }).await.map(drop),
+        "Operator/Orchestrate" => operator
+            .orchestrate(v1::OrchestrateRequest::default())
+            .await
+            .map(drop),
+        "Operator/ListJobs" => operator
+            .list_jobs(v1::ListJobsRequest::default())
+            .await
+            .map(drop),
+        "Operator/ShowJob" => operator
+            .show_job(v1::ShowJobRequest { job })
+            .await
+            .map(drop),
         "Operator/ListKeys" => operator.list_keys(v1::ListKeysRequest {}).await.map(drop),
         "Operator/ChangeKey" => {
             let request = v1::ChangeKeyRequest {
@@ -65,11 +97,25 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             };
             operator.change_key(request).await.map(drop)
         }
-        "Operator/CreateToken" => operator.create_token(v1::CreateTokenRequest::default()).await.map(drop),
-        "Operator/ListTokens" => operator.list_tokens(v1::ListTokensRequest {}).await.map(drop),
+        "Operator/CreateToken" => operator
+            .create_token(v1::CreateTokenRequest::default())
+            .await
+            .map(drop),
+        "Operator/ListTokens" => operator
+            .list_tokens(v1::ListTokensRequest {})
+            .await
+            .map(drop),
         "Operator/RevokeToken" => {
-            let made = operator.create_token(v1::CreateTokenRequest::default()).await?.into_inner();
-            operator.revoke_token(v1::RevokeTokenRequest { token_id: made.token }).await.map(drop)
+            let made = operator
+                .create_token(v1::CreateTokenRequest::default())
+                .await?
+                .into_inner();
+            operator
+                .revoke_token(v1::RevokeTokenRequest {
+                    token_id: made.token,
+                })
+                .await
+                .map(drop)
         }
         "Operator/AddNode" => {
             let request = v1::AddNodeRequest {
@@ -79,7 +125,11 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
                 ..Default::default()
             };
             let reply = operator.add_node(request).await?.into_inner();
-            assert!(reply.command.contains(&format!("--token {}", reply.token)), "{}", reply.command);
+            assert!(
+                reply.command.contains(&format!("--token {}", reply.token)),
+                "{}",
+                reply.command
+            );
             Ok(())
         }
         other => panic!("nobody has written how {other} is called: add it here"),
@@ -96,8 +146,10 @@ async fn outcome(
         Ok(channel) => channel,
         Err(error) => return Err(error.to_string()),
     };
-    let key = identity
-        .map_or_else(|| PrivateKey::generate().unwrap(), |own| PrivateKey::from_pem(&own.key_pem).unwrap());
+    let key = identity.map_or_else(
+        || PrivateKey::generate().unwrap(),
+        |own| PrivateKey::from_pem(&own.key_pem).unwrap(),
+    );
     match call(method, channel, &key, id).await {
         Ok(()) => Ok(Code::Ok),
         // How a call ends whose connection was refused in the handshake.
@@ -114,16 +166,35 @@ async fn every_method_by_every_kind_of_caller() {
     let master = site.identity(Kind::Master, "other-master");
     for method in METHODS {
         let of = |service: &str| method.starts_with(&format!("/halite.v1.{service}/"));
-        let none = if of("Enrolment") { Code::Ok } else { Code::Unauthenticated };
-        assert_eq!(outcome(&site, method, None, "newcomer").await, Ok(none), "nobody {method}");
-        for (who, identity, service) in
-            [("minion", &minion, "Minion"), ("operator", &operator, "Operator"), ("master", &master, "-")]
-        {
-            let wanted = if of(service) { Code::Ok } else { Code::PermissionDenied };
-            assert_eq!(outcome(&site, method, Some(identity), MINION).await, Ok(wanted), "{who} {method}");
+        let none = if of("Enrolment") {
+            Code::Ok
+        } else {
+            Code::Unauthenticated
+        };
+        assert_eq!(
+            outcome(&site, method, None, "newcomer").await,
+            Ok(none),
+            "nobody {method}"
+        );
+        for (who, identity, service) in [
+            ("minion", &minion, "Minion"),
+            ("operator", &operator, "Operator"),
+            ("master", &master, "-"),
+        ] {
+            let wanted = if of(service) {
+                Code::Ok
+            } else {
+                Code::PermissionDenied
+            };
+            assert_eq!(
+                outcome(&site, method, Some(identity), MINION).await,
+                Ok(wanted),
+                "{who} {method}"
+            );
         }
     }
-    // Who was refused, and who did what, can be read afterwards; refusals are written a moment later.
+    // Who was refused, and who did what, can be read afterwards; refusals are written a moment
+    // later.
     let written = async {
         while let Some(missing) = missing(&site).await {
             tracing::debug!(?missing, "not written yet");
@@ -149,9 +220,9 @@ async fn missing(site: &Site) -> Option<Line> {
     ];
     let audit = site.app.store.audit(1000).await.unwrap();
     wanted.into_iter().find(|(who, method, outcome)| {
-        !audit
-            .iter()
-            .any(|line| line.who == *who && line.method == *method && line.outcome.starts_with(outcome))
+        !audit.iter().any(|line| {
+            line.who == *who && line.method == *method && line.outcome.starts_with(outcome)
+        })
     })
 }
 
@@ -161,27 +232,55 @@ async fn no_bad_certificate_reaches_any_method() {
     let stranger = tempfile::TempDir::new().unwrap();
     let stranger = Cas::create_or_load(stranger.path(), "prod", SystemClock.now()).unwrap();
     let revoked = site.identity(Kind::Operator, "fired");
-    site.app.gate.revoke(&Inspected::from_pem(&revoked.certificate_pem).unwrap().serial);
+    site.app.gate.revoke(
+        &Inspected::from_pem(&revoked.certificate_pem)
+            .unwrap()
+            .serial,
+    );
     let deleted = site.enrolled("worker-2").await;
     let order = halite_master::keys::Change {
         id: "worker-2".to_owned(),
         action: "delete".to_owned(),
         ..Default::default()
     };
-    halite_master::keys::change(&site.app, &order).await.unwrap();
+    halite_master::keys::change(&site.app, &order)
+        .await
+        .unwrap();
     let cas = &site.app.cas;
     let callers = [
-        ("expired operator", identity(cas, "prod", Kind::Operator, "root", 400), "expired"),
-        ("expired minion", identity(cas, "prod", Kind::Minion, MINION, 400), "expired"),
-        ("unknown CA", identity(&stranger, "prod", Kind::Operator, "root", 0), "not of this cluster's CA"),
+        (
+            "expired operator",
+            identity(cas, "prod", Kind::Operator, "root", 400),
+            "expired",
+        ),
+        (
+            "expired minion",
+            identity(cas, "prod", Kind::Minion, MINION, 400),
+            "expired",
+        ),
+        (
+            "unknown CA",
+            identity(&stranger, "prod", Kind::Operator, "root", 0),
+            "not of this cluster's CA",
+        ),
         ("revoked operator", revoked, "does not accept this identity"),
         ("deleted minion", deleted, "does not accept this identity"),
-        ("minion never accepted", site.identity(Kind::Minion, "worker-3"), "does not accept this identity"),
-        ("other cluster", identity(cas, "other", Kind::Operator, "root", 0), "cluster"),
+        (
+            "minion never accepted",
+            site.identity(Kind::Minion, "worker-3"),
+            "does not accept this identity",
+        ),
+        (
+            "other cluster",
+            identity(cas, "other", Kind::Operator, "root", 0),
+            "cluster",
+        ),
     ];
     for method in METHODS {
         for (who, identity, wanted) in &callers {
-            let error = outcome(&site, method, Some(identity), MINION).await.unwrap_err();
+            let error = outcome(&site, method, Some(identity), MINION)
+                .await
+                .unwrap_err();
             assert!(error.contains(wanted), "{who} {method}: {error}");
         }
     }
@@ -203,8 +302,14 @@ async fn a_minion_gets_nothing_of_another() {
     // Its own certificate names it again, whatever name the request asks for.
     let key = PrivateKey::from_pem(&other.key_pem).unwrap();
     let channel = site.channel(Some(&other)).await;
-    let request = v1::RenewRequest { csr_pem: key.request(MINION).unwrap() };
-    let renewed = MinionClient::new(channel).renew(request).await.unwrap().into_inner();
+    let request = v1::RenewRequest {
+        csr_pem: key.request(MINION).unwrap(),
+    };
+    let renewed = MinionClient::new(channel)
+        .renew(request)
+        .await
+        .unwrap()
+        .into_inner();
     let found = Inspected::from_pem(&renewed.certificate_pem).unwrap();
     assert_eq!(found.identity().unwrap().id(), "worker-2");
 }
@@ -220,14 +325,28 @@ async fn a_signature_says_what_was_compiled() {
         tag: TAG.to_owned(),
         csr_pem: key.request("system:masters").unwrap(),
     };
-    let reply = MinionClient::new(channel.clone()).sign(request.clone()).await.unwrap().into_inner();
+    let reply = MinionClient::new(channel.clone())
+        .sign(request.clone())
+        .await
+        .unwrap()
+        .into_inner();
     let found = Inspected::from_pem(&reply.certificate_pem).unwrap();
-    assert_eq!((found.subject.as_str(), found.issuer.as_str()), ("CN=worker-1", "CN=etcd-ca"));
+    assert_eq!(
+        (found.subject.as_str(), found.issuer.as_str()),
+        ("CN=worker-1", "CN=etcd-ca")
+    );
     assert_eq!(found.fingerprint, key.fingerprint());
     let recorded = site.app.store.certificates(1).await.unwrap().swap_remove(0);
-    assert_eq!((recorded.serial, recorded.job, recorded.tag), (found.serial, request.job, request.tag));
+    assert_eq!(
+        (recorded.serial, recorded.job, recorded.tag),
+        (found.serial, request.job, request.tag)
+    );
 
-    let bad = v1::SignRequest { job: JOB.to_owned(), tag: TAG.to_owned(), csr_pem: "x".to_owned() };
+    let bad = v1::SignRequest {
+        job: JOB.to_owned(),
+        tag: TAG.to_owned(),
+        csr_pem: "x".to_owned(),
+    };
     let refused = MinionClient::new(channel).sign(bad).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
 }

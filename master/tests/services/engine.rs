@@ -27,7 +27,10 @@ pub struct OneJob {
 
 impl OneJob {
     pub fn new() -> Self {
-        Self { asked: Mutex::default(), messages: watch::Sender::new(0) }
+        Self {
+            asked: Mutex::default(),
+            messages: watch::Sender::new(0),
+        }
     }
 
     fn note(&self, what: String) {
@@ -42,12 +45,20 @@ impl OneJob {
     fn if_own<T: Send + 'static>(&self, own: bool, what: String, value: T) -> EngineFuture<'_, T> {
         self.note(what);
         let refusal = Refusal::denied("no job of this minion asks for it");
-        Box::pin(std::future::ready(if own { Ok(value) } else { Err(refusal) }))
+        Box::pin(std::future::ready(if own {
+            Ok(value)
+        } else {
+            Err(refusal)
+        }))
     }
 }
 
 fn one_event() -> EventStream {
-    let event = v1::Event { tag: "halite/job/1/ret".to_owned(), last: true, ..v1::Event::default() };
+    let event = v1::Event {
+        tag: "halite/job/1/ret".to_owned(),
+        last: true,
+        ..v1::Event::default()
+    };
     Box::pin(futures_util::stream::iter([Ok(event)]))
 }
 
@@ -70,8 +81,15 @@ impl Engine for OneJob {
         self.answer(format!("show {}", request.target), json!({}))
     }
 
-    fn run<'a>(&'a self, operator: &'a str, request: v1::RunRequest) -> EngineFuture<'a, EventStream> {
-        self.answer(format!("run {} by {operator}", request.function), one_event())
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> EngineFuture<'a, EventStream> {
+        self.answer(
+            format!("run {} by {operator}", request.function),
+            one_event(),
+        )
     }
 
     fn orchestrate<'a>(
@@ -79,7 +97,10 @@ impl Engine for OneJob {
         operator: &'a str,
         request: v1::OrchestrateRequest,
     ) -> EngineFuture<'a, EventStream> {
-        self.answer(format!("orchestrate {} by {operator}", request.sls), one_event())
+        self.answer(
+            format!("orchestrate {} by {operator}", request.sls),
+            one_event(),
+        )
     }
 
     fn list_jobs(&self, limit: u32) -> EngineFuture<'_, Value> {
@@ -90,26 +111,48 @@ impl Engine for OneJob {
         self.answer(format!("show_job {jid}"), json!({}))
     }
 
-    fn add_node<'a>(&'a self, operator: &'a str, request: &'a v1::AddNodeRequest) -> EngineFuture<'a, ()> {
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> EngineFuture<'a, ()> {
         self.answer(format!("add_node {} by {operator}", request.name), ())
     }
 
-    fn sign_allowed<'a>(&'a self, minion: &'a str, job: &'a str, tag: &'a str) -> EngineFuture<'a, Chunk> {
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> EngineFuture<'a, Chunk> {
         let own = minion == MINION && job == JOB && tag == TAG;
         self.if_own(own, format!("sign by {minion}"), chunk())
     }
 
-    fn fetch<'a>(&'a self, minion: &'a str, job: &'a str, sha256: &'a str) -> EngineFuture<'a, ByteStream> {
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> EngineFuture<'a, ByteStream> {
         let own = minion == MINION && job == JOB && sha256 == SHA256;
         let pieces = futures_util::stream::iter([Ok(b"con".to_vec()), Ok(b"tent".to_vec())]);
         self.if_own(own, format!("fetch by {minion}"), Box::pin(pieces))
     }
 
-    fn on_connected<'a>(&'a self, minion: &'a str, _hello: &'a v1::MinionHello) -> EngineFuture<'a, ()> {
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        _hello: &'a v1::MinionHello,
+    ) -> EngineFuture<'a, ()> {
         self.answer(format!("connected {minion}"), ())
     }
 
-    fn on_message<'a>(&'a self, minion: &'a str, message: v1::MinionMessage) -> EngineFuture<'a, ()> {
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> EngineFuture<'a, ()> {
         use v1::minion_message::Body;
         let what = match message.body {
             Some(Body::Returned(returned)) => format!("return {} of {minion}", returned.job),

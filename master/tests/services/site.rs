@@ -46,9 +46,14 @@ pub async fn start() -> Site {
     let directory = TempDir::new().unwrap();
     let config = config(directory.path(), "prod");
     init::init(&config, SystemClock.now()).unwrap();
-    let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await.unwrap());
-    let app = App::open(config, Arc::new(SystemClock), store).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(
+        SqliteStore::open(&config.state_dir.join("store.db"))
+            .await
+            .unwrap(),
+    );
+    let app = App::open(config, Arc::new(SystemClock), store)
+        .await
+        .unwrap();
     let engine = Arc::new(OneJob::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
@@ -63,7 +68,15 @@ pub async fn start() -> Site {
             serve::serve(app, engine, listener, stopped).await.unwrap();
         }
     };
-    Site { app, engine, endpoint, ca_pem, stop: Some(stop), task: tokio::spawn(serving), directory }
+    Site {
+        app,
+        engine,
+        endpoint,
+        ca_pem,
+        stop: Some(stop),
+        task: tokio::spawn(serving),
+        directory,
+    }
 }
 
 /// An identity by a CA, valid from `days_ago`.
@@ -71,8 +84,18 @@ pub fn identity(cas: &Cas, cluster: &str, kind: Kind, id: &str, days_ago: i64) -
     let key = PrivateKey::generate().unwrap();
     let identity = Identity::new(cluster, kind, id).unwrap();
     let then = SystemClock.now() - days_ago * 24 * 60 * 60 * 1000;
-    let issued = cas.sign(HALITE, &key.request(id).unwrap(), &Profile::identity(&identity), then).unwrap();
-    ClientIdentity { certificate_pem: issued.certificate_pem, key_pem: key.to_pem() }
+    let issued = cas
+        .sign(
+            HALITE,
+            &key.request(id).unwrap(),
+            &Profile::identity(&identity),
+            then,
+        )
+        .unwrap();
+    ClientIdentity {
+        certificate_pem: issued.certificate_pem,
+        key_pem: key.to_pem(),
+    }
 }
 
 impl Site {
@@ -84,13 +107,19 @@ impl Site {
     pub fn root(&self) -> ClientIdentity {
         let directory = self.app.config.config_dir.join("operator");
         let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
-        ClientIdentity { certificate_pem: read("operator.crt"), key_pem: read("operator.key") }
+        ClientIdentity {
+            certificate_pem: read("operator.crt"),
+            key_pem: read("operator.key"),
+        }
     }
 
     /// A minion that enrolled with a token.
     pub async fn enrolled(&self, id: &str) -> ClientIdentity {
         let key = PrivateKey::generate().unwrap();
-        let wanted = keys::Wanted { id: id.to_owned(), ..keys::Wanted::default() };
+        let wanted = keys::Wanted {
+            id: id.to_owned(),
+            ..keys::Wanted::default()
+        };
         let (token, _) = keys::create_token(&self.app, "root", wanted).await.unwrap();
         let newcomer = keys::Newcomer {
             id: id.to_owned(),
@@ -99,15 +128,20 @@ impl Site {
             grains_json: "{}".to_owned(),
         };
         match keys::enrol(&self.app, &newcomer).await.unwrap() {
-            keys::Answer::Accepted { certificate_pem, .. } => {
-                ClientIdentity { certificate_pem, key_pem: key.to_pem() }
-            }
+            keys::Answer::Accepted {
+                certificate_pem, ..
+            } => ClientIdentity {
+                certificate_pem,
+                key_pem: key.to_pem(),
+            },
             other => panic!("not accepted: {other:?}"),
         }
     }
 
     pub async fn channel(&self, identity: Option<&ClientIdentity>) -> Channel {
-        connect(&self.endpoint, &self.ca_pem, identity).await.unwrap()
+        connect(&self.endpoint, &self.ca_pem, identity)
+            .await
+            .unwrap()
     }
 
     /// Waits until the engine was asked something that begins with `what`.
@@ -116,14 +150,24 @@ impl Site {
         let seen = async {
             loop {
                 messages.borrow_and_update();
-                if self.engine.asked.lock().unwrap().iter().any(|line| line.starts_with(what)) {
+                if self
+                    .engine
+                    .asked
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .any(|line| line.starts_with(what))
+                {
                     return;
                 }
                 messages.changed().await.unwrap();
             }
         };
         if tokio::time::timeout(SOON, seen).await.is_err() {
-            panic!("the engine was never asked {what:?}, only {:?}", self.engine.asked.lock().unwrap());
+            panic!(
+                "the engine was never asked {what:?}, only {:?}",
+                self.engine.asked.lock().unwrap()
+            );
         }
     }
 }

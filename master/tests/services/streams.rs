@@ -2,10 +2,11 @@
 
 use halite_proto::tonic::{Code, Request, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
+use halite_proto::v1;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
-use halite_proto::v1::{self, MasterMessage, MinionHello, MinionMessage, master_message, minion_message};
+use halite_proto::v1::{MasterMessage, MinionHello, MinionMessage, master_message, minion_message};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -21,25 +22,36 @@ fn hello(protocol: u32) -> MinionMessage {
         grains_json: "{\"id\":\"worker-1\"}".to_owned(),
         running_jobs: Vec::new(),
     };
-    MinionMessage { body: Some(minion_message::Body::Hello(hello)) }
+    MinionMessage {
+        body: Some(minion_message::Body::Hello(hello)),
+    }
 }
 
 fn returned(job: &str) -> MinionMessage {
-    let returned = v1::JobReturn { job: job.to_owned(), ..Default::default() };
-    MinionMessage { body: Some(minion_message::Body::Returned(returned)) }
+    let returned = v1::JobReturn {
+        job: job.to_owned(),
+        ..Default::default()
+    };
+    MinionMessage {
+        body: Some(minion_message::Body::Returned(returned)),
+    }
 }
 
 async fn open(site: &Site, identity: &ClientIdentity, first: MinionMessage) -> Line {
     let channel = site.channel(Some(identity)).await;
     let (sender, receiver) = mpsc::channel(8);
     sender.send(first).await.unwrap();
-    let stream =
-        MinionClient::new(channel).connect(Request::new(ReceiverStream::new(receiver))).await.unwrap();
+    let stream = MinionClient::new(channel)
+        .connect(Request::new(ReceiverStream::new(receiver)))
+        .await
+        .unwrap();
     (sender, stream.into_inner())
 }
 
 async fn next(stream: &mut Streaming<MasterMessage>) -> Option<master_message::Body> {
-    let message = tokio::time::timeout(SOON, stream.message()).await.expect("nothing comes");
+    let message = tokio::time::timeout(SOON, stream.message())
+        .await
+        .expect("nothing comes");
     message.ok().flatten().and_then(|message| message.body)
 }
 
@@ -48,24 +60,50 @@ async fn hello_jobs_and_returns_travel() {
     let site = start().await;
     let minion = site.enrolled(MINION).await;
     let (sender, mut stream) = open(&site, &minion, hello(1)).await;
-    let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else { panic!("no hello") };
+    let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else {
+        panic!("no hello")
+    };
     assert_eq!((answer.protocol, answer.refused.as_str()), (1, ""));
     assert_eq!(answer.masters, ["127.0.0.1:4550"]);
     assert!(site.app.hub.wait_connected(MINION, SOON).await);
     let facts = site.app.store.facts(MINION).await.unwrap().unwrap();
-    assert_eq!((facts.version.as_str(), facts.grains_json.as_str()), ("1.2.3", "{\"id\":\"worker-1\"}"));
+    assert_eq!(
+        (facts.version.as_str(), facts.grains_json.as_str()),
+        ("1.2.3", "{\"id\":\"worker-1\"}")
+    );
 
-    let job = v1::Job { job: "7".to_owned(), ..Default::default() };
-    let job = MasterMessage { body: Some(master_message::Body::Job(job)) };
+    let job = v1::Job {
+        job: "7".to_owned(),
+        ..Default::default()
+    };
+    let job = MasterMessage {
+        body: Some(master_message::Body::Job(job)),
+    };
     site.app.hub.send(MINION, job.clone()).await.unwrap();
     assert_eq!(next(&mut stream).await, job.body);
 
     sender.send(returned("7")).await.unwrap();
     site.asked("return 7 of worker-1").await;
-    let grains = v1::Grains { grains_json: "{\"new\":1}".to_owned() };
-    sender.send(MinionMessage { body: Some(minion_message::Body::Grains(grains)) }).await.unwrap();
+    let grains = v1::Grains {
+        grains_json: "{\"new\":1}".to_owned(),
+    };
+    sender
+        .send(MinionMessage {
+            body: Some(minion_message::Body::Grains(grains)),
+        })
+        .await
+        .unwrap();
     site.asked("grains of worker-1").await;
-    assert_eq!(site.app.store.facts(MINION).await.unwrap().unwrap().grains_json, "{\"new\":1}");
+    assert_eq!(
+        site.app
+            .store
+            .facts(MINION)
+            .await
+            .unwrap()
+            .unwrap()
+            .grains_json,
+        "{\"new\":1}"
+    );
 
     drop(sender);
     site.asked("disconnected worker-1").await;
@@ -79,8 +117,14 @@ async fn another_protocol_is_refused_with_a_reason() {
     let minion = site.enrolled(MINION).await;
     for protocol in [0, 2] {
         let (_sender, mut stream) = open(&site, &minion, hello(protocol)).await;
-        let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else { panic!("no hello") };
-        assert!(answer.refused.contains("update the older"), "{}", answer.refused);
+        let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else {
+            panic!("no hello")
+        };
+        assert!(
+            answer.refused.contains("update the older"),
+            "{}",
+            answer.refused
+        );
         assert_eq!(next(&mut stream).await, None);
     }
     assert!(!site.app.hub.is_connected(MINION));
@@ -92,7 +136,10 @@ async fn a_stream_without_hello_is_refused() {
     let minion = site.enrolled(MINION).await;
     let channel = site.channel(Some(&minion)).await;
     let stream = futures_util::stream::iter([returned("7")]);
-    let refused = MinionClient::new(channel).connect(Request::new(stream)).await.unwrap_err();
+    let refused = MinionClient::new(channel)
+        .connect(Request::new(stream))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
 }
 
@@ -106,9 +153,15 @@ async fn the_newer_stream_of_a_minion_wins() {
     next(&mut new).await.unwrap();
     assert_eq!(next(&mut old).await, None, "the old one ends");
     site.asked("disconnected worker-1").await;
-    assert!(site.app.hub.is_connected(MINION), "the end of the old one does not take the new one out");
-    let cancel =
-        MasterMessage { body: Some(master_message::Body::Cancel(v1::Cancel { job: "1".to_owned() })) };
+    assert!(
+        site.app.hub.is_connected(MINION),
+        "the end of the old one does not take the new one out"
+    );
+    let cancel = MasterMessage {
+        body: Some(master_message::Body::Cancel(v1::Cancel {
+            job: "1".to_owned(),
+        })),
+    };
     site.app.hub.send(MINION, cancel.clone()).await.unwrap();
     assert_eq!(next(&mut new).await, cancel.body);
 }
@@ -130,16 +183,25 @@ async fn deleting_a_connected_minion_needs_the_name_of_the_cluster_and_cuts_it_o
     let (_sender, mut stream) = open(&site, &minion, hello(1)).await;
     next(&mut stream).await.unwrap();
     let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
-    let request =
-        v1::ChangeKeyRequest { id: MINION.to_owned(), action: "delete".to_owned(), ..Default::default() };
+    let request = v1::ChangeKeyRequest {
+        id: MINION.to_owned(),
+        action: "delete".to_owned(),
+        ..Default::default()
+    };
     let refused = operator.change_key(request.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--force"), "{refused}");
-    let request = v1::ChangeKeyRequest { force: true, cluster: "prod".to_owned(), ..request };
+    let request = v1::ChangeKeyRequest {
+        force: true,
+        cluster: "prod".to_owned(),
+        ..request
+    };
     operator.change_key(request).await.unwrap();
     assert_eq!(next(&mut stream).await, None);
     let channel = site.channel(Some(&minion)).await;
-    let why = tokio::time::timeout(SOON, channel.closed()).await.expect("the connection lives");
+    let why = tokio::time::timeout(SOON, channel.closed())
+        .await
+        .expect("the connection lives");
     assert!(why.contains("does not accept this identity"), "{why}");
 }
 
@@ -151,15 +213,26 @@ async fn streams_end_when_the_master_stops() {
     next(&mut stream).await.unwrap();
     drop(site.stop.take());
     assert_eq!(next(&mut stream).await, None);
-    tokio::time::timeout(SOON, site.task).await.expect("the master does not stop").unwrap();
+    tokio::time::timeout(SOON, site.task)
+        .await
+        .expect("the master does not stop")
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
     let site = start().await;
     let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
-    let wanted = v1::CreateTokenRequest { id: "worker-5".to_owned(), ..Default::default() };
-    let token = operator.create_token(wanted).await.unwrap().into_inner().token;
+    let wanted = v1::CreateTokenRequest {
+        id: "worker-5".to_owned(),
+        ..Default::default()
+    };
+    let token = operator
+        .create_token(wanted)
+        .await
+        .unwrap()
+        .into_inner()
+        .token;
     let ca_sha256 = token.rsplit('.').next().unwrap();
     let pinned = connect_pinned(&site.endpoint, ca_sha256).await.unwrap();
     let key = halite_proto::pki::PrivateKey::generate().unwrap();
@@ -170,13 +243,28 @@ async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
         token: token.clone(),
         grains_json: "{}".to_owned(),
     };
-    let reply = EnrolmentClient::new(pinned.channel).enrol(request).await.unwrap().into_inner();
+    let reply = EnrolmentClient::new(pinned.channel)
+        .enrol(request)
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(reply.state(), v1::enrol_reply::State::Accepted);
     assert_eq!(reply.fingerprint, key.fingerprint());
-    let identity = ClientIdentity { certificate_pem: reply.certificate_pem, key_pem: key.to_pem() };
+    let identity = ClientIdentity {
+        certificate_pem: reply.certificate_pem,
+        key_pem: key.to_pem(),
+    };
     let (_sender, mut stream) = open(&site, &identity, hello(1)).await;
-    assert!(matches!(next(&mut stream).await, Some(master_message::Body::Hello(_))));
-    let listed = operator.list_keys(v1::ListKeysRequest {}).await.unwrap().into_inner().json;
+    assert!(matches!(
+        next(&mut stream).await,
+        Some(master_message::Body::Hello(_))
+    ));
+    let listed = operator
+        .list_keys(v1::ListKeysRequest {})
+        .await
+        .unwrap()
+        .into_inner()
+        .json;
     assert!(listed.contains("\"connected\":true"), "{listed}");
     // The secret is nowhere to be found afterwards.
     let secret = token.split('.').nth(1).unwrap();
@@ -188,7 +276,9 @@ async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
             if path.is_file() {
                 let bytes = std::fs::read(&path).unwrap();
                 assert!(
-                    !bytes.windows(secret.len()).any(|part| part == secret.as_bytes()),
+                    !bytes
+                        .windows(secret.len())
+                        .any(|part| part == secret.as_bytes()),
                     "{}",
                     path.display()
                 );

@@ -1,8 +1,8 @@
 //! Grains: what this host says of itself, under Salt's names.
 //!
-//! Everything comes from `/proc`, `/sys`, `/etc` and the host's own tools; nothing is asked of the network. Salt's meanings
-//! hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`, `halite_version` and `reports` are our
-//! own.
+//! Everything comes from `/proc`, `/sys`, `/etc` and the host's own tools; nothing is asked of the
+//! network. Salt's meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`,
+//! `cgroup_version`, `halite_version` and `reports` are our own.
 
 mod network;
 mod reports;
@@ -16,13 +16,20 @@ use serde_json::{Map, Value, json};
 /// Grains that change all the time: no reason to tell the master that something changed.
 const VOLATILE: &[&str] = &["disk_free"];
 
-/// All grains. `id` is the minion's id; empty: the host's name. Scheduled work leaves its reports in `reports`.
+/// All grains. `id` is the minion's id; empty: the host's name. Scheduled work leaves its reports
+/// in `reports`.
 pub async fn collect(id: &str, reports: &Path) -> Value {
     let mut grains = Map::new();
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let id = if id.is_empty() { &name } else { id };
     grains.insert("id".to_owned(), json!(id));
-    grains.insert("halite_version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+    grains.insert(
+        "halite_version".to_owned(),
+        json!(env!("CARGO_PKG_VERSION")),
+    );
     system::add(&mut grains, &name).await;
     network::add(&mut grains).await;
     if let Some(reports) = reports::read(reports) {
@@ -63,8 +70,20 @@ mod tests {
     async fn this_host_has_what_templates_ask_for() {
         let grains = collect("me", Path::new("/nowhere")).await;
         assert_eq!(grains["id"], "me");
-        for key in ["os", "os_family", "kernel", "kernelrelease", "cpuarch", "nodename", "host"] {
-            assert!(grains[key].as_str().is_some_and(|v| !v.is_empty()), "{key}: {}", grains[key]);
+        for key in [
+            "os",
+            "os_family",
+            "kernel",
+            "kernelrelease",
+            "cpuarch",
+            "nodename",
+            "host",
+        ] {
+            assert!(
+                grains[key].as_str().is_some_and(|v| !v.is_empty()),
+                "{key}: {}",
+                grains[key]
+            );
         }
         assert!(grains["num_cpus"].as_u64().unwrap() >= 1);
         assert!(grains["mem_total"].as_u64().unwrap() > 0);
@@ -74,7 +93,10 @@ mod tests {
 
     #[test]
     fn free_space_is_no_news() {
-        let (a, b) = (json!({"a": 1, "disk_free": {"/": 1}}), json!({"a": 1, "disk_free": {"/": 2}}));
+        let (a, b) = (
+            json!({"a": 1, "disk_free": {"/": 1}}),
+            json!({"a": 1, "disk_free": {"/": 2}}),
+        );
         assert!(!differ(&a, &b));
         assert!(differ(&a, &json!({"a": 2})));
     }

@@ -36,8 +36,10 @@ pub(super) async fn add(grains: &mut Map<String, Value>) {
         list.dedup();
     }
     let routes = routes(&text("/proc/net/route"));
-    let mut networks: Vec<&str> =
-        routes.iter().filter_map(|r| r.get("destination").and_then(Value::as_str)).collect();
+    let mut networks: Vec<&str> = routes
+        .iter()
+        .filter_map(|r| r.get("destination").and_then(Value::as_str))
+        .collect();
     networks.sort_unstable();
     networks.dedup();
     grains.insert("routes".to_owned(), json!(networks));
@@ -52,8 +54,14 @@ pub(super) async fn add(grains: &mut Map<String, Value>) {
 }
 
 async fn ip_tool() -> Option<(Addresses, Map<String, Value>)> {
-    let command = Command { argv: ["ip", "-j", "addr"].map(str::to_owned).to_vec(), ..Command::default() };
-    let output = run(&command, Some(TOOL)).await.ok().filter(|o| o.code == 0)?;
+    let command = Command {
+        argv: ["ip", "-j", "addr"].map(str::to_owned).to_vec(),
+        ..Command::default()
+    };
+    let output = run(&command, Some(TOOL))
+        .await
+        .ok()
+        .filter(|o| o.code == 0)?;
     parse_ip(&output.stdout)
 }
 
@@ -61,11 +69,22 @@ fn parse_ip(json: &str) -> Option<(Addresses, Map<String, Value>)> {
     let links: Vec<Value> = serde_json::from_str(json).ok()?;
     let (mut addresses, mut hardware) = (Addresses::new(), Map::new());
     for link in links {
-        let Some(name) = link.get("ifname").and_then(Value::as_str) else { continue };
-        let list = link.get("addr_info").and_then(Value::as_array).into_iter().flatten();
-        let list = list.filter_map(|a| a.get("local")?.as_str()?.parse().ok()).collect();
+        let Some(name) = link.get("ifname").and_then(Value::as_str) else {
+            continue;
+        };
+        let list = link
+            .get("addr_info")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let list = list
+            .filter_map(|a| a.get("local")?.as_str()?.parse().ok())
+            .collect();
         addresses.insert(name.to_owned(), list);
-        hardware.insert(name.to_owned(), link.get("address").cloned().unwrap_or_default());
+        hardware.insert(
+            name.to_owned(),
+            link.get("address").cloned().unwrap_or_default(),
+        );
     }
     Some((addresses, hardware))
 }
@@ -94,14 +113,20 @@ fn without_tool() -> Addresses {
             Some(route) => route.interface.as_str(),
             None => continue,
         };
-        addresses.entry(interface.to_owned()).or_default().push(address.into());
+        addresses
+            .entry(interface.to_owned())
+            .or_default()
+            .push(address.into());
     }
     for line in text("/proc/net/if_inet6").lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
         if let [hex, .., interface] = fields.as_slice()
             && let Ok(bits) = u128::from_str_radix(hex, 16)
         {
-            addresses.entry((*interface).to_owned()).or_default().push(Ipv6Addr::from(bits).into());
+            addresses
+                .entry((*interface).to_owned())
+                .or_default()
+                .push(Ipv6Addr::from(bits).into());
         }
     }
     addresses
@@ -132,7 +157,11 @@ struct Route {
 
 /// `/proc/net/route`; its numbers are in the machine's byte order.
 fn route_table(table: &str) -> Vec<Route> {
-    let number = |text: &str| u32::from_str_radix(text, 16).ok().map(|n| u32::from_be_bytes(n.to_ne_bytes()));
+    let number = |text: &str| {
+        u32::from_str_radix(text, 16)
+            .ok()
+            .map(|n| u32::from_be_bytes(n.to_ne_bytes()))
+    };
     let rows = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let up = u32::from_str_radix(fields.get(3)?, 16).ok()? & 1 == 1;
@@ -169,7 +198,12 @@ fn dns(resolv_conf: &str) -> Value {
             _ => {}
         }
     }
-    let of = |v6: bool| servers.iter().filter(|s| s.contains(':') == v6).collect::<Vec<_>>();
+    let of = |v6: bool| {
+        servers
+            .iter()
+            .filter(|s| s.contains(':') == v6)
+            .collect::<Vec<_>>()
+    };
     json!({
         "nameservers": servers, "ip4_nameservers": of(false), "ip6_nameservers": of(true), "domain": domain,
         "search": search, "options": options, "sortlist": sortlist,
@@ -194,7 +228,10 @@ mod tests {
     #[test]
     fn the_kernels_table_of_local_addresses() {
         let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\nLocal:\n     |-- 10.0.0.5\n        /32 host LOCAL\n";
-        assert_eq!(local_v4(trie), [Ipv4Addr::new(10, 0, 0, 5), Ipv4Addr::LOCALHOST]);
+        assert_eq!(
+            local_v4(trie),
+            [Ipv4Addr::new(10, 0, 0, 5), Ipv4Addr::LOCALHOST]
+        );
     }
 
     #[test]
@@ -204,12 +241,16 @@ mod tests {
                      eth0 0000000A 00000000 0001 0 0 0 00FFFFFF 0 0 0\n";
         let found = routes(table);
         assert_eq!(found[0]["destination"], "0.0.0.0/0");
-        assert_eq!(found[1], json!({"destination": "10.0.0.0/24", "interface": "eth0"}));
+        assert_eq!(
+            found[1],
+            json!({"destination": "10.0.0.0/24", "interface": "eth0"})
+        );
     }
 
     #[test]
     fn resolvers() {
-        let found = dns("# x\nnameserver 10.0.0.1\nnameserver fd00::1\nsearch a b\noptions ndots:5\n");
+        let found =
+            dns("# x\nnameserver 10.0.0.1\nnameserver fd00::1\nsearch a b\noptions ndots:5\n");
         assert_eq!(found["nameservers"], json!(["10.0.0.1", "fd00::1"]));
         assert_eq!(found["ip6_nameservers"], json!(["fd00::1"]));
         assert_eq!(found["search"], json!(["a", "b"]));

@@ -1,6 +1,7 @@
 //! What scheduled work on this host says of its last runs (`halite_proto::reports`).
 
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -33,13 +34,19 @@ pub(super) fn read(dir: &Path) -> Option<Value> {
 
 fn content(path: &Path) -> Option<Value> {
     let mut text = String::new();
-    File::open(path).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    File::open(path)
+        .ok()?
+        .take(LONGEST)
+        .read_to_string(&mut text)
+        .ok()?;
     serde_json::from_str(&text).ok()
 }
 
 /// When a file was last changed, in milliseconds since 1970.
 fn changed(path: &Path) -> Option<Value> {
-    let time = fs::symlink_metadata(path).and_then(|facts| facts.modified()).ok()?;
+    let time = fs::symlink_metadata(path)
+        .and_then(|facts| facts.modified())
+        .ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?.as_millis();
     Some(json!(u64::try_from(since).ok()?))
 }
@@ -64,7 +71,8 @@ mod tests {
         put("notes", "of somebody");
         for (name, time) in [("b.failed", 5), ("b.since", 3)] {
             let file = File::create(dir.path().join(name)).unwrap();
-            file.set_modified(UNIX_EPOCH + Duration::from_micros(time * 1000 + 999)).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::from_micros(time * 1000 + 999))
+                .unwrap();
         }
         let wanted = json!({"b.failed": 5, "b.json": {"ended": 7}, "b.since": 3});
         assert_eq!(read(dir.path()), Some(wanted));

@@ -41,8 +41,19 @@ pub(super) async fn add(grains: &mut Map<String, Value>, name: &str) {
     put("osarch", json!(osarch(&show(uname.machine()))));
 
     let cpus = text("/proc/cpuinfo");
-    put("num_cpus", json!(cpus.lines().filter(|l| l.starts_with("processor")).count().max(1)));
-    let model = cpus.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
+    put(
+        "num_cpus",
+        json!(
+            cpus.lines()
+                .filter(|l| l.starts_with("processor"))
+                .count()
+                .max(1)
+        ),
+    );
+    let model = cpus
+        .lines()
+        .find(|l| l.starts_with("model name"))
+        .and_then(|l| l.split_once(':'));
     put("cpu_model", json!(model.map_or("", |(_, v)| v.trim())));
     let memory = text("/proc/meminfo");
     put("mem_total", json!(megabytes(&memory, "MemTotal:")));
@@ -55,7 +66,14 @@ pub(super) async fn add(grains: &mut Map<String, Value>, name: &str) {
         put("virtual_subtype", json!(subtype));
     }
     let init = text("/proc/1/comm");
-    put("init", json!(if init.trim() == "systemd" { "systemd" } else { "unknown" }));
+    put(
+        "init",
+        json!(if init.trim() == "systemd" {
+            "systemd"
+        } else {
+            "unknown"
+        }),
+    );
     if let Some(version) = systemd_version().await {
         put("systemd", json!({"version": version}));
     }
@@ -65,8 +83,15 @@ pub(super) async fn add(grains: &mut Map<String, Value>, name: &str) {
         "0" => "Permissive",
         _ => "Disabled",
     };
-    put("selinux", json!({"enabled": !enforce.is_empty(), "enforced": mode}));
-    let version = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() { 2 } else { 1 };
+    put(
+        "selinux",
+        json!({"enabled": !enforce.is_empty(), "enforced": mode}),
+    );
+    let version = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        2
+    } else {
+        1
+    };
     put("cgroup_version", json!(version));
     put("disks", json!(disks()));
     put("disk_free", disk_free());
@@ -80,7 +105,9 @@ fn fqdn(hosts: &str, name: &str) -> String {
     let found = hosts.lines().find_map(|line| {
         let words: Vec<&str> = line.split('#').next()?.split_whitespace().skip(1).collect();
         let listed = words.contains(&name);
-        words.into_iter().find(|w| listed && w.split_once('.').is_some_and(|(host, _)| host == name))
+        words
+            .into_iter()
+            .find(|w| listed && w.split_once('.').is_some_and(|(host, _)| host == name))
     });
     found.unwrap_or(name).to_owned()
 }
@@ -88,7 +115,10 @@ fn fqdn(hosts: &str, name: &str) -> String {
 fn os_release(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| {
         let (key, value) = line.split_once('=')?;
-        Some((key.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned()))
+        Some((
+            key.trim().to_owned(),
+            value.trim().trim_matches(['"', '\'']).to_owned(),
+        ))
     });
     pairs.collect()
 }
@@ -124,15 +154,23 @@ fn distribution(release: &BTreeMap<String, String>) -> Vec<(String, Value)> {
     // Salt: whole version where it makes the release (Ubuntu), major number elsewhere.
     let finger = if os == "Ubuntu" { version } else { major };
     let codename = get("VERSION_CODENAME");
-    let info: Vec<Value> =
-        version.split('.').filter_map(|p| p.parse::<u64>().ok()).map(Value::from).collect();
+    let info: Vec<Value> = version
+        .split('.')
+        .filter_map(|p| p.parse::<u64>().ok())
+        .map(Value::from)
+        .collect();
     let pairs = [
         ("os", json!(os)),
         ("os_family", json!(family)),
         ("osfullname", json!(get("NAME"))),
         ("osrelease", json!(version)),
         ("osrelease_info", json!(info)),
-        ("osmajorrelease", major.parse::<u64>().map_or_else(|_| json!(major), |n| json!(n))),
+        (
+            "osmajorrelease",
+            major
+                .parse::<u64>()
+                .map_or_else(|_| json!(major), |n| json!(n)),
+        ),
         ("oscodename", json!(codename)),
         ("osfinger", json!(format!("{os}-{finger}"))),
     ];
@@ -154,7 +192,9 @@ fn osarch(machine: &str) -> &str {
 /// A value of `/proc/meminfo` in MiB.
 fn megabytes(meminfo: &str, key: &str) -> u64 {
     let line = meminfo.lines().find_map(|l| l.strip_prefix(key));
-    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() / 1024
+    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or_default()
+        / 1024
 }
 
 fn virtualisation() -> (String, Option<String>) {
@@ -172,7 +212,10 @@ fn virtualisation() -> (String, Option<String>) {
         (v, p) if v.starts_with("Microsoft") && p.contains("Virtual Machine") => "HyperV",
         ("Xen", _) => "xen",
         ("Google", _) | ("Amazon EC2", _) => "kvm",
-        _ if text("/proc/cpuinfo").lines().any(|l| l.starts_with("flags") && l.contains(" hypervisor")) => {
+        _ if text("/proc/cpuinfo")
+            .lines()
+            .any(|l| l.starts_with("flags") && l.contains(" hypervisor")) =>
+        {
             "kvm"
         }
         _ => "physical",
@@ -182,13 +225,33 @@ fn virtualisation() -> (String, Option<String>) {
 
 async fn systemd_version() -> Option<String> {
     let argv = ["systemctl", "--version"].map(str::to_owned).to_vec();
-    let output = run(&Command { argv, ..Command::default() }, Some(TOOL)).await.ok()?;
-    Some(output.stdout.lines().next()?.split_whitespace().nth(1)?.to_owned())
+    let output = run(
+        &Command {
+            argv,
+            ..Command::default()
+        },
+        Some(TOOL),
+    )
+    .await
+    .ok()?;
+    Some(
+        output
+            .stdout
+            .lines()
+            .next()?
+            .split_whitespace()
+            .nth(1)?
+            .to_owned(),
+    )
 }
 
 fn disks() -> Vec<String> {
     let mut names = crate::host::linux::files::list("/sys/block".as_ref()).unwrap_or_default();
-    names.retain(|n| !["loop", "ram", "zram", "dm-", "md", "sr"].iter().any(|p| n.starts_with(p)));
+    names.retain(|n| {
+        !["loop", "ram", "zram", "dm-", "md", "sr"]
+            .iter()
+            .any(|p| n.starts_with(p))
+    });
     names
 }
 
@@ -197,7 +260,10 @@ fn disk_free() -> Value {
     let mut free = Map::new();
     for path in ["/", "/var"] {
         if let Ok(found) = rustix::fs::statvfs(path) {
-            free.insert(path.to_owned(), json!(found.f_bfree.saturating_mul(found.f_frsize)));
+            free.insert(
+                path.to_owned(),
+                json!(found.f_bfree.saturating_mul(found.f_frsize)),
+            );
         }
     }
     Value::Object(free)
@@ -219,12 +285,17 @@ mod tests {
         assert_eq!(get(&found, "osmajorrelease"), 12);
         assert_eq!(get(&found, "osfinger"), "Debian-12");
         assert_eq!(get(&found, "oscodename"), "bookworm");
-        let rocky =
-            "NAME=\"Rocky Linux\"\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.4\"\n";
+        let rocky = "NAME=\"Rocky Linux\"\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.4\"\n";
         let found = distribution(&os_release(rocky));
-        assert_eq!((get(&found, "os_family"), get(&found, "osfinger")), (json!("RedHat"), json!("Rocky-9")));
+        assert_eq!(
+            (get(&found, "os_family"), get(&found, "osfinger")),
+            (json!("RedHat"), json!("Rocky-9"))
+        );
         let other = "NAME=Special\nID=special\nID_LIKE=debian\nVERSION_ID=1\n";
-        assert_eq!(get(&distribution(&os_release(other)), "os_family"), "Debian");
+        assert_eq!(
+            get(&distribution(&os_release(other)), "os_family"),
+            "Debian"
+        );
     }
 
     #[test]
@@ -237,6 +308,12 @@ mod tests {
 
     #[test]
     fn memory_is_in_megabytes() {
-        assert_eq!(megabytes("MemTotal:       16384000 kB\nSwapTotal: 0 kB\n", "MemTotal:"), 16000);
+        assert_eq!(
+            megabytes(
+                "MemTotal:       16384000 kB\nSwapTotal: 0 kB\n",
+                "MemTotal:"
+            ),
+            16000
+        );
     }
 }

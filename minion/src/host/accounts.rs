@@ -1,4 +1,5 @@
-//! What `useradd`, `groupadd` and their relatives do to the account database, for hosts that only predict or pretend.
+//! What `useradd`, `groupadd` and their relatives do to the account database, for hosts that only
+//! predict or pretend.
 
 use std::collections::BTreeMap;
 
@@ -35,15 +36,23 @@ const VALUED: &[(&str, &str)] = &[
 /// Whether [`Accounts::run`] knows a command.
 #[must_use]
 pub fn is_account_command(argv: &[String]) -> bool {
-    let program = argv.first().map_or("", |p| p.rsplit('/').next().unwrap_or(p));
-    matches!(program, "useradd" | "usermod" | "userdel" | "groupadd" | "groupmod" | "groupdel" | "gpasswd")
+    let program = argv
+        .first()
+        .map_or("", |p| p.rsplit('/').next().unwrap_or(p));
+    matches!(
+        program,
+        "useradd" | "usermod" | "userdel" | "groupadd" | "groupmod" | "groupdel" | "gpasswd"
+    )
 }
 
 impl Accounts {
-    /// Does what the command would do. `user` and `group` answer for accounts that are not in this value (the host
-    /// below an overlay).
+    /// Does what the command would do. `user` and `group` answer for accounts that are not in this
+    /// value (the host below an overlay).
     pub fn run(&mut self, argv: &[String], user: Option<User>, group: Option<Group>) {
-        let program = argv.first().map_or("", |p| p.rsplit('/').next().unwrap_or(p)).to_owned();
+        let program = argv
+            .first()
+            .map_or("", |p| p.rsplit('/').next().unwrap_or(p))
+            .to_owned();
         let (options, name) = parse(argv);
         let Some(name) = name else { return };
         let number = |key: &str| options.get(key).and_then(|v| v.parse::<u32>().ok());
@@ -51,16 +60,22 @@ impl Accounts {
         match program.as_str() {
             "groupadd" | "groupmod" => {
                 let old = self.groups.get(&name).cloned().flatten().or(group);
-                let gid =
-                    number("-g").or(old.as_ref().map(|g| g.gid)).unwrap_or_else(|| free_id(&options, self));
+                let gid = number("-g")
+                    .or(old.as_ref().map(|g| g.gid))
+                    .unwrap_or_else(|| free_id(&options, self));
                 let members = old.map(|g| g.members).unwrap_or_default();
-                self.groups.insert(name.clone(), Some(Group { name, gid, members }));
+                self.groups
+                    .insert(name.clone(), Some(Group { name, gid, members }));
             }
             "gpasswd" => {
                 if let Some(mut account) = self.groups.get(&name).cloned().flatten().or(group)
                     && let Some(list) = text("-M")
                 {
-                    account.members = list.split(',').filter(|m| !m.is_empty()).map(str::to_owned).collect();
+                    account.members = list
+                        .split(',')
+                        .filter(|m| !m.is_empty())
+                        .map(str::to_owned)
+                        .collect();
                     self.groups.insert(name, Some(account));
                 }
             }
@@ -71,25 +86,41 @@ impl Accounts {
                 self.users.insert(name, None);
             }
             "useradd" | "usermod" => {
-                let mut account = self.users.get(&name).cloned().flatten().or(user).unwrap_or_else(|| User {
-                    uid: free_id(&options, self),
-                    home: format!("/home/{name}"),
-                    shell: "/bin/sh".to_owned(),
-                    name: name.clone(),
-                    ..User::default()
-                });
+                let mut account = self
+                    .users
+                    .get(&name)
+                    .cloned()
+                    .flatten()
+                    .or(user)
+                    .unwrap_or_else(|| User {
+                        uid: free_id(&options, self),
+                        home: format!("/home/{name}"),
+                        shell: "/bin/sh".to_owned(),
+                        name: name.clone(),
+                        ..User::default()
+                    });
                 account.uid = number("-u").unwrap_or(account.uid);
                 account.home = text("-d").unwrap_or(account.home);
                 account.shell = text("-s").unwrap_or(account.shell);
                 account.gecos = text("-c").unwrap_or(account.gecos);
                 match text("-g") {
                     Some(primary) => {
-                        let known = self.groups.get(&primary).cloned().flatten().or(group).map(|g| g.gid);
+                        let known = self
+                            .groups
+                            .get(&primary)
+                            .cloned()
+                            .flatten()
+                            .or(group)
+                            .map(|g| g.gid);
                         account.gid = primary.parse().ok().or(known).unwrap_or(account.gid);
                     }
                     None if program == "useradd" && !options.contains_key("-N") => {
                         account.gid = account.uid;
-                        let own = Group { name: name.clone(), gid: account.uid, members: Vec::new() };
+                        let own = Group {
+                            name: name.clone(),
+                            gid: account.uid,
+                            members: Vec::new(),
+                        };
                         self.groups.insert(name.clone(), Some(own));
                     }
                     None => {}
@@ -124,7 +155,10 @@ fn parse(argv: &[String]) -> (BTreeMap<String, String>, Option<String>) {
             Some((flag, value)) => (flag, Some(value.to_owned())),
             None => (word.as_str(), None),
         };
-        if let Some((short, _)) = VALUED.iter().find(|(short, long)| flag == *short || flag == *long) {
+        if let Some((short, _)) = VALUED
+            .iter()
+            .find(|(short, long)| flag == *short || flag == *long)
+        {
             let value = inline.or_else(|| words.next().cloned()).unwrap_or_default();
             options.insert((*short).to_owned(), value);
         } else {
@@ -167,7 +201,11 @@ mod tests {
     #[test]
     fn a_system_user_gets_a_group_of_its_own() {
         let mut accounts = Accounts::default();
-        accounts.run(&argv("useradd -r -d /var/lib/etcd -s /usr/sbin/nologin etcd"), None, None);
+        accounts.run(
+            &argv("useradd -r -d /var/lib/etcd -s /usr/sbin/nologin etcd"),
+            None,
+            None,
+        );
         let user = accounts.users["etcd"].clone().unwrap();
         assert!(user.uid < 1000);
         assert_eq!(user.home, "/var/lib/etcd");
@@ -181,7 +219,10 @@ mod tests {
         accounts.run(&argv("useradd --uid=700 --gid 700 web"), None, None);
         accounts.run(&argv("usermod -a -G b,a web"), None, None);
         accounts.run(&argv("usermod -aG c web"), None, None);
-        assert_eq!(accounts.users["web"].as_ref().unwrap().groups, ["a", "b", "c"]);
+        assert_eq!(
+            accounts.users["web"].as_ref().unwrap().groups,
+            ["a", "b", "c"]
+        );
         accounts.run(&argv("userdel web"), None, None);
         assert_eq!(accounts.users["web"], None);
     }

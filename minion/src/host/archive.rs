@@ -1,4 +1,5 @@
-//! Reading tar archives, plain or gzipped, one entry at a time: nothing is ever held whole but the entry at hand.
+//! Reading tar archives, plain or gzipped, one entry at a time: nothing is ever held whole but the
+//! entry at hand.
 
 use std::io::{BufRead, Read};
 
@@ -17,12 +18,12 @@ pub enum Entry {
     Hardlink(String),
 }
 
-/// Calls `make(path below the target, permission bits, entry)` for each entry, leading components stripped as by
-/// `tar --strip-components`.
+/// Calls `make(path below the target, permission bits, entry)` for each entry, leading components
+/// stripped as by `tar --strip-components`.
 ///
 /// # Errors
-/// A broken archive, an entry that would land outside of the target, an entry that is neither file, directory nor link,
-/// or what `make` answers.
+/// A broken archive, an entry that would land outside of the target, an entry that is neither file,
+/// directory nor link, or what `make` answers.
 pub fn unpack(
     name: &str,
     mut reader: impl BufRead,
@@ -30,17 +31,27 @@ pub fn unpack(
     mut make: impl FnMut(&str, u32, Entry) -> HostResult<()>,
 ) -> HostResult<()> {
     let broken = |e: std::io::Error| HostError(format!("{name}: broken archive: {e}"));
-    let gzipped = reader.fill_buf().map_err(broken)?.starts_with(&[0x1f, 0x8b]);
-    let inner: Box<dyn Read> =
-        if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(reader)) } else { Box::new(reader) };
+    let gzipped = reader
+        .fill_buf()
+        .map_err(broken)?
+        .starts_with(&[0x1f, 0x8b]);
+    let inner: Box<dyn Read> = if gzipped {
+        Box::new(flate2::bufread::MultiGzDecoder::new(reader))
+    } else {
+        Box::new(reader)
+    };
     let mut archive = tar::Archive::new(inner);
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;
         let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let Some(path) = stripped(name, &raw, strip)? else { continue };
+        let Some(path) = stripped(name, &raw, strip)? else {
+            continue;
+        };
         let mode = entry.header().mode().map_err(broken)? & 0o7777;
-        let link =
-            entry.link_name_bytes().map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+        let link = entry
+            .link_name_bytes()
+            .map(|b| String::from_utf8_lossy(&b).into_owned())
+            .unwrap_or_default();
         let made = match entry.header().entry_type() {
             tar::EntryType::Directory => Entry::Directory,
             tar::EntryType::Symlink => Entry::Symlink(link),
@@ -55,7 +66,9 @@ pub fn unpack(
             }
             tar::EntryType::XGlobalHeader => continue,
             other => {
-                return Err(HostError(format!("{name}: {raw}: entries of type {other:?} are not unpacked")));
+                return Err(HostError(format!(
+                    "{name}: {raw}: entries of type {other:?} are not unpacked"
+                )));
             }
         };
         make(&path, mode, made)?;
@@ -69,7 +82,11 @@ fn stripped(name: &str, raw: &str, strip: u32) -> HostResult<Option<String>> {
     for part in raw.split('/') {
         match part {
             "" | "." => {}
-            ".." => return Err(HostError(format!("{name}: {raw} would be unpacked outside of the target"))),
+            ".." => {
+                return Err(HostError(format!(
+                    "{name}: {raw} would be unpacked outside of the target"
+                )));
+            }
             part => parts.push(part),
         }
     }
@@ -105,13 +122,19 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-            assert_eq!(seen, [("bin/bridge".to_owned(), 0o755, Entry::File(b"hi".to_vec()))]);
+            assert_eq!(
+                seen,
+                [("bin/bridge".to_owned(), 0o755, Entry::File(b"hi".to_vec()))]
+            );
         }
     }
 
     #[test]
     fn nothing_leaves_the_target() {
-        let error = unpack("a.tar", sample("../etc/passwd").as_slice(), 0, |_, _, _| Ok(())).unwrap_err();
+        let error = unpack("a.tar", sample("../etc/passwd").as_slice(), 0, |_, _, _| {
+            Ok(())
+        })
+        .unwrap_err();
         assert!(error.0.contains("outside"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! Keys, signing requests and what becomes of the answer: the pure part of [`super::effect::Effect::Certificate`].
+//! Keys, signing requests and what becomes of the answer: the pure part of
+//! [`super::effect::Effect::Certificate`].
 //!
 //! The leaf's key is made here and stays here; only a PKCS#10 request (RFC 2986) leaves the host.
 
@@ -33,7 +34,11 @@ pub trait Signer: Send + Sync {
 pub struct NoSigner;
 
 impl Signer for NoSigner {
-    fn sign<'a>(&'a self, request: &'a CertificateRequest, _: &'a str) -> HostFuture<'a, HostResult<Signed>> {
+    fn sign<'a>(
+        &'a self,
+        request: &'a CertificateRequest,
+        _: &'a str,
+    ) -> HostFuture<'a, HostResult<Signed>> {
         let reason = format!(
             "{}: a certificate of the CA `{}` can only be made with a master; apply this state through it",
             request.cert_path, request.ca
@@ -59,7 +64,8 @@ pub fn new_key(algorithm: &str) -> HostResult<KeyPair> {
     made.map_err(|e| HostError(format!("no {algorithm} key could be made: {e}")))
 }
 
-/// Bits of an RSA algorithm name; those keys come from the host's openssl, since our cryptography library makes none.
+/// Bits of an RSA algorithm name; those keys come from the host's openssl, since our cryptography
+/// library makes none.
 #[must_use]
 pub fn is_rsa(algorithm: &str) -> Option<u32> {
     match algorithm {
@@ -69,14 +75,15 @@ pub fn is_rsa(algorithm: &str) -> Option<u32> {
     }
 }
 
-/// Reads a key that is already on the host; `None` when it is unreadable or of another algorithm than wanted, so that a
-/// new one is made. OpenSSL's SEC1 and PKCS#1 forms count as unreadable.
+/// Reads a key that is already on the host; `None` when it is unreadable or of another algorithm
+/// than wanted, so that a new one is made. OpenSSL's SEC1 and PKCS#1 forms count as unreadable.
 #[must_use]
 pub fn usable_key(pem: &str, algorithm: &str) -> Option<KeyPair> {
     let key = KeyPair::from_pem(pem).ok()?;
     let wanted = match (algorithm, is_rsa(algorithm)) {
         (_, Some(bits)) => {
-            // The public key's DER is a little longer than its modulus; whole size classes are told apart.
+            // The public key's DER is a little longer than its modulus; whole size classes are told
+            // apart.
             let bytes = key.public_key_raw().len() as u32;
             key.is_compatible(&rcgen::PKCS_RSA_SHA256) && (bits / 8..bits / 8 + 64).contains(&bytes)
         }
@@ -86,14 +93,18 @@ pub fn usable_key(pem: &str, algorithm: &str) -> Option<KeyPair> {
     wanted.then_some(key)
 }
 
-/// The key in the file that the request would write: a PEM key, the key part of a combined file, or the client key of
-/// a kubeconfig.
+/// The key in the file that the request would write: a PEM key, the key part of a combined file, or
+/// the client key of a kubeconfig.
 #[must_use]
 pub fn key_in_file(request: &CertificateRequest, content: &[u8]) -> Option<KeyPair> {
     let text = std::str::from_utf8(content).ok()?;
     let pem = if request.kubeconfig.is_some() {
-        let data = text.lines().find_map(|l| l.trim().strip_prefix("client-key-data:"))?;
-        let bytes = base64::engine::general_purpose::STANDARD.decode(data.trim()).ok()?;
+        let data = text
+            .lines()
+            .find_map(|l| l.trim().strip_prefix("client-key-data:"))?;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(data.trim())
+            .ok()?;
         String::from_utf8(bytes).ok()?
     } else {
         private_key_block(text)?.to_owned()
@@ -107,83 +118,128 @@ fn private_key_block(text: &str) -> Option<&str> {
     let start = text.get(..end_of_header)?.rfind("-----BEGIN ")?;
     let tail = text.get(start..)?;
     let end = tail.find("-----END ")?;
-    let last = tail.get(end..)?.find('\n').map_or(tail.len(), |n| end + n + 1);
+    let last = tail
+        .get(end..)?
+        .find('\n')
+        .map_or(tail.len(), |n| end + n + 1);
     tail.get(..last)
 }
 
 fn texts(spec: &Value, key: &str) -> Vec<String> {
     match spec.get(key) {
-        Some(Value::Array(items)) => items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .filter_map(|v| v.as_str().map(str::to_owned))
+            .collect(),
         Some(Value::String(one)) => vec![one.clone()],
         _ => Vec::new(),
     }
 }
 
-/// The signing request for `key`: subject and SANs from the chunk's arguments (`common_name`, `organization`,
-/// `sans_dns`, `sans_ip`). Usages and lifetime are the master's to set, from the same chunk.
+/// The signing request for `key`: subject and SANs from the chunk's arguments (`common_name`,
+/// `organization`, `sans_dns`, `sans_ip`). Usages and lifetime are the master's to set, from the
+/// same chunk.
 ///
 /// # Errors
 /// A SAN that is neither name nor address.
 pub fn signing_request(request: &CertificateRequest, key: &KeyPair) -> HostResult<String> {
-    let bad =
-        |what: &str, e: &dyn std::fmt::Display| HostError(format!("{}: {what}: {e}", request.cert_path));
+    let bad = |what: &str, e: &dyn std::fmt::Display| {
+        HostError(format!("{}: {what}: {e}", request.cert_path))
+    };
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     let organizations = texts(&request.spec, "organization");
     if organizations.len() > 1 {
-        return Err(bad("bad subject", &"more than one `organization` is not supported"));
+        return Err(bad(
+            "bad subject",
+            &"more than one `organization` is not supported",
+        ));
     }
     for organization in organizations {
-        params.distinguished_name.push(DnType::OrganizationName, DnValue::Utf8String(organization));
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, DnValue::Utf8String(organization));
     }
     if let Some(name) = request.spec.get("common_name").and_then(Value::as_str) {
-        params.distinguished_name.push(DnType::CommonName, DnValue::Utf8String(name.to_owned()));
+        params
+            .distinguished_name
+            .push(DnType::CommonName, DnValue::Utf8String(name.to_owned()));
     }
     for name in texts(&request.spec, "sans_dns") {
-        let name = name.clone().try_into().map_err(|e: rcgen::Error| bad("bad DNS name", &e))?;
+        let name = name
+            .clone()
+            .try_into()
+            .map_err(|e: rcgen::Error| bad("bad DNS name", &e))?;
         params.subject_alt_names.push(SanType::DnsName(name));
     }
     for address in texts(&request.spec, "sans_ip") {
-        let parsed = address.parse().map_err(|e: std::net::AddrParseError| bad("bad address", &e))?;
+        let parsed = address
+            .parse()
+            .map_err(|e: std::net::AddrParseError| bad("bad address", &e))?;
         params.subject_alt_names.push(SanType::IpAddress(parsed));
     }
-    let csr = params.serialize_request(key).map_err(|e| bad("the request could not be made", &e))?;
-    csr.pem().map_err(|e| bad("the request could not be encoded", &e))
+    let csr = params
+        .serialize_request(key)
+        .map_err(|e| bad("the request could not be made", &e))?;
+    csr.pem()
+        .map_err(|e| bad("the request could not be encoded", &e))
 }
 
 /// One file to write: path, content, and owner, group and mode.
 pub type FileToWrite = (String, Vec<u8>, Meta);
 
-/// The files that a signed request becomes, in the order in which they must be written: the key first, so that a crash
-/// between leaves a key without certificate (which the next run uses) and never a certificate without key.
+/// The files that a signed request becomes, in the order in which they must be written: the key
+/// first, so that a crash between leaves a key without certificate (which the next run uses) and
+/// never a certificate without key.
 ///
 /// # Errors
 /// Missing kubeconfig fields.
-pub fn files(request: &CertificateRequest, key: &KeyPair, signed: &Signed) -> HostResult<Vec<FileToWrite>> {
+pub fn files(
+    request: &CertificateRequest,
+    key: &KeyPair,
+    signed: &Signed,
+) -> HostResult<Vec<FileToWrite>> {
     let key_pem = key.serialize_pem();
-    let secret = Meta { mode: Some(request.meta.mode.unwrap_or(0o600)), ..request.meta.clone() };
+    let secret = Meta {
+        mode: Some(request.meta.mode.unwrap_or(0o600)),
+        ..request.meta.clone()
+    };
     let mut certificate = with_newline(&signed.certificate_pem);
     if request.append_ca {
         certificate.push_str(&with_newline(&signed.ca_pem));
     }
     if let Some(fields) = &request.kubeconfig {
         let fields = fields.as_object().cloned().unwrap_or_default();
-        let client = Client::Embedded { certificate_pem: &certificate, key_pem: &key_pem };
+        let client = Client::Embedded {
+            certificate_pem: &certificate,
+            key_pem: &key_pem,
+        };
         let text = kubeconfig(&fields, &signed.ca_pem, &client)
             .map_err(|e| HostError(format!("{}: {e}", request.cert_path)))?;
         return Ok(vec![(request.cert_path.clone(), text.into_bytes(), secret)]);
     }
     if request.key_path == request.cert_path {
         certificate.push_str(&with_newline(&key_pem));
-        return Ok(vec![(request.cert_path.clone(), certificate.into_bytes(), secret)]);
+        return Ok(vec![(
+            request.cert_path.clone(),
+            certificate.into_bytes(),
+            secret,
+        )]);
     }
     Ok(vec![
         (
             request.key_path.clone(),
             with_newline(&key_pem).into_bytes(),
-            Meta { mode: Some(0o600), ..request.meta.clone() },
+            Meta {
+                mode: Some(0o600),
+                ..request.meta.clone()
+            },
         ),
-        (request.cert_path.clone(), certificate.into_bytes(), request.meta.clone()),
+        (
+            request.cert_path.clone(),
+            certificate.into_bytes(),
+            request.meta.clone(),
+        ),
     ])
 }
 
@@ -214,30 +270,54 @@ pub enum Client<'a> {
     },
 }
 
-/// A kubeconfig as kubeadm writes it (`cmd/kubeadm/app/util/kubeconfig`), keys in client-go's order. `fields` are the
-/// arguments of `kubeconfig.managed`: `server`, `user`, `cluster` (default `kubernetes`), `context` (default
-/// `user@cluster`), `namespace`, `ca_certificate` (PEM; default: the signing CA).
+/// A kubeconfig as kubeadm writes it (`cmd/kubeadm/app/util/kubeconfig`), keys in client-go's
+/// order. `fields` are the arguments of `kubeconfig.managed`: `server`, `user`, `cluster` (default
+/// `kubernetes`), `context` (default `user@cluster`), `namespace`, `ca_certificate` (PEM; default:
+/// the signing CA).
 ///
 /// # Errors
 /// What is missing, in one sentence.
-pub fn kubeconfig(fields: &Map<String, Value>, ca_pem: &str, client: &Client<'_>) -> Result<String, String> {
-    let text = |key: &str| fields.get(key).and_then(Value::as_str).filter(|v| !v.is_empty());
+pub fn kubeconfig(
+    fields: &Map<String, Value>,
+    ca_pem: &str,
+    client: &Client<'_>,
+) -> Result<String, String> {
+    let text = |key: &str| {
+        fields
+            .get(key)
+            .and_then(Value::as_str)
+            .filter(|v| !v.is_empty())
+    };
     let server = text("server").ok_or("`server` is missing")?;
     let user = text("user").ok_or("`user` is missing")?;
     let cluster = text("cluster").unwrap_or("kubernetes");
     let context = text("context").map_or_else(|| format!("{user}@{cluster}"), str::to_owned);
     let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(with_newline(pem));
     let ca = encode(text("ca_certificate").unwrap_or(ca_pem));
-    let (server, user, cluster, context) = (scalar(server), scalar(user), scalar(cluster), scalar(&context));
-    let namespace = text("namespace").map(|n| format!("    namespace: {}\n", scalar(n))).unwrap_or_default();
+    let (server, user, cluster, context) = (
+        scalar(server),
+        scalar(user),
+        scalar(cluster),
+        scalar(&context),
+    );
+    let namespace = text("namespace")
+        .map(|n| format!("    namespace: {}\n", scalar(n)))
+        .unwrap_or_default();
     let identity = match client {
-        Client::Embedded { certificate_pem, key_pem } => format!(
+        Client::Embedded {
+            certificate_pem,
+            key_pem,
+        } => format!(
             "    client-certificate-data: {}\n    client-key-data: {}\n",
             encode(certificate_pem),
             encode(key_pem)
         ),
         Client::Files { certificate, key } => {
-            format!("    client-certificate: {}\n    client-key: {}\n", scalar(certificate), scalar(key))
+            format!(
+                "    client-certificate: {}\n    client-key: {}\n",
+                scalar(certificate),
+                scalar(key)
+            )
         }
     };
     Ok(format!(
@@ -250,19 +330,26 @@ pub fn kubeconfig(fields: &Map<String, Value>, ca_pem: &str, client: &Client<'_>
 /// A YAML scalar: plain where that is safe, else a JSON string, which YAML also reads.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@".contains(c))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./:@".contains(c))
         && !text.ends_with(':')
         && !matches!(
             text.to_ascii_lowercase().as_str(),
             "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
         );
-    if plain { text.to_owned() } else { Value::String(text.to_owned()).to_string() }
+    if plain {
+        text.to_owned()
+    } else {
+        Value::String(text.to_owned()).to_string()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn request() -> CertificateRequest {
         CertificateRequest {
@@ -277,8 +364,19 @@ mod tests {
     #[test]
     fn the_key_comes_before_the_certificate() {
         let key = new_key("ecdsa-p256").unwrap();
-        let signed = Signed { certificate_pem: "CERT".into(), ca_pem: "CA".into() };
-        let made = files(&CertificateRequest { append_ca: true, ..request() }, &key, &signed).unwrap();
+        let signed = Signed {
+            certificate_pem: "CERT".into(),
+            ca_pem: "CA".into(),
+        };
+        let made = files(
+            &CertificateRequest {
+                append_ca: true,
+                ..request()
+            },
+            &key,
+            &signed,
+        )
+        .unwrap();
         assert_eq!(made[0].0, "/k");
         assert_eq!(made[0].2.mode, Some(0o600));
         assert_eq!(made[1].1, b"CERT\nCA\n");
@@ -287,9 +385,15 @@ mod tests {
     #[test]
     fn a_kept_key_is_found_again_in_each_form() {
         let key = new_key("ecdsa-p256").unwrap();
-        let signed = Signed { certificate_pem: "CERT\n".into(), ca_pem: "CA\n".into() };
+        let signed = Signed {
+            certificate_pem: "CERT\n".into(),
+            ca_pem: "CA\n".into(),
+        };
         let plain = request();
-        let combined = CertificateRequest { key_path: "/c".into(), ..request() };
+        let combined = CertificateRequest {
+            key_path: "/c".into(),
+            ..request()
+        };
         let config = CertificateRequest {
             kubeconfig: Some(json!({"server": "https://a:6443", "user": "admin"})),
             ..request()
@@ -298,8 +402,14 @@ mod tests {
             let made = files(&wanted, &key, &signed).unwrap();
             let found = key_in_file(&wanted, &made[0].1).expect("the key");
             assert_eq!(found.serialize_der(), key.serialize_der());
-            let other = CertificateRequest { algorithm: "ed25519".into(), ..wanted };
-            assert!(key_in_file(&other, &made[0].1).is_none(), "a key of another algorithm is not used");
+            let other = CertificateRequest {
+                algorithm: "ed25519".into(),
+                ..wanted
+            };
+            assert!(
+                key_in_file(&other, &made[0].1).is_none(),
+                "a key of another algorithm is not used"
+            );
         }
     }
 
@@ -313,10 +423,17 @@ mod tests {
 
     #[test]
     fn kubeconfig_is_quoted_where_yaml_needs_it() {
-        let fields = json!({"server": "https://[fd00::1]:6443", "user": "system:node:a", "cluster": "yes"});
-        let client = Client::Files { certificate: "/pem", key: "/pem" };
+        let fields =
+            json!({"server": "https://[fd00::1]:6443", "user": "system:node:a", "cluster": "yes"});
+        let client = Client::Files {
+            certificate: "/pem",
+            key: "/pem",
+        };
         let text = kubeconfig(fields.as_object().unwrap(), "CA", &client).unwrap();
-        assert!(text.contains("server: \"https://[fd00::1]:6443\"\n"), "{text}");
+        assert!(
+            text.contains("server: \"https://[fd00::1]:6443\"\n"),
+            "{text}"
+        );
         assert!(text.contains("name: system:node:a@yes\n"), "{text}");
         assert!(text.contains("cluster: \"yes\"\n"), "{text}");
     }

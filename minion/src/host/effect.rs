@@ -1,8 +1,9 @@
 //! Effects: everything that Halite ever does to a host, as data.
 //!
-//! A state module only looks and returns the effects that are missing; carrying them out is the same code for all.
-//! That is what makes the plan the result: test mode lays the same effects over the host that later checks see, and
-//! each effect is one of the enumerated points at which a host may be killed and must come out whole.
+//! A state module only looks and returns the effects that are missing; carrying them out is the
+//! same code for all. That is what makes the plan the result: test mode lays the same effects over
+//! the host that later checks see, and each effect is one of the enumerated points at which a host
+//! may be killed and must come out whole.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use serde_json::Value;
 /// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Write a whole file atomically (temporary file, fsync, rename, fsync of the directory). Missing owner or mode
-    /// keep what an existing file has; a new file gets `0644`, root, root.
+    /// Write a whole file atomically (temporary file, fsync, rename, fsync of the directory).
+    /// Missing owner or mode keep what an existing file has; a new file gets `0644`, root, root.
     Write {
         /// Absolute path.
         path: String,
@@ -48,7 +49,8 @@ pub enum Effect {
         /// Absolute path.
         path: String,
     },
-    /// Install and remove packages in one transaction of the host's package manager, from the configured repositories.
+    /// Install and remove packages in one transaction of the host's package manager, from the
+    /// configured repositories.
     Packages {
         /// Name to wanted version (`None`: the newest offered).
         install: BTreeMap<String, Option<String>>,
@@ -117,8 +119,9 @@ pub enum Effect {
         /// Full reference, for example `registry.k8s.io/pause:3.10.2`.
         reference: String,
     },
-    /// Make a key on the host (unless there is a usable one), have the CA sign it, and write both files. The chunk that
-    /// asks for it names the CA; the master signs only what it compiled into that chunk.
+    /// Make a key on the host (unless there is a usable one), have the CA sign it, and write both
+    /// files. The chunk that asks for it names the CA; the master signs only what it compiled into
+    /// that chunk.
     Certificate(CertificateRequest),
     /// Ask a URL every second until it answers as wanted; an error when the time is over.
     WaitHttp {
@@ -190,7 +193,8 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A change to firewalld. Settings are firewalld's own keys and values (see `firewalld.zone(5)`, `firewalld.policy(5)`).
+/// A change to firewalld. Settings are firewalld's own keys and values (see `firewalld.zone(5)`,
+/// `firewalld.policy(5)`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FirewallChange {
     /// Make or replace a zone, in both configurations.
@@ -252,14 +256,15 @@ pub struct FirewallSettings {
 pub struct CertificateRequest {
     /// Where the private key goes (PEM, PKCS#8 or SEC1), mode 0600.
     pub key_path: String,
-    /// Where the certificate goes (PEM); the same as `key_path` puts certificate and key into one file, in that order.
+    /// Where the certificate goes (PEM); the same as `key_path` puts certificate and key into one
+    /// file, in that order.
     pub cert_path: String,
     /// Key algorithm: `ecdsa-p256`, `rsa-2048`, `rsa-4096` or `ed25519`.
     pub algorithm: String,
     /// CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`.
     pub ca: String,
-    /// Wrap the result into a kubeconfig file at `cert_path` instead (server, cluster, user, CA): the fields of
-    /// `kubeconfig.managed`.
+    /// Wrap the result into a kubeconfig file at `cert_path` instead (server, cluster, user, CA):
+    /// the fields of `kubeconfig.managed`.
     pub kubeconfig: Option<Value>,
     /// Owner, group and mode of the certificate file.
     pub meta: Meta,

@@ -1,5 +1,6 @@
-//! A stateful fake host: every question is answered from memory and every effect changes that memory, so that modules,
-//! runner and overlay can be tested against the law *apply, check again: nothing missing*, with the power cut anywhere.
+//! A stateful fake host: every question is answered from memory and every effect changes that
+//! memory, so that modules, runner and overlay can be tested against the law *apply, check again:
+//! nothing missing*, with the power cut anywhere.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,8 +10,8 @@ use super::effect::{Command, Effect, Output};
 use super::fake_ca::FakeCas;
 use super::fake_disk::{CRASHED, Disk, Node};
 use super::{
-    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint, PackageManager,
-    Stat, UnitState, User,
+    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint,
+    PackageManager, Stat, UnitState, User,
 };
 
 /// A package that a repository offers.
@@ -29,7 +30,10 @@ pub type CommandHook = fn(&mut FakeState, &Command) -> Option<Output>;
 
 /// Everything that the fake host is. A test reads and changes the fields as it likes.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each is what Host asks for under the same name")]
+#[allow(
+    missing_docs,
+    reason = "each is what Host asks for under the same name"
+)]
 pub struct FakeState {
     pub disk: Disk,
     pub manager: PackageManager,
@@ -77,9 +81,16 @@ pub struct FakeState {
 
 impl Default for FakeState {
     fn default() -> Self {
-        let root =
-            User { name: "root".into(), home: "/root".into(), shell: "/bin/bash".into(), ..User::default() };
-        let group = Group { name: "root".into(), ..Group::default() };
+        let root = User {
+            name: "root".into(),
+            home: "/root".into(),
+            shell: "/bin/bash".into(),
+            ..User::default()
+        };
+        let group = Group {
+            name: "root".into(),
+            ..Group::default()
+        };
         let mut disk = Disk::default();
         for path in [
             "/etc/systemd/system",
@@ -150,7 +161,10 @@ impl FakeState {
     pub fn offer(&mut self, name: &str, version: &str, files: &[(&str, &str)], units: &[&str]) {
         let offer = Offer {
             version: version.to_owned(),
-            files: files.iter().map(|(p, c)| ((*p).to_owned(), c.as_bytes().to_vec())).collect(),
+            files: files
+                .iter()
+                .map(|(p, c)| ((*p).to_owned(), c.as_bytes().to_vec()))
+                .collect(),
             units: units.iter().map(|u| (*u).to_owned()).collect(),
         };
         self.offered.insert(name.to_owned(), offer);
@@ -165,17 +179,30 @@ impl FakeState {
     /// Result of a command.
     pub fn answer(&mut self, argv: &[&str], code: i32, stdout: &str) {
         let argv = argv.iter().map(|a| (*a).to_owned()).collect();
-        self.answers.insert(argv, Output { code, stdout: stdout.to_owned(), stderr: String::new() });
+        self.answers.insert(
+            argv,
+            Output {
+                code,
+                stdout: stdout.to_owned(),
+                stderr: String::new(),
+            },
+        );
     }
 
-    /// A power cut and a new start: files that were not fsynced are gone, and so is all that only lived in memory.
+    /// A power cut and a new start: files that were not fsynced are gone, and so is all that only
+    /// lived in memory.
     pub fn reboot(&mut self) {
         self.disk.reboot();
         self.sysctls.clone_from(&self.boot_sysctls);
         self.modules.clear();
         self.mounts.clear();
         for unit in self.units.values_mut() {
-            unit.active = if unit.file == "enabled" { "active" } else { "inactive" }.to_owned();
+            unit.active = if unit.file == "enabled" {
+                "active"
+            } else {
+                "inactive"
+            }
+            .to_owned();
             unit.needs_reload = false;
         }
         for view in self.zones.values_mut().chain(self.policies.values_mut()) {
@@ -190,10 +217,25 @@ impl FakeState {
         if let Some(state) = self.units.get(name) {
             return state.clone();
         }
-        let directories = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"];
-        let on_disk = directories.iter().any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
-        let (load, file) = if on_disk { ("loaded", "disabled") } else { ("not-found", "") };
-        UnitState { load: load.into(), active: "inactive".into(), file: file.into(), needs_reload: false }
+        let directories = [
+            "/etc/systemd/system",
+            "/run/systemd/system",
+            "/usr/lib/systemd/system",
+        ];
+        let on_disk = directories
+            .iter()
+            .any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
+        let (load, file) = if on_disk {
+            ("loaded", "disabled")
+        } else {
+            ("not-found", "")
+        };
+        UnitState {
+            load: load.into(),
+            active: "inactive".into(),
+            file: file.into(),
+            needs_reload: false,
+        }
     }
 
     pub(super) fn command(&mut self, command: &Command) -> Output {
@@ -214,12 +256,18 @@ impl FakeState {
             argv => argv.join(" "),
         };
         let words: Vec<&str> = line.split_whitespace().collect();
-        let done = |code: i32| Output { code, ..Output::default() };
+        let done = |code: i32| Output {
+            code,
+            ..Output::default()
+        };
         match words.as_slice() {
             ["true"] => done(0),
             ["false"] => done(1),
             ["exit", code] => done(code.parse().unwrap_or(2)),
-            ["echo", rest @ ..] => Output { stdout: format!("{}\n", rest.join(" ")), ..Output::default() },
+            ["echo", rest @ ..] => Output {
+                stdout: format!("{}\n", rest.join(" ")),
+                ..Output::default()
+            },
             ["test", kind, path] => {
                 let stat = self.disk.stat(&self.disk.follow(path));
                 let holds = match *kind {
@@ -229,7 +277,11 @@ impl FakeState {
                 };
                 done(i32::from(!holds))
             }
-            _ => Output { code: 127, stderr: format!("{line}: not found"), ..Output::default() },
+            _ => Output {
+                code: 127,
+                stderr: format!("{line}: not found"),
+                ..Output::default()
+            },
         }
     }
 }
@@ -267,7 +319,10 @@ impl FakeHost {
 
     /// A file's content as text, for assertions.
     pub fn text(&self, path: &str) -> Option<String> {
-        self.state().disk.read(path).map(|c| String::from_utf8_lossy(c).into_owned())
+        self.state()
+            .disk
+            .read(path)
+            .map(|c| String::from_utf8_lossy(c).into_owned())
     }
 
     fn ask<'a, T: Send + 'a>(
@@ -275,8 +330,11 @@ impl FakeHost {
         question: impl FnOnce(&mut FakeState) -> HostResult<T>,
     ) -> HostFuture<'a, HostResult<T>> {
         let mut state = self.state();
-        let answer =
-            if state.disk.crashed() { Err(HostError(CRASHED.to_owned())) } else { question(&mut state) };
+        let answer = if state.disk.crashed() {
+            Err(HostError(CRASHED.to_owned()))
+        } else {
+            question(&mut state)
+        };
         Box::pin(std::future::ready(answer))
     }
 }
@@ -302,7 +360,10 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.packages.clone()))
     }
 
-    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+    fn package_candidate<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> HostFuture<'a, HostResult<Option<String>>> {
         self.ask(|s| Ok(s.offered.get(name).map(|o| o.version.clone())))
     }
 
@@ -361,15 +422,24 @@ impl Host for FakeHost {
         _: Option<&'a str>,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         self.ask(|s| {
-            let Some(answers) = s.http.get_mut(url) else { return Ok(None) };
-            let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+            let Some(answers) = s.http.get_mut(url) else {
+                return Ok(None);
+            };
+            let answer = if answers.len() > 1 {
+                answers.pop_front()
+            } else {
+                answers.front().cloned()
+            };
             Ok(answer.flatten())
         })
     }
 
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         self.ask(|s| {
-            s.blobs.get(sha256).cloned().ok_or_else(|| HostError(format!("there is no blob {sha256}")))
+            s.blobs
+                .get(sha256)
+                .cloned()
+                .ok_or_else(|| HostError(format!("there is no blob {sha256}")))
         })
     }
 

@@ -1,10 +1,11 @@
-//! CAs of the fake host: real certificates, so that the check of a certificate state reads what it would read.
+//! CAs of the fake host: real certificates, so that the check of a certificate state reads what it
+//! would read.
 
 use std::collections::BTreeMap;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use serde_json::Value;
 
@@ -32,7 +33,8 @@ pub(super) fn rsa_key(bits: u32) -> HostResult<KeyPair> {
 }
 
 fn date(seconds: i64) -> HostResult<std::time::SystemTime> {
-    Ok(std::time::UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(seconds).map_err(failed)?))
+    Ok(std::time::UNIX_EPOCH
+        + std::time::Duration::from_secs(u64::try_from(seconds).map_err(failed)?))
 }
 
 impl FakeCas {
@@ -53,38 +55,66 @@ impl FakeCas {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let certificate = params.self_signed(&key).map_err(failed)?;
         let made = (certificate.pem(), key.serialize_pem());
         self.0.insert(name.to_owned(), made.clone());
         Ok(made)
     }
 
-    /// Signs as the master would: usages and lifetime (`server_auth`, `client_auth`, `days`, default 365) from the
-    /// chunk's arguments.
+    /// Signs as the master would: usages and lifetime (`server_auth`, `client_auth`, `days`,
+    /// default 365) from the chunk's arguments.
     ///
     /// # Errors
     /// A broken request.
-    pub fn sign(&mut self, request: &CertificateRequest, csr_pem: &str, now: i64) -> HostResult<Signed> {
+    pub fn sign(
+        &mut self,
+        request: &CertificateRequest,
+        csr_pem: &str,
+        now: i64,
+    ) -> HostResult<Signed> {
         let (ca_pem, key_pem) = self.get(&request.ca)?;
         let key = KeyPair::from_pem(&key_pem).map_err(failed)?;
         let issuer = Issuer::from_ca_cert_pem(&ca_pem, key).map_err(failed)?;
         let mut csr = CertificateSigningRequestParams::from_pem(csr_pem).map_err(failed)?;
-        let flag = |key: &str| request.spec.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let flag = |key: &str| {
+            request
+                .spec
+                .get(key)
+                .and_then(Value::as_bool)
+                .unwrap_or(false)
+        };
         csr.params.extended_key_usages.clear();
         if flag("server_auth") {
-            csr.params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+            csr.params
+                .extended_key_usages
+                .push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         if flag("client_auth") || request.kubeconfig.is_some() {
-            csr.params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+            csr.params
+                .extended_key_usages
+                .push(ExtendedKeyUsagePurpose::ClientAuth);
         }
-        csr.params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-        let days = request.spec.get("days").and_then(Value::as_i64).unwrap_or(365);
+        csr.params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
+        let days = request
+            .spec
+            .get("days")
+            .and_then(Value::as_i64)
+            .unwrap_or(365);
         let start = date(now - 300)?;
         let end = date(now + days * 86_400)?;
         csr.params.not_before = start.into();
         csr.params.not_after = end.into();
         let certificate = csr.signed_by(&issuer).map_err(failed)?;
-        Ok(Signed { certificate_pem: certificate.pem(), ca_pem })
+        Ok(Signed {
+            certificate_pem: certificate.pem(),
+            ca_pem,
+        })
     }
 }

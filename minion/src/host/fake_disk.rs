@@ -1,7 +1,8 @@
 //! The fake host's disk: what programs see, and what would still be there after a power cut.
 //!
-//! Content belongs to inodes, names belong to directories, and each becomes durable only by its own fsync, as POSIX
-//! promises and no more. Every primitive is counted, so that a test can cut the power at each of them.
+//! Content belongs to inodes, names belong to directories, and each becomes durable only by its own
+//! fsync, as POSIX promises and no more. Every primitive is counted, so that a test can cut the
+//! power at each of them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,8 +47,8 @@ impl Disk {
         self.writes
     }
 
-    /// The power goes after `n` more primitive writes: the one after them and everything later fails until
-    /// [`Disk::reboot`].
+    /// The power goes after `n` more primitive writes: the one after them and everything later
+    /// fails until [`Disk::reboot`].
     pub fn crash_after(&mut self, n: u64) {
         self.crash_at = Some(self.writes + n);
     }
@@ -63,7 +64,8 @@ impl Disk {
         self.crashed = false;
         self.crash_at = None;
         let durable = &self.durable_inodes;
-        self.durable_names.retain(|_, inode| durable.contains_key(inode));
+        self.durable_names
+            .retain(|_, inode| durable.contains_key(inode));
         let kept = self.durable_names.clone();
         self.durable_names.retain(|path, _| {
             let mut at = path.as_str();
@@ -136,7 +138,11 @@ impl Disk {
             Some(directory) if directory != "/" => {
                 let resolved = self.follow(directory);
                 let name = clean.rsplit('/').next().unwrap_or_default();
-                if resolved == "/" { format!("/{name}") } else { format!("{resolved}/{name}") }
+                if resolved == "/" {
+                    format!("/{name}")
+                } else {
+                    format!("{resolved}/{name}")
+                }
             }
             _ => clean,
         }
@@ -146,8 +152,8 @@ impl Disk {
     #[must_use]
     pub fn stat(&self, path: &str) -> Option<Stat> {
         let node = self.node(path)?;
-        let target =
-            (node.kind == FileKind::Symlink).then(|| String::from_utf8_lossy(&node.content).into_owned());
+        let target = (node.kind == FileKind::Symlink)
+            .then(|| String::from_utf8_lossy(&node.content).into_owned());
         Some(Stat {
             kind: node.kind,
             mode: node.mode,
@@ -169,7 +175,11 @@ impl Disk {
     #[must_use]
     pub fn list(&self, path: &str) -> Vec<String> {
         let directory = self.follow(path);
-        let prefix = if directory == "/" { directory } else { format!("{directory}/") };
+        let prefix = if directory == "/" {
+            directory
+        } else {
+            format!("{directory}/")
+        };
         self.names
             .range(prefix.clone()..)
             .take_while(|(name, _)| name.starts_with(&prefix))
@@ -194,12 +204,15 @@ impl Disk {
         self.durable_names.insert(path, inode);
     }
 
-    /// Takes a node and what is below it away, durably and without counting: for damaging a host in a test.
+    /// Takes a node and what is below it away, durably and without counting: for damaging a host in
+    /// a test.
     pub fn take(&mut self, path: &str) {
         let path = self.physical(path);
         let below = format!("{path}/");
-        self.names.retain(|name, _| *name != path && !name.starts_with(&below));
-        self.durable_names.retain(|name, _| *name != path && !name.starts_with(&below));
+        self.names
+            .retain(|name, _| *name != path && !name.starts_with(&below));
+        self.durable_names
+            .retain(|name, _| *name != path && !name.starts_with(&below));
     }
 
     fn inode(&mut self, node: Node) -> u64 {
@@ -214,13 +227,15 @@ impl Disk {
             Some(directory) => match self.node(directory) {
                 Some(node) if node.kind == FileKind::Directory => Ok(()),
                 Some(_) => Err(HostError(format!("{directory} is not a directory"))),
-                None => Err(HostError(format!("{path}: the directory {directory} does not exist"))),
+                None => Err(HostError(format!(
+                    "{path}: the directory {directory} does not exist"
+                ))),
             },
         }
     }
 
-    /// The atomic write that the real host makes: temporary file, content, owner and mode, fsync, rename, fsync of the
-    /// directory; six primitives.
+    /// The atomic write that the real host makes: temporary file, content, owner and mode, fsync,
+    /// rename, fsync of the directory; six primitives.
     ///
     /// # Errors
     /// A crash, a missing directory, or a directory at `path`.
@@ -228,7 +243,10 @@ impl Disk {
         let path = self.follow(path);
         self.need_parent(&path)?;
         let old = self.node(&path).cloned();
-        if old.as_ref().is_some_and(|node| node.kind == FileKind::Directory) {
+        if old
+            .as_ref()
+            .is_some_and(|node| node.kind == FileKind::Directory)
+        {
             return Err(HostError(format!("{path} is a directory")));
         }
         no_loop(&path, old.as_ref())?;
@@ -262,7 +280,10 @@ impl Disk {
     pub fn mkdir(&mut self, path: &str, meta: &Meta) -> HostResult<()> {
         let path = self.physical(path);
         self.need_parent(&path)?;
-        if self.node(&self.follow(&path)).is_some_and(|node| node.kind == FileKind::Directory) {
+        if self
+            .node(&self.follow(&path))
+            .is_some_and(|node| node.kind == FileKind::Directory)
+        {
             return self.set_meta(&path, meta);
         }
         if self.names.contains_key(&path) {
@@ -286,12 +307,19 @@ impl Disk {
     pub fn symlink(&mut self, path: &str, target: &str) -> HostResult<()> {
         let path = self.physical(path);
         self.need_parent(&path)?;
-        if self.node(&path).is_some_and(|node| node.kind == FileKind::Directory) {
+        if self
+            .node(&path)
+            .is_some_and(|node| node.kind == FileKind::Directory)
+        {
             return Err(HostError(format!("{path} is a directory")));
         }
         let temporary = format!("{path}.halite-new");
         self.tick()?;
-        let node = Node { kind: FileKind::Symlink, mode: 0o777, ..Node::file(target.as_bytes()) };
+        let node = Node {
+            kind: FileKind::Symlink,
+            mode: 0o777,
+            ..Node::file(target.as_bytes())
+        };
         let inode = self.inode(node.clone());
         self.names.insert(temporary.clone(), inode);
         self.tick()?;
@@ -330,8 +358,12 @@ impl Disk {
     pub fn remove(&mut self, path: &str) -> HostResult<()> {
         let path = self.physical(path);
         let below = format!("{path}/");
-        let mut doomed: Vec<String> =
-            self.names.keys().filter(|name| **name == path || name.starts_with(&below)).cloned().collect();
+        let mut doomed: Vec<String> = self
+            .names
+            .keys()
+            .filter(|name| **name == path || name.starts_with(&below))
+            .cloned()
+            .collect();
         doomed.sort_by_key(|name| std::cmp::Reverse(name.len()));
         for name in &doomed {
             self.tick()?;
@@ -340,7 +372,8 @@ impl Disk {
         self.tick()?;
         self.sync_directory(&path);
         if !self.names.contains_key(&path) {
-            self.durable_names.retain(|name, _| *name != path && !name.starts_with(&below));
+            self.durable_names
+                .retain(|name, _| *name != path && !name.starts_with(&below));
         }
         Ok(())
     }
@@ -351,7 +384,10 @@ impl Disk {
             None | Some("/") => "/".to_owned(),
             Some(directory) => format!("{directory}/"),
         };
-        let inside = |name: &str| name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('/'));
+        let inside = |name: &str| {
+            name.strip_prefix(&prefix)
+                .is_some_and(|rest| !rest.contains('/'))
+        };
         self.durable_names.retain(|name, _| !inside(name));
         for (name, inode) in self.names.iter().filter(|(name, _)| inside(name)) {
             self.durable_names.insert(name.clone(), *inode);
@@ -364,13 +400,23 @@ impl Node {
     #[must_use]
     pub fn file(content: &[u8]) -> Self {
         let root = || "root".to_owned();
-        Self { kind: FileKind::File, content: content.to_vec(), mode: 0o644, user: root(), group: root() }
+        Self {
+            kind: FileKind::File,
+            content: content.to_vec(),
+            mode: 0o644,
+            user: root(),
+            group: root(),
+        }
     }
 
     /// A directory of root's with mode 0755.
     #[must_use]
     pub fn directory() -> Self {
-        Self { kind: FileKind::Directory, mode: 0o755, ..Self::file(b"") }
+        Self {
+            kind: FileKind::Directory,
+            mode: 0o755,
+            ..Self::file(b"")
+        }
     }
 
     fn apply(&mut self, meta: &Meta) {
@@ -389,9 +435,9 @@ impl Node {
 /// What is still a link after all were followed leads to itself (ELOOP).
 fn no_loop(path: &str, node: Option<&Node>) -> HostResult<()> {
     match node {
-        Some(node) if node.kind == FileKind::Symlink => {
-            Err(HostError(format!("{path}: too many levels of symbolic links")))
-        }
+        Some(node) if node.kind == FileKind::Symlink => Err(HostError(format!(
+            "{path}: too many levels of symbolic links"
+        ))),
         _ => Ok(()),
     }
 }
@@ -419,7 +465,10 @@ mod tests {
             let done = disk.write("/etc/a", b"new", &Meta::default()).is_ok();
             disk.reboot();
             let found = disk.read("/etc/a").map(<[u8]>::to_vec).unwrap();
-            assert!(found == b"old" || found == b"new", "torn after {point} writes: {found:?}");
+            assert!(
+                found == b"old" || found == b"new",
+                "torn after {point} writes: {found:?}"
+            );
             assert!(!done || found == b"new", "a finished write was lost");
         }
     }

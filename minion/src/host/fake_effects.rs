@@ -1,5 +1,5 @@
-//! The effects of [`super::fake`]: what each does to the fake host's memory, with one counted write at each point at
-//! which a real host could be cut off.
+//! The effects of [`super::fake`]: what each does to the fake host's memory, with one counted write
+//! at each point at which a real host could be cut off.
 
 use super::archive::{Entry, unpack};
 use super::effect::{CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction};
@@ -14,7 +14,11 @@ fn refuse<T>(reason: String) -> HostResult<T> {
 impl FakeState {
     pub(super) fn perform(&mut self, effect: &Effect) -> HostResult<Output> {
         match effect {
-            Effect::Write { path, content, meta } => {
+            Effect::Write {
+                path,
+                content,
+                meta,
+            } => {
                 self.known_owner(meta)?;
                 self.disk.write(path, content, meta)?;
                 self.unit_file_changed(path);
@@ -63,7 +67,12 @@ impl FakeState {
                 }
                 self.modules.insert(name.clone());
             }
-            Effect::Mount { device, path, fstype, options } => {
+            Effect::Mount {
+                device,
+                path,
+                fstype,
+                options,
+            } => {
                 self.disk.tick()?;
                 self.mounts.retain(|m| m.path != *path);
                 self.mounts.push(MountPoint {
@@ -82,7 +91,11 @@ impl FakeState {
                 self.swaps.retain(|s| s != device);
             }
             Effect::Firewall(change) => self.change_firewall(change)?,
-            Effect::Extract { archive, target, strip } => self.extract(archive, target, *strip)?,
+            Effect::Extract {
+                archive,
+                target,
+                strip,
+            } => self.extract(archive, target, *strip)?,
             Effect::PullImage { reference } => {
                 self.disk.tick()?;
                 if !self.registry.contains(reference) {
@@ -91,12 +104,21 @@ impl FakeState {
                 self.images.insert(reference.clone());
             }
             Effect::Certificate(request) => self.make_certificate(request)?,
-            Effect::WaitHttp { url, status, body, seconds, .. } => {
+            Effect::WaitHttp {
+                url,
+                status,
+                body,
+                seconds,
+                ..
+            } => {
                 self.disk.tick()?;
                 for _ in 0..=*seconds {
                     let answers = self.http.entry(url.clone()).or_default();
-                    let answer =
-                        if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+                    let answer = if answers.len() > 1 {
+                        answers.pop_front()
+                    } else {
+                        answers.front().cloned()
+                    };
                     if let Some(Some((code, text))) = answer
                         && code == *status
                         && body.as_ref().is_none_or(|part| text.contains(part))
@@ -105,7 +127,9 @@ impl FakeState {
                     }
                     self.clock += 1000;
                 }
-                return refuse(format!("{url} did not answer {status} within {seconds} seconds"));
+                return refuse(format!(
+                    "{url} did not answer {status} within {seconds} seconds"
+                ));
             }
         }
         Ok(Output::default())
@@ -130,7 +154,9 @@ impl FakeState {
 
     /// systemd notices changed unit files and drop-ins of units that it has loaded.
     fn unit_file_changed(&mut self, path: &str) {
-        let Some((_, rest)) = path.split_once("/systemd/system/") else { return };
+        let Some((_, rest)) = path.split_once("/systemd/system/") else {
+            return;
+        };
         let name = rest.split('/').next().unwrap_or_default();
         let name = name.strip_suffix(".d").unwrap_or(name);
         if let Some(unit) = self.units.get_mut(name) {
@@ -164,7 +190,9 @@ impl FakeState {
             }
         }
         for name in install.keys() {
-            let Some(offer) = self.offered.get(name).cloned() else { continue };
+            let Some(offer) = self.offered.get(name).cloned() else {
+                continue;
+            };
             for (path, content) in &offer.files {
                 self.disk.tick()?;
                 self.disk.put(path, Node::file(content));
@@ -182,9 +210,15 @@ impl FakeState {
 
     fn change_unit(&mut self, name: &str, action: UnitAction) -> HostResult<()> {
         let mut state = self.unit_state(name);
-        let starting = matches!(action, UnitAction::Start | UnitAction::Restart | UnitAction::Reload);
+        let starting = matches!(
+            action,
+            UnitAction::Start | UnitAction::Restart | UnitAction::Reload
+        );
         if state.load == "not-found"
-            && !matches!(action, UnitAction::Mask | UnitAction::Unmask | UnitAction::Stop)
+            && !matches!(
+                action,
+                UnitAction::Mask | UnitAction::Unmask | UnitAction::Stop
+            )
         {
             return refuse(format!("Unit {name} not found."));
         }
@@ -198,7 +232,9 @@ impl FakeState {
                 if self.failing.contains(name) {
                     state.active = "failed".into();
                     self.units.insert(name.to_owned(), state);
-                    return refuse(format!("{name} could not be started: its job ended with `failed`"));
+                    return refuse(format!(
+                        "{name} could not be started: its job ended with `failed`"
+                    ));
                 }
                 state.active = "active".into();
                 *self.starts.entry(name.to_owned()).or_default() += 1;
@@ -233,7 +269,8 @@ impl FakeState {
             FirewallChange::RemoveZone { name } => (&mut self.zones, name, None),
             FirewallChange::RemovePolicy { name } => (&mut self.policies, name, None),
         };
-        // The permanent configuration is written first; a host cut off between the two comes up with it.
+        // The permanent configuration is written first; a host cut off between the two comes up
+        // with it.
         self.disk.tick()?;
         let view: &mut FirewallView = map.entry(name.clone()).or_default();
         view.permanent = settings.cloned();
@@ -254,7 +291,10 @@ impl FakeState {
         }
         unpack(archive, bytes.as_slice(), strip, |path, mode, entry| {
             let path = format!("{target}/{path}");
-            let meta = Meta { mode: Some(mode), ..Meta::default() };
+            let meta = Meta {
+                mode: Some(mode),
+                ..Meta::default()
+            };
             match entry {
                 Entry::Directory => self.disk.mkdir(&path, &meta),
                 Entry::File(content) => {
@@ -267,7 +307,11 @@ impl FakeState {
                 }
                 Entry::Symlink(to) => self.disk.symlink(&path, &to),
                 Entry::Hardlink(to) => {
-                    let content = self.disk.read(&format!("{target}/{to}")).unwrap_or_default().to_vec();
+                    let content = self
+                        .disk
+                        .read(&format!("{target}/{to}"))
+                        .unwrap_or_default()
+                        .to_vec();
                     self.disk.write(&path, &content, &meta)
                 }
             }
@@ -275,8 +319,15 @@ impl FakeState {
     }
 
     fn make_certificate(&mut self, request: &CertificateRequest) -> HostResult<()> {
-        let file = if request.kubeconfig.is_some() { &request.cert_path } else { &request.key_path };
-        let kept = self.disk.read(file).and_then(|content| certificate::key_in_file(request, content));
+        let file = if request.kubeconfig.is_some() {
+            &request.cert_path
+        } else {
+            &request.key_path
+        };
+        let kept = self
+            .disk
+            .read(file)
+            .and_then(|content| certificate::key_in_file(request, content));
         let key = match (kept, certificate::is_rsa(&request.algorithm)) {
             (Some(key), _) => key,
             (None, Some(bits)) => super::fake_ca::rsa_key(bits)?,

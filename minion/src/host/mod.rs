@@ -1,7 +1,8 @@
-//! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s that are carried out.
+//! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s that are carried
+//! out.
 //!
-//! Three implementations: the real Linux host, a stateful fake (for module tests and crash tests), and an overlay that
-//! lays predicted effects over another host (test mode).
+//! Three implementations: the real Linux host, a stateful fake (for module tests and crash tests),
+//! and an overlay that lays predicted effects over another host (test mode).
 
 pub mod accounts;
 pub mod archive;
@@ -20,10 +21,12 @@ use std::collections::BTreeMap;
 
 use effect::{Command, Effect, FirewallSettings, Output};
 
-/// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host are one type.
+/// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host
+/// are one type.
 pub type HostFuture<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
-/// Why the host could not answer or do something. The text names the path, unit or command and the system's reason.
+/// Why the host could not answer or do something. The text names the path, unit or command and the
+/// system's reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HostError(pub String);
@@ -134,7 +137,8 @@ pub trait Host: Send + Sync {
     /// Installed packages, name to version.
     fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
     /// The version that would be installed now, if a repository offers the package.
-    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
+    fn package_candidate<'a>(&'a self, name: &'a str)
+    -> HostFuture<'a, HostResult<Option<String>>>;
     /// The host's package manager.
     fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>>;
     /// A user, through the host's `getent`.
@@ -157,15 +161,15 @@ pub trait Host: Send + Sync {
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
     /// Whether containerd's `k8s.io` namespace holds an image, by reference.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
-    /// HTTP(S) status and body of a GET; `None` when nothing answers. `ca` is PEM; without it the host's trust is not
-    /// used and the certificate is not checked.
+    /// HTTP(S) status and body of a GET; `None` when nothing answers. `ca` is PEM; without it the
+    /// host's trust is not used and the certificate is not checked.
     fn http_get<'a>(
         &'a self,
         url: &'a str,
         ca: Option<&'a str>,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>>;
-    /// A file of the state tree or bundle by the SHA-256 (hex) of its content: from the job's master, or from disk in local
-    /// mode. Verified.
+    /// A file of the state tree or bundle by the SHA-256 (hex) of its content: from the job's
+    /// master, or from disk in local mode. Verified.
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>>;
     /// Runs a program that changes nothing (`unless`, `onlyif`, `check_cmd`).
     fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>>;
@@ -173,14 +177,16 @@ pub trait Host: Send + Sync {
     fn now(&self) -> i64;
     /// Waits. The fake host only moves its clock.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()>;
-    /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs, started services,
-    /// archives, kernel modules), so that a user, directory, unit, parameter or answer that is missing here may be there
-    /// after apply. A module then says `known after apply` ([`overlay::KNOWN_AFTER_APPLY`]) instead of failing or waiting.
-    /// Always false on a host that is not an overlay.
+    /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs,
+    /// started services, archives, kernel modules), so that a user, directory, unit, parameter or
+    /// answer that is missing here may be there after apply. A module then says `known after apply`
+    /// ([`overlay::KNOWN_AFTER_APPLY`]) instead of failing or waiting. Always false on a host that
+    /// is not an overlay.
     fn uncertain(&self) -> bool {
         false
     }
-    /// Carries out one effect. `Run` returns the program's output (whatever its exit code), others an empty one.
+    /// Carries out one effect. `Run` returns the program's output (whatever its exit code), others
+    /// an empty one.
     fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>>;
 }
 

@@ -1,7 +1,9 @@
-//! Test mode: predicted effects laid over another host, so that later checks see what an earlier apply would have made.
+//! Test mode: predicted effects laid over another host, so that later checks see what an earlier
+//! apply would have made.
 //!
-//! Nothing below is ever changed. What cannot be known before it was done (content of a certificate, files of a package)
-//! answers [`KNOWN_AFTER_APPLY`], or is missing while [`super::Host::uncertain`] says so.
+//! Nothing below is ever changed. What cannot be known before it was done (content of a
+//! certificate, files of a package) answers [`KNOWN_AFTER_APPLY`], or is missing while
+//! [`super::Host::uncertain`] says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,8 +13,8 @@ use super::accounts::Accounts;
 use super::effect::{Command, Effect, Output};
 use super::overlay_files::{Entry, Files, Known};
 use super::{
-    FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
-    Stat, UnitState, User,
+    FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint,
+    PackageManager, Stat, UnitState, User,
 };
 
 /// Content and version of what only apply can tell.
@@ -63,8 +65,8 @@ impl<'h> Overlay<'h> {
         self.laid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer of the host below; while the outcome of predicted effects is open, a question that it cannot answer
-    /// (no firewalld yet, no containerd yet) counts as nothing found.
+    /// An answer of the host below; while the outcome of predicted effects is open, a question that
+    /// it cannot answer (no firewalld yet, no containerd yet) counts as nothing found.
     fn lenient<T: Default>(&self, answer: HostResult<T>) -> HostResult<T> {
         if !self.uncertain() {
             return answer;
@@ -75,8 +77,8 @@ impl<'h> Overlay<'h> {
         }))
     }
 
-    /// Whether an answer since the last call was not one of the host below, which could not be asked: what was made of
-    /// it is known only after apply.
+    /// Whether an answer since the last call was not one of the host below, which could not be
+    /// asked: what was made of it is known only after apply.
     pub fn take_guessed(&self) -> bool {
         self.guessed.swap(false, Ordering::Relaxed)
     }
@@ -106,10 +108,19 @@ impl Host for Overlay<'_> {
             let path = self.resolve(path, true).await;
             let known = self.laid().files.get(&path);
             match known {
-                Known::Entry(Entry { content: Some(content), .. }) => Ok(Some(content)),
-                Known::Entry(Entry { stat: Stat { kind: FileKind::File, .. }, .. }) | Known::Below => {
-                    self.below.read(&path).await
-                }
+                Known::Entry(Entry {
+                    content: Some(content),
+                    ..
+                }) => Ok(Some(content)),
+                Known::Entry(Entry {
+                    stat:
+                        Stat {
+                            kind: FileKind::File,
+                            ..
+                        },
+                    ..
+                })
+                | Known::Below => self.below.read(&path).await,
                 Known::Entry(_) | Known::Gone => Ok(None),
             }
         })
@@ -124,7 +135,9 @@ impl Host for Overlay<'_> {
             let known = self.laid().files.get(&path);
             let mut names: BTreeSet<String> = match known {
                 Known::Entry(Entry { fresh: true, .. }) | Known::Gone => BTreeSet::new(),
-                Known::Entry(_) | Known::Below => self.below.list(&path).await?.into_iter().collect(),
+                Known::Entry(_) | Known::Below => {
+                    self.below.list(&path).await?.into_iter().collect()
+                }
             };
             let (added, removed) = self.laid().files.names(&path);
             names.extend(added);
@@ -146,11 +159,16 @@ impl Host for Overlay<'_> {
             }
             let mut state = self.lenient(self.below.unit(name).await)?;
             if state.load == "not-found" || state.load.is_empty() {
-                let own = self.stat(&format!("/etc/systemd/system/{name}")).await.ok().flatten();
+                let own = self
+                    .stat(&format!("/etc/systemd/system/{name}"))
+                    .await
+                    .ok()
+                    .flatten();
                 if own.is_some() || self.uncertain() {
-                    // A package that is about to come may well bring it. None starts anything by itself here, but
-                    // Debian's enable what they bring.
-                    let debian = matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
+                    // A package that is about to come may well bring it. None starts anything by
+                    // itself here, but Debian's enable what they bring.
+                    let debian =
+                        matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
                     let enabled = own.is_none() && debian;
                     if own.is_none() {
                         self.guessed.store(true, Ordering::Relaxed);
@@ -178,7 +196,10 @@ impl Host for Overlay<'_> {
         })
     }
 
-    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+    fn package_candidate<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> HostFuture<'a, HostResult<Option<String>>> {
         Box::pin(async move {
             let candidate = self.below.package_candidate(name).await?;
             let open = self.laid().repositories;
@@ -223,7 +244,11 @@ impl Host for Overlay<'_> {
     fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>> {
         Box::pin(async move {
             let laid = self.laid().modules.contains(name);
-            if laid { Ok(true) } else { self.below.kernel_module(name).await }
+            if laid {
+                Ok(true)
+            } else {
+                self.below.kernel_module(name).await
+            }
         })
     }
 
@@ -280,7 +305,11 @@ impl Host for Overlay<'_> {
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>> {
         Box::pin(async move {
             let laid = self.laid().images.contains(reference);
-            if laid { Ok(true) } else { self.lenient(self.below.image(reference).await) }
+            if laid {
+                Ok(true)
+            } else {
+                self.lenient(self.below.image(reference).await)
+            }
         })
     }
 
@@ -291,7 +320,8 @@ impl Host for Overlay<'_> {
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         Box::pin(async move {
             let answer = self.below.http_get(url, ca).await?;
-            // Whatever was laid may be what the answer depends on: a file that is served, a port that is opened.
+            // Whatever was laid may be what the answer depends on: a file that is served, a port
+            // that is opened.
             if self.laid_any.load(Ordering::Relaxed) {
                 self.guessed.store(true, Ordering::Relaxed);
             }
@@ -313,8 +343,12 @@ impl Host for Overlay<'_> {
 
     /// Only moves this overlay's clock: test mode waits for nothing.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
-        #[allow(clippy::cast_possible_truncation, reason = "a wait of whole milliseconds")]
-        self.slept.fetch_add((seconds * 1000.0) as i64, Ordering::Relaxed);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a wait of whole milliseconds"
+        )]
+        self.slept
+            .fetch_add((seconds * 1000.0) as i64, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
     }
 

@@ -13,24 +13,49 @@ use super::{FileKind, FirewallView, Host, MountPoint};
 const MAX_LINKS: u32 = 40;
 
 impl Overlay<'_> {
-    /// From now on questions see the host as if `effect` had been carried out. What the host below cannot answer now is
-    /// taken as missing: a prediction never fails.
+    /// From now on questions see the host as if `effect` had been carried out. What the host below
+    /// cannot answer now is taken as missing: a prediction never fails.
     pub async fn lay(&self, effect: &Effect) {
         self.laid_any.store(true, Ordering::Relaxed);
         match effect {
-            Effect::Write { path, content, meta } => self.put_file(path, content.clone(), meta).await,
+            Effect::Write {
+                path,
+                content,
+                meta,
+            } => self.put_file(path, content.clone(), meta).await,
             Effect::Mkdir { path, meta } => {
                 let path = self.resolve(path, true).await;
                 let old = self.stat(&path).await.ok().flatten();
                 let stat = stat_after(old.as_ref(), FileKind::Directory, meta, 0, None);
-                let shows = old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
-                self.laid().files.put(&path, Entry { stat, content: None, fresh: !shows });
+                let shows =
+                    old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
+                self.laid().files.put(
+                    &path,
+                    Entry {
+                        stat,
+                        content: None,
+                        fresh: !shows,
+                    },
+                );
             }
             Effect::Symlink { path, target } => {
                 let size = target.len() as u64;
-                let stat = stat_after(None, FileKind::Symlink, &Meta::default(), size, Some(target.clone()));
+                let stat = stat_after(
+                    None,
+                    FileKind::Symlink,
+                    &Meta::default(),
+                    size,
+                    Some(target.clone()),
+                );
                 let path = self.resolve(path, false).await;
-                self.laid().files.put(&path, Entry { stat, content: None, fresh: true });
+                self.laid().files.put(
+                    &path,
+                    Entry {
+                        stat,
+                        content: None,
+                        fresh: true,
+                    },
+                );
             }
             Effect::SetMeta { path, meta } => self.set_meta(path, meta).await,
             Effect::Remove { path } => {
@@ -48,7 +73,9 @@ impl Overlay<'_> {
             Effect::DaemonReload => {
                 let mut laid = self.laid();
                 laid.reloaded = true;
-                laid.units.values_mut().for_each(|unit| unit.needs_reload = false);
+                laid.units
+                    .values_mut()
+                    .for_each(|unit| unit.needs_reload = false);
             }
             Effect::Run(command) => self.run(command).await,
             Effect::Sysctl { key, value } => {
@@ -59,13 +86,27 @@ impl Overlay<'_> {
                 laid.modules.insert(name.clone());
                 laid.uncertain = true;
             }
-            Effect::Mount { device, path, fstype, options } => {
+            Effect::Mount {
+                device,
+                path,
+                fstype,
+                options,
+            } => {
                 let mut laid = self.laid();
-                let (device, path, fstype, options) =
-                    (device.clone(), path.clone(), fstype.clone(), options.clone());
+                let (device, path, fstype, options) = (
+                    device.clone(),
+                    path.clone(),
+                    fstype.clone(),
+                    options.clone(),
+                );
                 laid.mounts.retain(|m| m.path != path);
                 laid.unmounted.insert(path.clone());
-                laid.mounts.push(MountPoint { device, path, fstype, options });
+                laid.mounts.push(MountPoint {
+                    device,
+                    path,
+                    fstype,
+                    options,
+                });
             }
             Effect::Unmount { path } => {
                 let mut laid = self.laid();
@@ -81,7 +122,14 @@ impl Overlay<'_> {
                 let old = self.stat(&path).await.ok().flatten();
                 let stat = stat_after(old.as_ref(), FileKind::Directory, &Meta::default(), 0, None);
                 let mut laid = self.laid();
-                laid.files.put(&path, Entry { stat, content: None, fresh: old.is_none() });
+                laid.files.put(
+                    &path,
+                    Entry {
+                        stat,
+                        content: None,
+                        fresh: old.is_none(),
+                    },
+                );
                 laid.uncertain = true;
             }
             Effect::PullImage { reference } => {
@@ -97,8 +145,8 @@ impl Overlay<'_> {
         matches!(self.laid().files.get(path), Known::Entry(entry) if entry.fresh)
     }
 
-    /// The path itself, without links in it: those of the directories are followed, and the final one as `last` says.
-    /// A path through too many links stays where it is.
+    /// The path itself, without links in it: those of the directories are followed, and the final
+    /// one as `last` says. A path through too many links stays where it is.
     pub(super) async fn resolve(&self, path: &str, last: bool) -> String {
         let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
         let mut at = String::new();
@@ -113,7 +161,11 @@ impl Overlay<'_> {
                 _ => {}
             }
             let next = format!("{at}/{part}");
-            let target = if last || !left.is_empty() { self.link(&next).await } else { None };
+            let target = if last || !left.is_empty() {
+                self.link(&next).await
+            } else {
+                None
+            };
             match target {
                 Some(target) if links < MAX_LINKS => {
                     links += 1;
@@ -136,33 +188,63 @@ impl Overlay<'_> {
         match known {
             Known::Entry(entry) => entry.stat.target,
             Known::Gone => None,
-            Known::Below => self.below.stat(path).await.ok().flatten().and_then(|s| s.target),
+            Known::Below => self
+                .below
+                .stat(path)
+                .await
+                .ok()
+                .flatten()
+                .and_then(|s| s.target),
         }
     }
 
     async fn put_file(&self, path: &str, content: Vec<u8>, meta: &Meta) {
         let target = self.resolve(path, true).await;
         let old = self.stat(&target).await.ok().flatten();
-        let stat = stat_after(old.as_ref(), FileKind::File, meta, content.len() as u64, None);
-        self.laid().files.put(&target, Entry { stat, content: Some(content), fresh: true });
+        let stat = stat_after(
+            old.as_ref(),
+            FileKind::File,
+            meta,
+            content.len() as u64,
+            None,
+        );
+        self.laid().files.put(
+            &target,
+            Entry {
+                stat,
+                content: Some(content),
+                fresh: true,
+            },
+        );
         self.unit_file_changed(path).await;
     }
 
     async fn set_meta(&self, path: &str, meta: &Meta) {
         let path = self.resolve(path, true).await;
-        let Ok(Some(old)) = self.stat(&path).await else { return };
+        let Ok(Some(old)) = self.stat(&path).await else {
+            return;
+        };
         let stat = stat_after(Some(&old), old.kind, meta, old.size, old.target.clone());
         let mut laid = self.laid();
         let (content, fresh) = match laid.files.get(&path) {
             Known::Entry(entry) => (entry.content, entry.fresh),
             _ => (None, false),
         };
-        laid.files.put(&path, Entry { stat, content, fresh });
+        laid.files.put(
+            &path,
+            Entry {
+                stat,
+                content,
+                fresh,
+            },
+        );
     }
 
     /// systemd would notice a changed unit file or drop-in of a unit that it has loaded.
     async fn unit_file_changed(&self, path: &str) {
-        let Some((_, rest)) = path.split_once("/systemd/system/") else { return };
+        let Some((_, rest)) = path.split_once("/systemd/system/") else {
+            return;
+        };
         let name = rest.split('/').next().unwrap_or_default();
         let name = name.strip_suffix(".d").unwrap_or(name);
         if let Ok(mut state) = self.below.unit(name).await
@@ -230,7 +312,10 @@ impl Overlay<'_> {
         let name = command.argv.last().cloned().unwrap_or_default();
         let user = self.user(&name).await.ok().flatten();
         let primary = command.argv.iter().position(|w| w == "-g" || w == "--gid");
-        let group = primary.and_then(|at| command.argv.get(at + 1)).unwrap_or(&name).clone();
+        let group = primary
+            .and_then(|at| command.argv.get(at + 1))
+            .unwrap_or(&name)
+            .clone();
         let group = self.group(&group).await.ok().flatten();
         self.laid().accounts.run(&command.argv, user, group);
     }
@@ -244,18 +329,36 @@ impl Overlay<'_> {
             FirewallChange::RemoveZone { name } => (&mut laid.zones, name, None),
             FirewallChange::RemovePolicy { name } => (&mut laid.policies, name, None),
         };
-        map.insert(name.clone(), FirewallView { permanent: settings.cloned(), runtime: settings.cloned() });
+        map.insert(
+            name.clone(),
+            FirewallView {
+                permanent: settings.cloned(),
+                runtime: settings.cloned(),
+            },
+        );
     }
 
     async fn certificate(&self, request: &CertificateRequest) {
         let unknown = || KNOWN_AFTER_APPLY.as_bytes().to_vec();
-        let secret = Meta { mode: Some(0o600), ..request.meta.clone() };
+        let secret = Meta {
+            mode: Some(0o600),
+            ..request.meta.clone()
+        };
         if request.kubeconfig.is_none() && request.key_path != request.cert_path {
             self.put_file(&request.key_path, unknown(), &secret).await;
-            self.put_file(&request.cert_path, unknown(), &request.meta).await;
+            self.put_file(&request.cert_path, unknown(), &request.meta)
+                .await;
         } else {
             let mode = request.meta.mode.or(secret.mode);
-            self.put_file(&request.cert_path, unknown(), &Meta { mode, ..request.meta.clone() }).await;
+            self.put_file(
+                &request.cert_path,
+                unknown(),
+                &Meta {
+                    mode,
+                    ..request.meta.clone()
+                },
+            )
+            .await;
         }
     }
 }

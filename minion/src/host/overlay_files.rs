@@ -74,15 +74,27 @@ impl Files {
 
     /// Names in `path` as far as predicted: what is added and what is taken away.
     pub(super) fn names(&self, path: &str) -> (Vec<String>, Vec<String>) {
-        let prefix = if path == "/" { "/".to_owned() } else { format!("{path}/") };
+        let prefix = if path == "/" {
+            "/".to_owned()
+        } else {
+            format!("{path}/")
+        };
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for (name, entry) in self.0.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix))
+        for (name, entry) in self
+            .0
+            .range(prefix.clone()..)
+            .take_while(|(name, _)| name.starts_with(&prefix))
         {
             let rest = name.get(prefix.len()..).unwrap_or_default();
             if rest.is_empty() || rest.contains('/') {
                 continue;
             }
-            if entry.is_some() { &mut added } else { &mut removed }.push(rest.to_owned());
+            if entry.is_some() {
+                &mut added
+            } else {
+                &mut removed
+            }
+            .push(rest.to_owned());
         }
         (added, removed)
     }
@@ -106,8 +118,16 @@ pub(super) fn stat_after(
     Stat {
         kind,
         mode: meta.mode.or(old.map(|s| s.mode)).unwrap_or(default_mode),
-        user: meta.user.clone().or(old.map(|s| s.user.clone())).unwrap_or_else(root),
-        group: meta.group.clone().or(old.map(|s| s.group.clone())).unwrap_or_else(root),
+        user: meta
+            .user
+            .clone()
+            .or(old.map(|s| s.user.clone()))
+            .unwrap_or_else(root),
+        group: meta
+            .group
+            .clone()
+            .or(old.map(|s| s.group.clone()))
+            .unwrap_or_else(root),
         size,
         target,
     }

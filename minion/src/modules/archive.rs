@@ -18,7 +18,11 @@ use crate::host::{FileKind, Host, Stat};
 /// What an archive holds at one path: everything that a comparison needs, without the content.
 enum Member {
     Directory(u32),
-    File { mode: u32, size: u64, sha256: String },
+    File {
+        mode: u32,
+        size: u64,
+        sha256: String,
+    },
     Symlink(String),
 }
 
@@ -35,7 +39,11 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let bytes = source.read(host).await?;
     let members = members(&name, &bytes, strip)?;
     let (root, stat) = follow(host, &name).await?;
-    let owner = Meta { user: args.text("user")?, group: args.text("group")?, mode: None };
+    let owner = Meta {
+        user: args.text("user")?,
+        group: args.text("group")?,
+        mode: None,
+    };
     known_owner(host, &owner).await?;
 
     let mut extracted = Vec::new();
@@ -52,7 +60,10 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             Member::Directory(mode) | Member::File { mode, .. } => *mode,
             Member::Symlink(_) => continue,
         };
-        let wanted = Meta { mode: Some(mode), ..owner.clone() };
+        let wanted = Meta {
+            mode: Some(mode),
+            ..owner.clone()
+        };
         if let (Some(stat), false) = (stat, fresh) {
             let (differs, set) = meta_difference(host, &stat, &wanted).await?;
             if !differs.is_empty() {
@@ -60,7 +71,10 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
                 settled.push(Effect::SetMeta { path, meta: set });
             }
         } else if owner != Meta::default() {
-            settled.push(Effect::SetMeta { path, meta: owner.clone() });
+            settled.push(Effect::SetMeta {
+                path,
+                meta: owner.clone(),
+            });
         }
     }
     let (gone, remark) = surplus_members(host, &args, &root, &members).await?;
@@ -70,7 +84,10 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         changes.insert("extracted_files".into(), json!(extracted));
         effects = parents(host, &root, true, &Meta::default()).await?;
         if stat.is_none() {
-            effects.push(Effect::Mkdir { path: root.clone(), meta: owner.clone() });
+            effects.push(Effect::Mkdir {
+                path: root.clone(),
+                meta: owner.clone(),
+            });
         }
         unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
     } else if let Some(left) = left_over(host, &source).await? {
@@ -84,7 +101,9 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("All files of the archive are in {name}{remark}")));
+        return Ok(Plan::nothing(format!(
+            "All files of the archive are in {name}{remark}"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -97,23 +116,28 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
 fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Member>, Failure> {
     let mut members = BTreeMap::new();
     let mut contents: BTreeMap<String, (u64, String)> = BTreeMap::new();
-    unpack(&format!("archive for {name}"), bytes, strip, |path, mode, entry| {
-        let member = match entry {
-            Entry::Directory => Member::Directory(mode),
-            Entry::Symlink(target) => Member::Symlink(target),
-            Entry::File(content) => {
-                let (size, sha256) = (content.len() as u64, sha256(&content));
-                contents.insert(path.to_owned(), (size, sha256.clone()));
-                Member::File { mode, size, sha256 }
-            }
-            Entry::Hardlink(to) => {
-                let (size, sha256) = contents.get(&to).cloned().unwrap_or_default();
-                Member::File { mode, size, sha256 }
-            }
-        };
-        members.insert(path.trim_end_matches('/').to_owned(), member);
-        Ok(())
-    })?;
+    unpack(
+        &format!("archive for {name}"),
+        bytes,
+        strip,
+        |path, mode, entry| {
+            let member = match entry {
+                Entry::Directory => Member::Directory(mode),
+                Entry::Symlink(target) => Member::Symlink(target),
+                Entry::File(content) => {
+                    let (size, sha256) = (content.len() as u64, sha256(&content));
+                    contents.insert(path.to_owned(), (size, sha256.clone()));
+                    Member::File { mode, size, sha256 }
+                }
+                Entry::Hardlink(to) => {
+                    let (size, sha256) = contents.get(&to).cloned().unwrap_or_default();
+                    Member::File { mode, size, sha256 }
+                }
+            };
+            members.insert(path.trim_end_matches('/').to_owned(), member);
+            Ok(())
+        },
+    )?;
     Ok(members)
 }
 
@@ -128,13 +152,25 @@ async fn is_there(
     match (stat.kind, member) {
         (FileKind::Directory, Member::Directory(_)) => Ok(true),
         (FileKind::Symlink, Member::Symlink(target)) => Ok(stat.target.as_ref() == Some(target)),
-        (FileKind::Symlink, Member::Directory(_)) => {
-            Ok(follow(host, path).await?.1.is_some_and(|stat| stat.kind == FileKind::Directory))
+        (FileKind::Symlink, Member::Directory(_)) => Ok(follow(host, path)
+            .await?
+            .1
+            .is_some_and(|stat| stat.kind == FileKind::Directory)),
+        (
+            FileKind::File,
+            Member::File {
+                size,
+                sha256: wanted,
+                ..
+            },
+        ) => Ok(stat.size == *size
+            && host
+                .read(path)
+                .await?
+                .is_some_and(|found| sha256(&found) == *wanted)),
+        (FileKind::Directory, _) => {
+            fail(format!("{path} is a directory, and not one in the archive"))
         }
-        (FileKind::File, Member::File { size, sha256: wanted, .. }) => {
-            Ok(stat.size == *size && host.read(path).await?.is_some_and(|found| sha256(&found) == *wanted))
-        }
-        (FileKind::Directory, _) => fail(format!("{path} is a directory, and not one in the archive")),
         (_, _) => Ok(false),
     }
 }
@@ -158,7 +194,13 @@ async fn surplus_members(
         }
     }
     let found = walk(host, root).await?;
-    Ok(surplus_below(&host.mounts().await?, root, &found, |path| known.contains(path), &[]))
+    Ok(surplus_below(
+        &host.mounts().await?,
+        root,
+        &found,
+        |path| known.contains(path),
+        &[],
+    ))
 }
 
 /// Where the archive lies on the host while it is unpacked.
@@ -167,7 +209,9 @@ fn resting_place(sha256: &str) -> String {
 }
 
 async fn left_over(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
-    let Source::Blob(sha256) = source else { return Ok(None) };
+    let Source::Blob(sha256) = source else {
+        return Ok(None);
+    };
     let path = resting_place(sha256);
     Ok(host.stat(&path).await?.map(|_| path))
 }
@@ -181,7 +225,11 @@ async fn unpacking(
     strip: u32,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Failure> {
-    let extract = |archive: String| Effect::Extract { archive, target: root.to_owned(), strip };
+    let extract = |archive: String| Effect::Extract {
+        archive,
+        target: root.to_owned(),
+        strip,
+    };
     let archive = match source {
         Source::Path(path) => {
             effects.push(extract(path.clone()));
@@ -191,8 +239,15 @@ async fn unpacking(
         Source::Bytes(bytes) => resting_place(&sha256(bytes)),
     };
     effects.extend(parents(host, &archive, true, &Meta::default()).await?);
-    let private = Meta { mode: Some(0o600), ..Meta::default() };
-    effects.push(Effect::Write { path: archive.clone(), content: bytes, meta: private });
+    let private = Meta {
+        mode: Some(0o600),
+        ..Meta::default()
+    };
+    effects.push(Effect::Write {
+        path: archive.clone(),
+        content: bytes,
+        meta: private,
+    });
     effects.push(extract(archive.clone()));
     effects.push(Effect::Remove { path: archive });
     Ok(())

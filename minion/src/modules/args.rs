@@ -1,4 +1,5 @@
-//! A chunk's arguments, typed. The compiler has checked them against the signature; what slips through is refused here.
+//! A chunk's arguments, typed. The compiler has checked them against the signature; what slips
+//! through is refused here.
 
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
@@ -23,7 +24,10 @@ impl<'a> Args<'a> {
     }
 
     fn wrong<T>(&self, key: &str, takes: &str) -> Result<T, Failure> {
-        fail(format!("{}: `{key}` must be {takes}", self.chunk.function()))
+        fail(format!(
+            "{}: `{key}` must be {takes}",
+            self.chunk.function()
+        ))
     }
 
     /// A text; numbers and booleans count as written.
@@ -63,7 +67,10 @@ impl<'a> Args<'a> {
     pub fn integer(&self, key: &str) -> Result<Option<i64>, Failure> {
         match self.any(key) {
             None => Ok(None),
-            Some(value) => match value.as_i64().or_else(|| value.as_str().and_then(|s| s.parse().ok())) {
+            Some(value) => match value
+                .as_i64()
+                .or_else(|| value.as_str().and_then(|s| s.parse().ok()))
+            {
                 Some(number) => Ok(Some(number)),
                 None => self.wrong(key, "a whole number"),
             },
@@ -105,7 +112,8 @@ impl<'a> Args<'a> {
     pub fn maybe_list(&self, key: &str) -> Result<Option<Vec<String>>, Failure> {
         match self.any(key) {
             None => Ok(None),
-            Some(Value::Array(items)) => match items.iter().map(scalar).collect::<Option<Vec<_>>>() {
+            Some(Value::Array(items)) => match items.iter().map(scalar).collect::<Option<Vec<_>>>()
+            {
                 Some(list) => Ok(Some(list)),
                 None => self.wrong(key, "a list of texts"),
             },
@@ -127,15 +135,24 @@ impl<'a> Args<'a> {
 
     /// Owner, group and mode under the usual names.
     pub fn meta(&self, mode: &str) -> Result<Meta, Failure> {
-        Ok(Meta { user: self.text("user")?, group: self.text("group")?, mode: self.mode(mode)? })
+        Ok(Meta {
+            user: self.text("user")?,
+            group: self.text("group")?,
+            mode: self.mode(mode)?,
+        })
     }
 
-    /// Whether differences of content may be shown: not for secrets, and not when the state says so.
+    /// Whether differences of content may be shown: not for secrets, and not when the state says
+    /// so.
     pub fn show(&self) -> Result<Show, Failure> {
         if self.chunk.sensitive {
             return Ok(Show::Secret);
         }
-        Ok(if self.flag("show_changes", true)? { Show::Yes } else { Show::No })
+        Ok(if self.flag("show_changes", true)? {
+            Show::Yes
+        } else {
+            Show::No
+        })
     }
 }
 
@@ -161,8 +178,9 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn chunk(args: Value) -> Chunk {
         serde_json::from_value(json!({
@@ -174,8 +192,9 @@ mod tests {
 
     #[test]
     fn arguments_are_read_as_their_kind_or_refused() {
-        let chunk =
-            chunk(json!({"a": 1, "b": true, "c": ["x", 2], "m": 420, "o": "0644", "n": null, "d": {}}));
+        let chunk = chunk(
+            json!({"a": 1, "b": true, "c": ["x", 2], "m": 420, "o": "0644", "n": null, "d": {}}),
+        );
         let args = Args::new(&chunk);
         assert_eq!(args.text("a").unwrap().unwrap(), "1");
         assert_eq!(args.list("c").unwrap(), ["x", "2"]);
@@ -183,6 +202,11 @@ mod tests {
         assert_eq!(args.text("n").unwrap(), None);
         assert!(args.text("d").unwrap_err().0.contains("`d` must be a text"));
         assert!(args.flag("a", false).is_err());
-        assert!(args.required("zz").unwrap_err().0.contains("`zz` is missing"));
+        assert!(
+            args.required("zz")
+                .unwrap_err()
+                .0
+                .contains("`zz` is missing")
+        );
     }
 }

@@ -23,7 +23,11 @@ pub(super) async fn run(_host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
         timeout: args.number("timeout")?,
         success_retcodes: codes(args.any("success_retcodes"))?,
     };
-    let shown = if chunk.sensitive { "<hidden: holds a secret>" } else { line };
+    let shown = if chunk.sensitive {
+        "<hidden: holds a secret>"
+    } else {
+        line
+    };
     Ok(Plan::change(
         Map::from_iter([("cmd".to_owned(), json!(shown))]),
         vec![Effect::Run(command)],
@@ -61,8 +65,10 @@ fn codes(value: Option<&Value>) -> Result<Vec<i32>, Failure> {
         Some(Value::Array(items)) => items.iter().collect(),
         Some(one) => vec![one],
     };
-    let codes =
-        items.into_iter().map(|v| v.as_i64().and_then(|n| i32::try_from(n).ok())).collect::<Option<_>>();
+    let codes = items
+        .into_iter()
+        .map(|v| v.as_i64().and_then(|n| i32::try_from(n).ok()))
+        .collect::<Option<_>>();
     match codes {
         Some(codes) => Ok(codes),
         None => fail("cmd: `success_retcodes` is an exit code, or a list of exit codes"),

@@ -11,7 +11,8 @@ const MAX_INPUT: usize = 1 << 20;
 /// Lines of a difference that are shown.
 const MAX_LINES: usize = 400;
 
-/// The change from `old` to `new`, in Salt's words: a unified diff, or one sentence where that makes no sense.
+/// The change from `old` to `new`, in Salt's words: a unified diff, or one sentence where that
+/// makes no sense.
 pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
     match show {
         Show::Secret => return "<hidden: holds a secret>".to_owned(),
@@ -25,9 +26,15 @@ pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
         (None, None) => return "Replace binary file".to_owned(),
     };
     if old.len() > MAX_INPUT || new.len() > MAX_INPUT {
-        return format!("<{} bytes become {} bytes: too long to show>", old.len(), new.len());
+        return format!(
+            "<{} bytes become {} bytes: too long to show>",
+            old.len(),
+            new.len()
+        );
     }
-    let diff = TextDiff::configure().timeout(Duration::from_secs(1)).diff_lines(old_text, new_text);
+    let diff = TextDiff::configure()
+        .timeout(Duration::from_secs(1))
+        .diff_lines(old_text, new_text);
     let full = diff.unified_diff().header("", "").to_string();
     let lines = full.lines().count();
     if lines <= MAX_LINES {
@@ -40,7 +47,9 @@ pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
 
 /// The content as text; `None` for binary content (no UTF-8, or a NUL).
 fn text(content: &[u8]) -> Option<&str> {
-    std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
+    std::str::from_utf8(content)
+        .ok()
+        .filter(|text| !text.contains('\0'))
 }
 
 #[cfg(test)]
@@ -50,16 +59,25 @@ mod tests {
     #[test]
     fn a_difference_looks_as_salts() {
         let found = describe(b"hello\nworld\nappended\n", b"hello\nworld\n", Show::Yes);
-        assert_eq!(found, "--- \n+++ \n@@ -1,3 +1,2 @@\n hello\n world\n-appended\n");
+        assert_eq!(
+            found,
+            "--- \n+++ \n@@ -1,3 +1,2 @@\n hello\n world\n-appended\n"
+        );
     }
 
     #[test]
     fn secrets_binaries_and_long_texts_are_not_shown() {
         assert!(!describe(b"a", b"token", Show::Secret).contains("token"));
         assert_eq!(describe(b"a", b"b", Show::No), "<show_changes=False>");
-        assert_eq!(describe(b"\0", b"b", Show::Yes), "Replace binary file with text file");
+        assert_eq!(
+            describe(b"\0", b"b", Show::Yes),
+            "Replace binary file with text file"
+        );
         assert_eq!(describe(b"\xff", b"\xfe", Show::Yes), "Replace binary file");
-        assert_eq!(describe(b"b", b"\0", Show::Yes), "Replace text file with binary file");
+        assert_eq!(
+            describe(b"b", b"\0", Show::Yes),
+            "Replace text file with binary file"
+        );
         let long: String = (0..1000).map(|n| format!("{n}\n")).collect();
         assert!(describe(b"", long.as_bytes(), Show::Yes).ends_with("more lines\n"));
         assert!(describe(b"", &vec![b'a'; MAX_INPUT + 1], Show::Yes).contains("too long"));

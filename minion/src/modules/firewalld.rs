@@ -34,7 +34,10 @@ fn settings(args: &Args<'_>, target: &str) -> Result<FirewallSettings, Failure> 
 pub(super) async fn zone(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let wanted = settings(&Args::new(chunk), "default")?;
     let view = host.firewall_zone(&chunk.name).await?;
-    let change = FirewallChange::Zone { name: chunk.name.clone(), settings: wanted.clone() };
+    let change = FirewallChange::Zone {
+        name: chunk.name.clone(),
+        settings: wanted.clone(),
+    };
     Ok(plan("zone", &chunk.name, &view, &wanted, change))
 }
 
@@ -43,7 +46,10 @@ pub(super) async fn policy(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let mut wanted = settings(&args, "CONTINUE")?;
     wanted.priority = Some(args.number("priority")?.unwrap_or(-1));
     let view = host.firewall_policy(&chunk.name).await?;
-    let change = FirewallChange::Policy { name: chunk.name.clone(), settings: wanted.clone() };
+    let change = FirewallChange::Policy {
+        name: chunk.name.clone(),
+        settings: wanted.clone(),
+    };
     Ok(plan("policy", &chunk.name, &view, &wanted, change))
 }
 
@@ -58,7 +64,8 @@ fn plan(
     for (configuration, found) in [("permanent", &view.permanent), ("runtime", &view.runtime)] {
         let differs = differences(found.as_ref(), wanted);
         // A description does nothing: the running firewall may have an old one.
-        let only_words = configuration == "runtime" && differs.keys().eq(["description"]) && found.is_some();
+        let only_words =
+            configuration == "runtime" && differs.keys().eq(["description"]) && found.is_some();
         if !differs.is_empty() && !only_words {
             changes.insert(configuration.into(), Value::Object(differs));
         }
@@ -92,10 +99,15 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
         ("ingress_zones", &old.ingress_zones, &wanted.ingress_zones),
         ("egress_zones", &old.egress_zones, &wanted.egress_zones),
     ] {
-        let (old, new): (BTreeSet<String>, BTreeSet<String>) =
-            (old.iter().map(|v| normal(v)).collect(), new.iter().map(|v| normal(v)).collect());
+        let (old, new): (BTreeSet<String>, BTreeSet<String>) = (
+            old.iter().map(|v| normal(v)).collect(),
+            new.iter().map(|v| normal(v)).collect(),
+        );
         let mut change = Map::new();
-        for (word, list) in [("added", new.difference(&old)), ("removed", old.difference(&new))] {
+        for (word, list) in [
+            ("added", new.difference(&old)),
+            ("removed", old.difference(&new)),
+        ] {
             let list: Vec<&String> = list.collect();
             if !list.is_empty() {
                 change.insert(word.into(), json!(list));
@@ -106,9 +118,17 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
         }
     }
     for (key, old, new) in [
-        ("description", json!(old.description), json!(wanted.description)),
+        (
+            "description",
+            json!(old.description),
+            json!(wanted.description),
+        ),
         ("target", json!(old.target), json!(wanted.target)),
-        ("masquerade", json!(old.masquerade), json!(wanted.masquerade)),
+        (
+            "masquerade",
+            json!(old.masquerade),
+            json!(wanted.masquerade),
+        ),
         ("forward", json!(old.forward), json!(wanted.forward)),
         ("priority", json!(old.priority), json!(wanted.priority)),
     ] {
@@ -119,10 +139,13 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
     changes
 }
 
-/// An item in the form in which two spellings of the same are equal: firewalld prints rich rules with its own quotes
-/// and blanks.
+/// An item in the form in which two spellings of the same are equal: firewalld prints rich rules
+/// with its own quotes and blanks.
 fn normal(item: &str) -> String {
-    item.replace(['"', '\''], "").split_whitespace().collect::<Vec<_>>().join(" ")
+    item.replace(['"', '\''], "")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -130,11 +153,19 @@ pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failur
     let (zones, policies) = (args.list("zones")?, args.list("policies")?);
     let found = host.firewall_names().await?;
     let surplus = |found: Vec<String>, keep: &[String]| -> Vec<String> {
-        found.into_iter().filter(|name| name.starts_with(OWN) && !keep.contains(name)).collect()
+        found
+            .into_iter()
+            .filter(|name| name.starts_with(OWN) && !keep.contains(name))
+            .collect()
     };
-    let (zones, policies) = (surplus(found.zones, &zones), surplus(found.policies, &policies));
+    let (zones, policies) = (
+        surplus(found.zones, &zones),
+        surplus(found.policies, &policies),
+    );
     if zones.is_empty() && policies.is_empty() {
-        return Ok(Plan::nothing("There are no other zones and policies of ours"));
+        return Ok(Plan::nothing(
+            "There are no other zones and policies of ours",
+        ));
     }
     let mut removed = Map::new();
     for (key, names) in [("zones", &zones), ("policies", &policies)] {
@@ -143,9 +174,15 @@ pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failur
         }
     }
     // Policies first: they refer to zones.
-    let mut effects: Vec<Effect> =
-        policies.into_iter().map(|name| Effect::Firewall(FirewallChange::RemovePolicy { name })).collect();
-    effects.extend(zones.into_iter().map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })));
+    let mut effects: Vec<Effect> = policies
+        .into_iter()
+        .map(|name| Effect::Firewall(FirewallChange::RemovePolicy { name }))
+        .collect();
+    effects.extend(
+        zones
+            .into_iter()
+            .map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })),
+    );
     Ok(Plan::change(
         Map::from_iter([("removed".to_owned(), Value::Object(removed))]),
         effects,

@@ -31,30 +31,53 @@ impl Line {
         let path = fields.next()?;
         let fstype = fields.next()?;
         let options = fields.next().unwrap_or_else(|| "defaults".to_owned());
-        let mut number = || fields.next().and_then(|field| field.parse().ok()).unwrap_or(0);
-        Some(Self { device, path, fstype, options, dump: number(), pass: number() })
+        let mut number = || {
+            fields
+                .next()
+                .and_then(|field| field.parse().ok())
+                .unwrap_or(0)
+        };
+        Some(Self {
+            device,
+            path,
+            fstype,
+            options,
+            dump: number(),
+            pass: number(),
+        })
     }
 
     fn written(&self) -> String {
         let [device, path, fstype, options] =
             [&self.device, &self.path, &self.fstype, &self.options].map(|field| escape(field));
-        format!("{device}\t{path}\t{fstype}\t{options}\t{} {}", self.dump, self.pass)
+        format!(
+            "{device}\t{path}\t{fstype}\t{options}\t{} {}",
+            self.dump, self.pass
+        )
     }
 }
 
 /// Blanks in fields are written in octal.
 fn escape(field: &str) -> String {
-    field.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011")
+    field
+        .replace('\\', "\\134")
+        .replace(' ', "\\040")
+        .replace('\t', "\\011")
 }
 
 fn unescape(field: &str) -> String {
-    field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+    field
+        .replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\134", "\\")
 }
 
 impl Fstab {
     pub async fn read(host: &dyn Host) -> HostResult<Self> {
         let content = host.read(FSTAB).await?.unwrap_or_default();
-        Ok(Self { text: String::from_utf8_lossy(&content).into_owned() })
+        Ok(Self {
+            text: String::from_utf8_lossy(&content).into_owned(),
+        })
     }
 
     /// The entries.
@@ -64,7 +87,11 @@ impl Fstab {
 
     /// Makes `wanted` the entry of its mount point.
     pub fn set(&self, wanted: &Line) -> Option<Effect> {
-        if self.lines().filter(|line| line.path == wanted.path).eq([wanted.clone()]) {
+        if self
+            .lines()
+            .filter(|line| line.path == wanted.path)
+            .eq([wanted.clone()])
+        {
             return None;
         }
         let mut done = false;
@@ -89,8 +116,13 @@ impl Fstab {
 
     /// Comments out what `which` names.
     pub fn comment_out(&self, which: impl Fn(&Line) -> bool) -> Option<Effect> {
-        let new = self
-            .edited(|line, text| Some(if which(&line) { format!("{OFF}{text}") } else { text.to_owned() }));
+        let new = self.edited(|line, text| {
+            Some(if which(&line) {
+                format!("{OFF}{text}")
+            } else {
+                text.to_owned()
+            })
+        });
         (new != self.text).then(|| write(new))
     }
 
@@ -111,7 +143,11 @@ impl Fstab {
 }
 
 fn write(text: String) -> Effect {
-    Effect::Write { path: FSTAB.to_owned(), content: text.into_bytes(), meta: Meta::default() }
+    Effect::Write {
+        path: FSTAB.to_owned(),
+        content: text.into_bytes(),
+        meta: Meta::default(),
+    }
 }
 
 #[cfg(test)]
@@ -120,7 +156,9 @@ mod tests {
 
     #[test]
     fn entries_are_edited_and_the_rest_stays() {
-        let fstab = Fstab { text: "# root\n/dev/a / ext4 rw 0 1\n\n/dev/s none swap sw 0 0\n".to_owned() };
+        let fstab = Fstab {
+            text: "# root\n/dev/a / ext4 rw 0 1\n\n/dev/s none swap sw 0 0\n".to_owned(),
+        };
         assert_eq!(fstab.lines().count(), 2);
         let line = Line {
             device: "/dev/x".into(),
@@ -130,14 +168,23 @@ mod tests {
             dump: 0,
             pass: 2,
         };
-        let Some(Effect::Write { content, .. }) = fstab.set(&line) else { panic!("no effect") };
+        let Some(Effect::Write { content, .. }) = fstab.set(&line) else {
+            panic!("no effect")
+        };
         let text = String::from_utf8(content).unwrap();
-        assert!(text.ends_with("sw 0 0\n/dev/x\t/m\\040y\txfs\tdefaults\t0 2\n"), "{text}");
+        assert!(
+            text.ends_with("sw 0 0\n/dev/x\t/m\\040y\txfs\tdefaults\t0 2\n"),
+            "{text}"
+        );
         assert_eq!(Fstab { text }.set(&line), None);
         let Some(Effect::Write { content, .. }) = fstab.comment_out(|l| l.fstype == "swap") else {
             panic!("no effect")
         };
-        assert!(String::from_utf8(content).unwrap().ends_with("\n# halite: /dev/s none swap sw 0 0\n"));
+        assert!(
+            String::from_utf8(content)
+                .unwrap()
+                .ends_with("\n# halite: /dev/s none swap sw 0 0\n")
+        );
         assert_eq!(fstab.remove("/nowhere"), None);
     }
 }

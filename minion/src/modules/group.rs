@@ -18,7 +18,9 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         return fail("group.present: `members` excludes `addusers` and `delusers`");
     }
     if let Some(both) = add.iter().find(|user| remove.contains(user)) {
-        return fail(format!("group.present: {both} is both in `addusers` and in `delusers`"));
+        return fail(format!(
+            "group.present: {both} is both in `addusers` and in `delusers`"
+        ));
     }
     let found = host.group(name).await?;
     let mut changes = Map::new();
@@ -45,10 +47,18 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     if let Some(gid) = gid.filter(|gid| found.as_ref().is_none_or(|group| group.gid != *gid)) {
         changes.insert("gid".into(), json!(gid));
     }
-    let mut old = found.as_ref().map(|group| group.members.clone()).unwrap_or_default();
+    let mut old = found
+        .as_ref()
+        .map(|group| group.members.clone())
+        .unwrap_or_default();
     old.sort();
-    let mut wanted = members
-        .unwrap_or_else(|| old.iter().filter(|user| !remove.contains(user)).chain(&add).cloned().collect());
+    let mut wanted = members.unwrap_or_else(|| {
+        old.iter()
+            .filter(|user| !remove.contains(user))
+            .chain(&add)
+            .cloned()
+            .collect()
+    });
     wanted.sort();
     wanted.dedup();
     if wanted != old {
@@ -56,15 +66,27 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         effects.push(program(&["gpasswd", "-M", &wanted.join(","), name]));
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("Group {name} is present and up to date")));
+        return Ok(Plan::nothing(format!(
+            "Group {name} is present and up to date"
+        )));
     }
     if found.is_none() {
         let comment = format!("Group {name} set to be added");
-        return Ok(Plan::change(changes, effects, comment, format!("New group {name} created")));
+        return Ok(Plan::change(
+            changes,
+            effects,
+            comment,
+            format!("New group {name} created"),
+        ));
     }
     let keys = changes.keys().cloned().collect::<Vec<_>>().join(", ");
     let comment = format!("The following group attributes are set to be changed: {keys}");
-    Ok(Plan::change(changes, effects, comment, format!("Updated group {name}")))
+    Ok(Plan::change(
+        changes,
+        effects,
+        comment,
+        format!("Updated group {name}"),
+    ))
 }
 
 pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {

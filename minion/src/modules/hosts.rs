@@ -17,25 +17,43 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     if wanted.is_empty() {
         return fail(format!("host.present: {name}: `ip` is missing"));
     }
-    if let Some(bad) = wanted.iter().find(|ip| ip.parse::<std::net::IpAddr>().is_err()) {
-        return fail(format!("host.present: {name}: `{bad}` is not an IP address"));
+    if let Some(bad) = wanted
+        .iter()
+        .find(|ip| ip.parse::<std::net::IpAddr>().is_err())
+    {
+        return fail(format!(
+            "host.present: {name}: `{bad}` is not an IP address"
+        ));
     }
     let content = host.read(HOSTS).await?.unwrap_or_default();
     let text = String::from_utf8_lossy(&content).into_owned();
-    let Edited { text: new, added, removed } = edit(&text, name, &wanted, args.flag("clean", true)?);
+    let Edited {
+        text: new,
+        added,
+        removed,
+    } = edit(&text, name, &wanted, args.flag("clean", true)?);
     let list = wanted.join(", ");
     if new == text {
-        return Ok(Plan::nothing(format!("Host {name} ({list}) already present")));
+        return Ok(Plan::nothing(format!(
+            "Host {name} ({list}) already present"
+        )));
     }
     let mut changes = Map::new();
     for (key, ips) in [("added", added), ("removed", removed)] {
         if !ips.is_empty() {
-            changes.insert(key.into(), ips.into_iter().map(|ip| (ip, json!([name]))).collect());
+            changes.insert(
+                key.into(),
+                ips.into_iter().map(|ip| (ip, json!([name]))).collect(),
+            );
         }
     }
     Ok(Plan::change(
         changes,
-        vec![Effect::Write { path: HOSTS.into(), content: new.into_bytes(), meta: Meta::default() }],
+        vec![Effect::Write {
+            path: HOSTS.into(),
+            content: new.into_bytes(),
+            meta: Meta::default(),
+        }],
         format!("Host {name} ({list}) would be added"),
         format!("Added host {name} ({list})"),
     ))
@@ -53,7 +71,9 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
     let mut removed = Vec::new();
     let mut have: Vec<&String> = Vec::new();
     lines.retain_mut(|line| {
-        let Some((ip, names)) = entry(line) else { return true };
+        let Some((ip, names)) = entry(line) else {
+            return true;
+        };
         if !names.iter().any(|n| n.eq_ignore_ascii_case(name)) {
             return true;
         }
@@ -65,20 +85,32 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
             return true;
         }
         removed.push(ip.clone());
-        let left: Vec<&str> =
-            names.iter().filter(|n| !n.eq_ignore_ascii_case(name)).map(String::as_str).collect();
-        let comment = line.split_once('#').map(|(_, comment)| format!("#{comment}"));
+        let left: Vec<&str> = names
+            .iter()
+            .filter(|n| !n.eq_ignore_ascii_case(name))
+            .map(String::as_str)
+            .collect();
+        let comment = line
+            .split_once('#')
+            .map(|(_, comment)| format!("#{comment}"));
         if left.is_empty() {
             *line = comment.unwrap_or_default();
             return !line.is_empty();
         }
-        *line = format!("{ip}\t{}{}", left.join(" "), comment.map(|c| format!(" {c}")).unwrap_or_default());
+        *line = format!(
+            "{ip}\t{}{}",
+            left.join(" "),
+            comment.map(|c| format!(" {c}")).unwrap_or_default()
+        );
         true
     });
     let mut added = Vec::new();
     for ip in wanted.iter().filter(|ip| !have.contains(ip)) {
         added.push(ip.clone());
-        match lines.iter_mut().find(|line| entry(line).is_some_and(|(found, _)| same(ip, &found))) {
+        match lines
+            .iter_mut()
+            .find(|line| entry(line).is_some_and(|(found, _)| same(ip, &found)))
+        {
             Some(line) => {
                 *line = match line.split_once('#') {
                     Some((names, comment)) => format!("{} {name} #{comment}", names.trim_end()),
@@ -89,14 +121,27 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
         }
     }
     if added.is_empty() && removed.is_empty() {
-        return Edited { text: text.to_owned(), added, removed };
+        return Edited {
+            text: text.to_owned(),
+            added,
+            removed,
+        };
     }
-    Edited { text: lines.join("\n") + "\n", added, removed }
+    Edited {
+        text: lines.join("\n") + "\n",
+        added,
+        removed,
+    }
 }
 
 /// Address and names of a line; see hosts(5).
 fn entry(line: &str) -> Option<(String, Vec<String>)> {
-    let mut words = line.split('#').next().unwrap_or_default().split_whitespace().map(str::to_owned);
+    let mut words = line
+        .split('#')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned);
     Some((words.next()?, words.collect()))
 }
 
@@ -112,8 +157,7 @@ fn same(a: &str, b: &str) -> bool {
 mod tests {
     use super::*;
 
-    const TEXT: &str =
-        "127.0.0.1 localhost # loop\n\n# foreign\n10.0.0.1 api old.example  # vip\n10.0.0.9 other api\n";
+    const TEXT: &str = "127.0.0.1 localhost # loop\n\n# foreign\n10.0.0.1 api old.example  # vip\n10.0.0.9 other api\n";
 
     fn to(ips: &[&str]) -> String {
         let ips: Vec<String> = ips.iter().map(|ip| (*ip).to_owned()).collect();
@@ -127,7 +171,10 @@ mod tests {
             moved,
             "127.0.0.1 localhost # loop\n\n# foreign\n10.0.0.1\told.example # vip\n10.0.0.9\tother\n10.0.0.2\tapi\n"
         );
-        assert_eq!(edit(&moved, "API", &["10.0.0.2".to_owned()], true).text, moved);
+        assert_eq!(
+            edit(&moved, "API", &["10.0.0.2".to_owned()], true).text,
+            moved
+        );
     }
 
     #[test]

@@ -9,13 +9,14 @@ use crate::host::Host;
 use crate::host::effect::Effect;
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
-/// Whether a CA is more than the mark of one that is to be made. A file that holds nothing but that ends with a newline.
+/// Whether a CA is more than the mark of one that is to be made. A file that holds nothing but that
+/// ends with a newline.
 fn is_known(ca: Option<&str>) -> bool {
     ca.map(str::trim) != Some(KNOWN_AFTER_APPLY)
 }
 
-/// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a server that the CA in the
-/// file `ca` vouches for, if one is given.
+/// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a
+/// server that the CA in the file `ca` vouches for, if one is given.
 pub(crate) async fn answers(
     host: &dyn Host,
     url: &str,
@@ -29,7 +30,8 @@ pub(crate) async fn answers(
         },
         None => None,
     };
-    // Before there is an authority there is no server with its certificate; one that starts then knows everything.
+    // Before there is an authority there is no server with its certificate; one that starts then
+    // knows everything.
     if !is_known(ca.as_deref()) {
         return Ok(true);
     }
@@ -38,7 +40,10 @@ pub(crate) async fn answers(
 }
 
 /// One question now; the waiting, if any is needed, is an effect, so that a check never waits.
-pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+pub(super) async fn wait_for_successful_query(
+    host: &dyn Host,
+    chunk: &Chunk,
+) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let url = &chunk.name;
     let status: u16 = args.number("status")?.unwrap_or(200);
@@ -52,9 +57,15 @@ pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) ->
         },
         ca => ca,
     };
-    let answer = if is_known(ca.as_deref()) { host.http_get(url, ca.as_deref()).await? } else { None };
+    let answer = if is_known(ca.as_deref()) {
+        host.http_get(url, ca.as_deref()).await?
+    } else {
+        None
+    };
     let found = match &answer {
-        Some((code, text)) if *code == status && body.as_ref().is_none_or(|part| text.contains(part)) => {
+        Some((code, text))
+            if *code == status && body.as_ref().is_none_or(|part| text.contains(part)) =>
+        {
             return Ok(Plan::nothing(format!("{url} answers {status}")));
         }
         Some((code, _)) if *code == status => "another body".to_owned(),
@@ -62,8 +73,17 @@ pub(super) async fn wait_for_successful_query(host: &dyn Host, chunk: &Chunk) ->
         None => "no answer".to_owned(),
     };
     Ok(Plan::change(
-        Map::from_iter([(url.clone(), json!({"old": found, "new": status.to_string()}))]),
-        vec![Effect::WaitHttp { url: url.clone(), ca, status, body, seconds }],
+        Map::from_iter([(
+            url.clone(),
+            json!({"old": found, "new": status.to_string()}),
+        )]),
+        vec![Effect::WaitHttp {
+            url: url.clone(),
+            ca,
+            status,
+            body,
+            seconds,
+        }],
         format!("{url} would be waited for"),
         format!("{url} answers {status}"),
     ))

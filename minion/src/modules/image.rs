@@ -14,7 +14,9 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     }
     Ok(Plan::change(
         Map::from_iter([(reference.clone(), json!({"old": "", "new": "pulled"}))]),
-        vec![Effect::PullImage { reference: reference.clone() }],
+        vec![Effect::PullImage {
+            reference: reference.clone(),
+        }],
         format!("Image {reference} would be pulled"),
         format!("Image {reference} was pulled"),
     ))

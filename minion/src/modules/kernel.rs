@@ -22,7 +22,11 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
         serde_json::Value::Bool(flag) => u8::from(*flag).to_string(),
         value => match scalar(value) {
             Some(text) => normal(&text),
-            None => return fail(format!("sysctl.present: {key}: `value` must be a text or a number")),
+            None => {
+                return fail(format!(
+                    "sysctl.present: {key}: `value` must be a text or a number"
+                ));
+            }
         },
     };
     let path = absolute(&args.text("config")?.unwrap_or_else(|| SYSCTLS.to_owned()))?;
@@ -32,13 +36,22 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
     let mut effects = Vec::new();
     if kept != text {
         effects = parents(host, &path, true, &Meta::default()).await?;
-        effects.push(Effect::Write { path, content: kept.into_bytes(), meta: Meta::default() });
+        effects.push(Effect::Write {
+            path,
+            content: kept.into_bytes(),
+            meta: Meta::default(),
+        });
     }
     if host.sysctl(&key).await?.map(|live| normal(&live)).as_ref() != Some(&value) {
-        effects.push(Effect::Sysctl { key: key.clone(), value: value.clone() });
+        effects.push(Effect::Sysctl {
+            key: key.clone(),
+            value: value.clone(),
+        });
     }
     if effects.is_empty() {
-        return Ok(Plan::nothing(format!("Sysctl value {key} = {value} is already set")));
+        return Ok(Plan::nothing(format!(
+            "Sysctl value {key} = {value} is already set"
+        )));
     }
     Ok(Plan::change(
         Map::from_iter([(key.clone(), json!(value))]),
@@ -79,7 +92,10 @@ fn with_parameter(text: &str, key: &str, value: &str) -> String {
         !line.trim_start().starts_with(['#', ';'])
             && line.split_once('=').is_some_and(|(k, _)| dotted(k) == key)
     };
-    let holds = |line: &str| line.split_once('=').is_some_and(|(_, v)| normal(v) == value);
+    let holds = |line: &str| {
+        line.split_once('=')
+            .is_some_and(|(_, v)| normal(v) == value)
+    };
     let mut done = false;
     let mut out = String::new();
     for line in text.lines() {
@@ -104,7 +120,9 @@ fn with_parameter(text: &str, key: &str, value: &str) -> String {
 
 pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    let modules = args.maybe_list("mods")?.unwrap_or_else(|| vec![chunk.name.clone()]);
+    let modules = args
+        .maybe_list("mods")?
+        .unwrap_or_else(|| vec![chunk.name.clone()]);
     let persist = args.flag("persist", true)?;
     let content = host.read(MODULES).await?.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&content).into_owned();
@@ -114,7 +132,9 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     let mut added = false;
     for module in &modules {
         if !host.kernel_module(module).await? {
-            loads.push(Effect::LoadModule { name: module.clone() });
+            loads.push(Effect::LoadModule {
+                name: module.clone(),
+            });
             changes.insert(module.clone(), json!("loaded"));
         }
         if persist && !text.lines().any(|line| same(line, module)) {
@@ -124,12 +144,16 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
             text.push_str(module);
             text.push('\n');
             added = true;
-            changes.entry(module.clone()).or_insert(json!("added at boot"));
+            changes
+                .entry(module.clone())
+                .or_insert(json!("added at boot"));
         }
     }
     let names = modules.join(", ");
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("Kernel module {names} is already present")));
+        return Ok(Plan::nothing(format!(
+            "Kernel module {names} is already present"
+        )));
     }
     let mut effects = Vec::new();
     if added {
@@ -142,7 +166,12 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     }
     effects.append(&mut loads);
     let comment = format!("Kernel module {names} is set to be loaded");
-    Ok(Plan::change(changes, effects, comment, format!("Loaded kernel module {names}")))
+    Ok(Plan::change(
+        changes,
+        effects,
+        comment,
+        format!("Loaded kernel module {names}"),
+    ))
 }
 
 #[cfg(test)]
@@ -152,7 +181,10 @@ mod tests {
     #[test]
     fn a_parameter_has_one_line_and_the_rest_stays() {
         let text = "# ours\nnet.a = 1\nother=2\nnet/a=3\n";
-        assert_eq!(with_parameter(text, "net.a", "5"), "# ours\nnet.a = 5\nother=2\n");
+        assert_eq!(
+            with_parameter(text, "net.a", "5"),
+            "# ours\nnet.a = 5\nother=2\n"
+        );
         assert_eq!(with_parameter("net.a=5\n", "net.a", "5"), "net.a=5\n");
         assert_eq!(with_parameter("", "net.a", "5 6"), "net.a = 5 6\n");
         assert_eq!(dotted("net/ipv4/conf/eth0.1/x"), "net.ipv4.conf.eth0/1.x");

@@ -23,33 +23,56 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         mode: Some(args.mode("mode")?.unwrap_or(0o600)),
     };
     let content = host.read(&path).await?;
-    let found = content.as_ref().map(|content| String::from_utf8_lossy(content).into_owned());
+    let found = content
+        .as_ref()
+        .map(|content| String::from_utf8_lossy(content).into_owned());
     let ca = args.required("ca_certificate")?;
-    let files = (args.text("client_certificate_file")?, args.text("client_key_file")?);
+    let files = (
+        args.text("client_certificate_file")?,
+        args.text("client_key_file")?,
+    );
     let wanted = match &files {
         (Some(certificate), Some(key)) => render(chunk, &ca, &Client::Files { certificate, key })?,
         (None, None) => {
             let request = request(&args, chunk, &path, &meta)?;
             match embedded(&args, &request, found.as_deref(), host.now())? {
-                Embedded::Faulty(faults) => return certificate_plan(host, &path, request, faults).await,
-                Embedded::Good { certificate_pem, key_pem } => {
-                    let client = Client::Embedded { certificate_pem: &certificate_pem, key_pem: &key_pem };
+                Embedded::Faulty(faults) => {
+                    return certificate_plan(host, &path, request, faults).await;
+                }
+                Embedded::Good {
+                    certificate_pem,
+                    key_pem,
+                } => {
+                    let client = Client::Embedded {
+                        certificate_pem: &certificate_pem,
+                        key_pem: &key_pem,
+                    };
                     render(chunk, &ca, &client)?
                 }
             }
         }
-        _ => return fail("kubeconfig.managed: `client_certificate_file` and `client_key_file` go together"),
+        _ => {
+            return fail(
+                "kubeconfig.managed: `client_certificate_file` and `client_key_file` go together",
+            );
+        }
     };
     if found.as_ref() != Some(&wanted) {
         known_owner(host, &meta).await?;
         let faults = differing(found.as_deref(), &wanted);
         let mut effects = parents(host, &path, true, &Meta::default()).await?;
-        effects.push(Effect::Write { path: path.clone(), content: wanted.into_bytes(), meta });
+        effects.push(Effect::Write {
+            path: path.clone(),
+            content: wanted.into_bytes(),
+            meta,
+        });
         return Ok(change(&path, effects, faults));
     }
     let (changes, effects) = meta_plan(host, vec![(path.clone(), meta)]).await?;
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The kubeconfig {path} is in the correct state")));
+        return Ok(Plan::nothing(format!(
+            "The kubeconfig {path} is in the correct state"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -69,14 +92,22 @@ fn change(path: &str, effects: Vec<Effect>, faults: Vec<String>) -> Plan {
 }
 
 fn render(chunk: &Chunk, ca: &str, client: &Client<'_>) -> Result<String, Failure> {
-    kubeconfig(&chunk.args, ca, client).map_err(|reason| Failure(format!("kubeconfig.managed: {reason}")))
+    kubeconfig(&chunk.args, ca, client)
+        .map_err(|reason| Failure(format!("kubeconfig.managed: {reason}")))
 }
 
-fn request(args: &Args<'_>, chunk: &Chunk, path: &str, meta: &Meta) -> Result<CertificateRequest, Failure> {
+fn request(
+    args: &Args<'_>,
+    chunk: &Chunk,
+    path: &str,
+    meta: &Meta,
+) -> Result<CertificateRequest, Failure> {
     Ok(CertificateRequest {
         key_path: path.to_owned(),
         cert_path: path.to_owned(),
-        algorithm: args.text("algorithm")?.unwrap_or_else(|| ALGORITHM.to_owned()),
+        algorithm: args
+            .text("algorithm")?
+            .unwrap_or_else(|| ALGORITHM.to_owned()),
         ca: args.text("ca")?.unwrap_or_else(|| "kubernetes".to_owned()),
         kubeconfig: Some(Value::Object(chunk.args.clone())),
         meta: meta.clone(),
@@ -103,24 +134,39 @@ fn embedded(
     now: i64,
 ) -> Result<Embedded, Failure> {
     let wanted = Wanted::read(args, false, true)?;
-    let Some(text) = found else { return Ok(Embedded::Faulty(vec!["it does not exist".to_owned()])) };
-    let (Some(certificate_pem), Some(key_pem)) =
-        (data(text, "client-certificate-data:"), data(text, "client-key-data:"))
-    else {
-        return Ok(Embedded::Faulty(vec!["it embeds no client certificate".to_owned()]));
+    let Some(text) = found else {
+        return Ok(Embedded::Faulty(vec!["it does not exist".to_owned()]));
+    };
+    let (Some(certificate_pem), Some(key_pem)) = (
+        data(text, "client-certificate-data:"),
+        data(text, "client-key-data:"),
+    ) else {
+        return Ok(Embedded::Faulty(vec![
+            "it embeds no client certificate".to_owned(),
+        ]));
     };
     let key = key_in_file(request, text.as_bytes());
     let faults = wanted.faults(certificate_pem.as_bytes(), key.as_ref(), false, now);
     Ok(if faults.is_empty() {
-        Embedded::Good { certificate_pem, key_pem }
+        Embedded::Good {
+            certificate_pem,
+            key_pem,
+        }
     } else {
-        Embedded::Faulty(faults.into_iter().map(|fault| format!("client certificate: {fault}")).collect())
+        Embedded::Faulty(
+            faults
+                .into_iter()
+                .map(|fault| format!("client certificate: {fault}"))
+                .collect(),
+        )
     })
 }
 
 /// The decoded value of a `…-data:` line: PEM, and nothing before it.
 fn data(text: &str, key: &str) -> Option<String> {
-    let value = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
+    let value = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(key))?;
     let pem = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
     pem.starts_with("-----BEGIN ").then_some(pem)
 }
@@ -139,7 +185,9 @@ async fn certificate_plan(
 
 /// The fields whose lines differ; never their values, which may be keys.
 fn differing(found: Option<&str>, wanted: &str) -> Vec<String> {
-    let Some(found) = found else { return vec!["it does not exist".to_owned()] };
+    let Some(found) = found else {
+        return vec!["it does not exist".to_owned()];
+    };
     let lines: Vec<&str> = found.lines().map(str::trim).collect();
     let mut fields: Vec<String> = wanted
         .lines()

@@ -1,6 +1,8 @@
-//! State modules: each compares the host with what a chunk wants and answers with the missing effects.
+//! State modules: each compares the host with what a chunk wants and answers with the missing
+//! effects.
 //!
-//! Comments and changes are Salt's where Salt has the function, so that whoever reads Salt's output reads ours.
+//! Comments and changes are Salt's where Salt has the function, so that whoever reads Salt's output
+//! reads ours.
 
 mod archive;
 mod args;
@@ -28,10 +30,11 @@ mod x509;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
+use crate::host::effect::Effect;
+use crate::host::{Host, HostError, HostFuture};
+
 pub(crate) use http::answers;
 pub(crate) use x509::is_current;
-
-use crate::host::{Host, HostError, HostFuture, effect::Effect};
 
 /// What a module's check found.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,14 +45,18 @@ pub struct Plan {
     pub comment: String,
     /// One sentence for when the effects were carried out; empty: `comment` says it.
     pub done: String,
-    /// What is missing, in order. Empty exactly when `changes` is (but for `test.*`, which only say that they change).
+    /// What is missing, in order. Empty exactly when `changes` is (but for `test.*`, which only say
+    /// that they change).
     pub effects: Vec<Effect>,
 }
 
 impl Plan {
     /// The state is as wanted.
     fn nothing(comment: impl Into<String>) -> Self {
-        Self { comment: comment.into(), ..Self::default() }
+        Self {
+            comment: comment.into(),
+            ..Self::default()
+        }
     }
 
     /// There is something to do: how that is said before and after.
@@ -59,7 +66,12 @@ impl Plan {
         comment: impl Into<String>,
         done: impl Into<String>,
     ) -> Self {
-        Self { changes, comment: comment.into(), done: done.into(), effects }
+        Self {
+            changes,
+            comment: comment.into(),
+            done: done.into(),
+            effects,
+        }
     }
 }
 
@@ -84,7 +96,8 @@ pub type CheckFn = for<'a> fn(&'a dyn Host, &'a Chunk) -> Check<'a>;
 
 /// One state function.
 pub struct Function {
-    /// Module and function, for example `("file", "managed")`; there is a signature for exactly these.
+    /// Module and function, for example `("file", "managed")`; there is a signature for exactly
+    /// these.
     pub name: (&'static str, &'static str),
     /// Compares; changes nothing.
     pub check: CheckFn,
@@ -93,11 +106,24 @@ pub struct Function {
 }
 
 const fn function(state: &'static str, fun: &'static str, check: CheckFn) -> Function {
-    Function { name: (state, fun), check, watch: None }
+    Function {
+        name: (state, fun),
+        check,
+        watch: None,
+    }
 }
 
-const fn watched(state: &'static str, fun: &'static str, check: CheckFn, watch: CheckFn) -> Function {
-    Function { name: (state, fun), check, watch: Some(watch) }
+const fn watched(
+    state: &'static str,
+    fun: &'static str,
+    check: CheckFn,
+    watch: CheckFn,
+) -> Function {
+    Function {
+        name: (state, fun),
+        check,
+        watch: Some(watch),
+    }
 }
 
 /// Every state function that this minion has.
@@ -109,39 +135,68 @@ pub fn functions() -> &'static [Function] {
 /// The function `state.fun`, if there is one.
 #[must_use]
 pub fn find(state: &str, fun: &str) -> Option<&'static Function> {
-    FUNCTIONS.iter().find(|function| function.name == (state, fun))
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == (state, fun))
 }
 
 const FUNCTIONS: &[Function] = &[
-    function("archive", "extracted", |h, c| Box::pin(archive::extracted(h, c))),
+    function("archive", "extracted", |h, c| {
+        Box::pin(archive::extracted(h, c))
+    }),
     function("cmd", "run", |h, c| Box::pin(cmd::run(h, c))),
-    watched("cmd", "wait", |h, c| Box::pin(cmd::wait(h, c)), |h, c| Box::pin(cmd::run(h, c))),
+    watched(
+        "cmd",
+        "wait",
+        |h, c| Box::pin(cmd::wait(h, c)),
+        |h, c| Box::pin(cmd::run(h, c)),
+    ),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
-    function("file", "blockreplace", |h, c| Box::pin(file::blockreplace(h, c))),
+    function("file", "blockreplace", |h, c| {
+        Box::pin(file::blockreplace(h, c))
+    }),
     function("file", "directory", |h, c| Box::pin(file::directory(h, c))),
     function("file", "line", |h, c| Box::pin(file::line(h, c))),
     function("file", "managed", |h, c| Box::pin(file::managed(h, c))),
     function("file", "recurse", |h, c| Box::pin(file::recurse(h, c))),
     function("file", "symlink", |h, c| Box::pin(file::symlink(h, c))),
-    function("firewalld", "owned", |h, c| Box::pin(firewalld::owned(h, c))),
-    function("firewalld", "policy", |h, c| Box::pin(firewalld::policy(h, c))),
+    function("firewalld", "owned", |h, c| {
+        Box::pin(firewalld::owned(h, c))
+    }),
+    function("firewalld", "policy", |h, c| {
+        Box::pin(firewalld::policy(h, c))
+    }),
     function("firewalld", "zone", |h, c| Box::pin(firewalld::zone(h, c))),
     function("group", "absent", |h, c| Box::pin(group::absent(h, c))),
     function("group", "present", |h, c| Box::pin(group::present(h, c))),
     function("host", "present", |h, c| Box::pin(hosts::present(h, c))),
-    function("http", "wait_for_successful_query", |h, c| Box::pin(http::wait_for_successful_query(h, c))),
+    function("http", "wait_for_successful_query", |h, c| {
+        Box::pin(http::wait_for_successful_query(h, c))
+    }),
     function("image", "present", |h, c| Box::pin(image::present(h, c))),
-    function("kmod", "present", |h, c| Box::pin(kernel::module_present(h, c))),
-    function("kubeconfig", "managed", |h, c| Box::pin(kubeconfig::managed(h, c))),
+    function("kmod", "present", |h, c| {
+        Box::pin(kernel::module_present(h, c))
+    }),
+    function("kubeconfig", "managed", |h, c| {
+        Box::pin(kubeconfig::managed(h, c))
+    }),
     function("mount", "mounted", |h, c| Box::pin(mount::mounted(h, c))),
-    function("mount", "unmounted", |h, c| Box::pin(mount::unmounted(h, c))),
+    function("mount", "unmounted", |h, c| {
+        Box::pin(mount::unmounted(h, c))
+    }),
     function("pkg", "installed", |h, c| Box::pin(pkg::installed(h, c))),
     function("pkg", "removed", |h, c| Box::pin(pkg::removed(h, c))),
-    function("pkgrepo", "managed", |h, c| Box::pin(pkgrepo::managed(h, c))),
+    function("pkgrepo", "managed", |h, c| {
+        Box::pin(pkgrepo::managed(h, c))
+    }),
     function("service", "dead", |h, c| Box::pin(service::dead(h, c))),
-    function("service", "disabled", |h, c| Box::pin(service::disabled(h, c))),
-    function("service", "enabled", |h, c| Box::pin(service::enabled(h, c))),
+    function("service", "disabled", |h, c| {
+        Box::pin(service::disabled(h, c))
+    }),
+    function("service", "enabled", |h, c| {
+        Box::pin(service::enabled(h, c))
+    }),
     function("service", "masked", |h, c| Box::pin(service::masked(h, c))),
     watched(
         "service",
@@ -150,17 +205,35 @@ const FUNCTIONS: &[Function] = &[
         |h, c| Box::pin(service::watched(h, c)),
     ),
     function("swap", "absent", |h, c| Box::pin(mount::swap_absent(h, c))),
-    function("sysctl", "present", |h, c| Box::pin(kernel::parameter_present(h, c))),
-    function("test", "configurable_test_state", |h, c| Box::pin(test::configurable_test_state(h, c))),
-    function("test", "fail_with_changes", |h, c| Box::pin(test::fail_with_changes(h, c))),
-    function("test", "fail_without_changes", |h, c| Box::pin(test::fail_without_changes(h, c))),
-    function("test", "nop", |h, c| Box::pin(test::succeed_without_changes(h, c))),
-    function("test", "show_notification", |h, c| Box::pin(test::show_notification(h, c))),
-    function("test", "succeed_with_changes", |h, c| Box::pin(test::succeed_with_changes(h, c))),
-    function("test", "succeed_without_changes", |h, c| Box::pin(test::succeed_without_changes(h, c))),
+    function("sysctl", "present", |h, c| {
+        Box::pin(kernel::parameter_present(h, c))
+    }),
+    function("test", "configurable_test_state", |h, c| {
+        Box::pin(test::configurable_test_state(h, c))
+    }),
+    function("test", "fail_with_changes", |h, c| {
+        Box::pin(test::fail_with_changes(h, c))
+    }),
+    function("test", "fail_without_changes", |h, c| {
+        Box::pin(test::fail_without_changes(h, c))
+    }),
+    function("test", "nop", |h, c| {
+        Box::pin(test::succeed_without_changes(h, c))
+    }),
+    function("test", "show_notification", |h, c| {
+        Box::pin(test::show_notification(h, c))
+    }),
+    function("test", "succeed_with_changes", |h, c| {
+        Box::pin(test::succeed_with_changes(h, c))
+    }),
+    function("test", "succeed_without_changes", |h, c| {
+        Box::pin(test::succeed_without_changes(h, c))
+    }),
     function("user", "absent", |h, c| Box::pin(user::absent(h, c))),
     function("user", "present", |h, c| Box::pin(user::present(h, c))),
-    function("x509", "certificate", |h, c| Box::pin(x509::certificate(h, c))),
+    function("x509", "certificate", |h, c| {
+        Box::pin(x509::certificate(h, c))
+    }),
 ];
 
 #[cfg(test)]
@@ -175,8 +248,11 @@ mod tests {
     #[test]
     fn there_is_a_function_for_exactly_each_signature() {
         let implemented: BTreeSet<_> = functions().iter().map(|f| f.name).collect();
-        let promised: BTreeSet<_> =
-            signatures().iter().filter(|s| s.runs_on == RunsOn::Minion).map(|s| (s.state, s.fun)).collect();
+        let promised: BTreeSet<_> = signatures()
+            .iter()
+            .filter(|s| s.runs_on == RunsOn::Minion)
+            .map(|s| (s.state, s.fun))
+            .collect();
         assert_eq!(implemented, promised);
         assert_eq!(implemented.len(), functions().len());
     }

@@ -10,13 +10,26 @@ use super::{Failure, Plan, fail};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
 
-/// Options that the kernel shows again; others (`defaults`, `nofail`, `_netdev`, …) are for mount(8) and systemd.
-const SHOWN: &[&str] = &["ro", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
+/// Options that the kernel shows again; others (`defaults`, `nofail`, `_netdev`, …) are for
+/// mount(8) and systemd.
+const SHOWN: &[&str] = &[
+    "ro",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "noatime",
+    "nodiratime",
+    "sync",
+    "dirsync",
+];
 
 pub(super) async fn mounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let path = absolute(&chunk.name)?;
-    let options = args.maybe_list("opts")?.unwrap_or_else(|| vec!["defaults".to_owned()]).join(",");
+    let options = args
+        .maybe_list("opts")?
+        .unwrap_or_else(|| vec!["defaults".to_owned()])
+        .join(",");
     let line = Line {
         device: args.required("device")?,
         path: path.clone(),
@@ -63,14 +76,25 @@ async fn mounting(
         options,
     };
     // The last mount over a path is the one that is seen.
-    let found = host.mounts().await?.into_iter().rev().find(|found| found.path == line.path);
+    let found = host
+        .mounts()
+        .await?
+        .into_iter()
+        .rev()
+        .find(|found| found.path == line.path);
     let Some(found) = found else {
         if follow(host, &line.path).await?.1.is_none() {
             if args.flag("mkmnt", false)? {
                 effects.extend(parents(host, &line.path, true, &Meta::default()).await?);
-                effects.push(Effect::Mkdir { path: line.path.clone(), meta: Meta::default() });
+                effects.push(Effect::Mkdir {
+                    path: line.path.clone(),
+                    meta: Meta::default(),
+                });
             } else if !host.uncertain() {
-                return fail(format!("Mount directory {} does not exist; give `mkmnt: true`", line.path));
+                return fail(format!(
+                    "Mount directory {} does not exist; give `mkmnt: true`",
+                    line.path
+                ));
             }
         }
         effects.push(mount(line.options.clone()));
@@ -79,14 +103,22 @@ async fn mounting(
     };
     let device = device_of(host, &line.device).await?;
     if found.device != line.device && device_of(host, &found.device).await? != device {
-        effects.push(Effect::Unmount { path: line.path.clone() });
+        effects.push(Effect::Unmount {
+            path: line.path.clone(),
+        });
         effects.push(mount(line.options.clone()));
-        changes.insert("mount".into(), json!({"old": found.device, "new": line.device}));
+        changes.insert(
+            "mount".into(),
+            json!({"old": found.device, "new": line.device}),
+        );
         return Ok(());
     }
     let shown: Vec<&str> = found.options.split(',').collect();
-    let missing: Vec<&str> =
-        line.options.split(',').filter(|option| SHOWN.contains(option) && !shown.contains(option)).collect();
+    let missing: Vec<&str> = line
+        .options
+        .split(',')
+        .filter(|option| SHOWN.contains(option) && !shown.contains(option))
+        .collect();
     if !missing.is_empty() {
         effects.push(mount(format!("remount,{}", line.options)));
         changes.insert("remount".into(), json!(missing));
@@ -98,7 +130,11 @@ async fn mounting(
 async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
     let path = match device.split_once('=') {
         Some((kind, value)) if !device.starts_with('/') => {
-            format!("/dev/disk/by-{}/{}", kind.to_ascii_lowercase(), value.trim_matches('"'))
+            format!(
+                "/dev/disk/by-{}/{}",
+                kind.to_ascii_lowercase(),
+                value.trim_matches('"')
+            )
         }
         _ if device.starts_with("/dev/") => device.to_owned(),
         _ => return Ok(device.to_owned()),
@@ -128,7 +164,12 @@ pub(super) async fn unmounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut changes = Map::new();
     let mut effects = Vec::new();
     let mut layers = 0;
-    for found in host.mounts().await?.iter().filter(|found| found.path == path) {
+    for found in host
+        .mounts()
+        .await?
+        .iter()
+        .filter(|found| found.path == path)
+    {
         let matches = match &only {
             Some(real) => device_of(host, &found.device).await? == *real,
             None => true,
@@ -187,5 +228,10 @@ pub(super) async fn swap_absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     if changes.is_empty() {
         return Ok(Plan::nothing("There is no such swap"));
     }
-    Ok(Plan::change(changes, effects, "Swap would be turned off", "Swap was turned off"))
+    Ok(Plan::change(
+        changes,
+        effects,
+        "Swap would be turned off",
+        "Swap was turned off",
+    ))
 }

@@ -32,8 +32,16 @@ pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Optio
     for _ in 0..16 {
         let stat = host.stat(&at).await?;
         match stat {
-            Some(Stat { kind: FileKind::Symlink, target: Some(target), .. }) => {
-                at = if target.starts_with('/') { target } else { format!("{}/{target}", parent(&at)) };
+            Some(Stat {
+                kind: FileKind::Symlink,
+                target: Some(target),
+                ..
+            }) => {
+                at = if target.starts_with('/') {
+                    target
+                } else {
+                    format!("{}/{target}", parent(&at))
+                };
             }
             stat => return Ok((at, stat)),
         }
@@ -41,7 +49,8 @@ pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Optio
     fail(format!("{path} is part of a loop of symbolic links"))
 }
 
-/// Effects that make the missing parents of `path`; an error when `makedirs` is false and one is missing.
+/// Effects that make the missing parents of `path`; an error when `makedirs` is false and one is
+/// missing.
 pub(super) async fn parents(
     host: &dyn Host,
     path: &str,
@@ -66,10 +75,17 @@ pub(super) async fn parents(
         return Ok(Vec::new());
     }
     missing.reverse();
-    Ok(missing.into_iter().map(|path| Effect::Mkdir { path, meta: meta.clone() }).collect())
+    Ok(missing
+        .into_iter()
+        .map(|path| Effect::Mkdir {
+            path,
+            meta: meta.clone(),
+        })
+        .collect())
 }
 
-/// What differs between owner, group and mode of what is there and what is wanted: the changes, and what to set.
+/// What differs between owner, group and mode of what is there and what is wanted: the changes, and
+/// what to set.
 pub(super) async fn meta_difference(
     host: &dyn Host,
     stat: &Stat,
@@ -90,7 +106,10 @@ pub(super) async fn meta_difference(
         set.group = Some(group.clone());
     }
     if let Some(mode) = wanted.mode.filter(|mode| *mode != stat.mode) {
-        changes.insert("mode".into(), json!({"old": octal(stat.mode), "new": octal(mode)}));
+        changes.insert(
+            "mode".into(),
+            json!({"old": octal(stat.mode), "new": octal(mode)}),
+        );
         set.mode = Some(mode);
     }
     Ok((changes, set))
@@ -116,21 +135,33 @@ async fn same_group(host: &dyn Host, found: &str, wanted: &str) -> Result<bool, 
         return Ok(true);
     }
     match (number(found), number(wanted)) {
-        (None, Some(gid)) => Ok(host.group(found).await?.is_some_and(|group| group.gid == gid)),
-        (Some(gid), None) => Ok(host.group(wanted).await?.is_some_and(|group| group.gid == gid)),
+        (None, Some(gid)) => Ok(host
+            .group(found)
+            .await?
+            .is_some_and(|group| group.gid == gid)),
+        (Some(gid), None) => Ok(host
+            .group(wanted)
+            .await?
+            .is_some_and(|group| group.gid == gid)),
         _ => Ok(false),
     }
 }
 
 /// Refuses an owner or group that this host does not know, unless one may still come.
 pub(super) async fn known_owner(host: &dyn Host, meta: &Meta) -> Result<(), Failure> {
-    if let Some(user) = meta.user.as_deref().filter(|user| number(user).is_none() && *user != "root")
+    if let Some(user) = meta
+        .user
+        .as_deref()
+        .filter(|user| number(user).is_none() && *user != "root")
         && host.user(user).await?.is_none()
         && !host.uncertain()
     {
         return fail(format!("User {user} is not available"));
     }
-    if let Some(group) = meta.group.as_deref().filter(|group| number(group).is_none() && *group != "root")
+    if let Some(group) = meta
+        .group
+        .as_deref()
+        .filter(|group| number(group).is_none() && *group != "root")
         && host.group(group).await?.is_none()
         && !host.uncertain()
     {
@@ -144,9 +175,11 @@ pub(super) fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also matches slashes.
+/// Whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also matches
+/// slashes.
 pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -181,8 +214,14 @@ pub(super) async fn walk(host: &dyn Host, root: &str) -> Result<Vec<Found>, Fail
     let mut todo = vec![String::new()];
     while let Some(directory) = todo.pop() {
         for name in host.list(&join(root, &directory)).await? {
-            let relative = if directory.is_empty() { name } else { format!("{directory}/{name}") };
-            let Some(stat) = host.stat(&join(root, &relative)).await? else { continue };
+            let relative = if directory.is_empty() {
+                name
+            } else {
+                format!("{directory}/{name}")
+            };
+            let Some(stat) = host.stat(&join(root, &relative)).await? else {
+                continue;
+            };
             if stat.kind == FileKind::Directory {
                 todo.push(relative.clone());
             }
@@ -202,8 +241,8 @@ pub(super) fn join(root: &str, relative: &str) -> String {
     }
 }
 
-/// What of `found` must go so that only kept things are left: the topmost paths, each with all below it. A directory
-/// that holds something kept stays.
+/// What of `found` must go so that only kept things are left: the topmost paths, each with all
+/// below it. A directory that holds something kept stays.
 fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
     let excluded = |path: &str| {
         let mut at = path;
@@ -217,17 +256,25 @@ fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) ->
             }
         }
     };
-    let kept: Vec<&str> =
-        found.iter().map(|(path, _)| path.as_str()).filter(|path| keep(path) || excluded(path)).collect();
+    let kept: Vec<&str> = found
+        .iter()
+        .map(|(path, _)| path.as_str())
+        .filter(|path| keep(path) || excluded(path))
+        .collect();
     let holds = |directory: &str| {
         kept.iter().any(|path| {
-            *path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+            *path == directory
+                || path
+                    .strip_prefix(directory)
+                    .is_some_and(|rest| rest.starts_with('/'))
         })
     };
     let mut gone: Vec<String> = Vec::new();
     for (path, _) in found {
-        let below_gone =
-            gone.iter().any(|top| path.strip_prefix(top.as_str()).is_some_and(|rest| rest.starts_with('/')));
+        let below_gone = gone.iter().any(|top| {
+            path.strip_prefix(top.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        });
         if !below_gone && !holds(path) {
             gone.push(path.clone());
         }
@@ -237,17 +284,22 @@ fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) ->
 
 /// Whether `path` is `top` or below it.
 fn is_within(path: &str, top: &str) -> bool {
-    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || top.ends_with('/'))
+    path.strip_prefix(top)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || top.ends_with('/'))
 }
 
-/// Refuses to remove a path at or below which a file system is mounted: what that holds belongs to somebody, and would go
-/// before the system refuses to remove the mount point itself.
+/// Refuses to remove a path at or below which a file system is mounted: what that holds belongs to
+/// somebody, and would go before the system refuses to remove the mount point itself.
 pub(super) async fn removable(host: &dyn Host, path: &str) -> Result<(), Failure> {
     let mut mounts = host.mounts().await?;
     mounts.retain(|mount| is_within(&mount.path, path));
-    let Some(last) = mounts.last() else { return Ok(()) };
-    let named: Vec<String> =
-        mounts.iter().map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device)).collect();
+    let Some(last) = mounts.last() else {
+        return Ok(());
+    };
+    let named: Vec<String> = mounts
+        .iter()
+        .map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device))
+        .collect();
     fail(format!(
         "{path} cannot be removed, nothing of it was: mounted there is {}. Unmount that first (`umount {}`; a line in /etc/fstab \
          would bring it back)",
@@ -256,8 +308,9 @@ pub(super) async fn removable(host: &dyn Host, path: &str) -> Result<(), Failure
     ))
 }
 
-/// As [`surplus`], below `root`, as full paths; and a remark about what stays because it is a file system of its own that is
-/// mounted there, which is empty where nothing is. `mounts` are all of the host.
+/// As [`surplus`], below `root`, as full paths; and a remark about what stays because it is a file
+/// system of its own that is mounted there, which is empty where nothing is. `mounts` are all of
+/// the host.
 pub(super) fn surplus_below(
     mounts: &[MountPoint],
     root: &str,
@@ -265,18 +318,28 @@ pub(super) fn surplus_below(
     keep: impl Fn(&str) -> bool,
     patterns: &[String],
 ) -> (Vec<String>, String) {
-    let full = |gone: Vec<String>| -> Vec<String> { gone.iter().map(|path| join(root, path)).collect() };
+    let full =
+        |gone: Vec<String>| -> Vec<String> { gone.iter().map(|path| join(root, path)).collect() };
     let gone = full(surplus(found, &keep, patterns));
     let below = mounts.iter().map(|mount| mount.path.as_str());
     let below = below.filter(|mount| *mount != root && is_within(mount, root));
-    let concerned = |mount: &&str| gone.iter().any(|top| is_within(mount, top) || is_within(top, mount));
+    let concerned = |mount: &&str| {
+        gone.iter()
+            .any(|top| is_within(mount, top) || is_within(top, mount))
+    };
     let left: Vec<&str> = below.filter(concerned).collect();
     if left.is_empty() {
         return (gone, String::new());
     }
     let is_left = |path: &str| left.iter().any(|mount| is_within(&join(root, path), mount));
     let gone = full(surplus(found, |path| keep(path) || is_left(path), patterns));
-    (gone, format!("; left alone, because a file system is mounted there: {}", left.join(", ")))
+    (
+        gone,
+        format!(
+            "; left alone, because a file system is mounted there: {}",
+            left.join(", ")
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -301,13 +364,22 @@ mod tests {
 
     #[test]
     fn only_the_tops_of_what_is_too_much_are_removed() {
-        let stat =
-            |kind| Stat { kind, mode: 0, user: String::new(), group: String::new(), size: 0, target: None };
+        let stat = |kind| Stat {
+            kind,
+            mode: 0,
+            user: String::new(),
+            group: String::new(),
+            size: 0,
+            target: None,
+        };
         let found: Vec<Found> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
             .iter()
             .map(|path| ((*path).to_owned(), stat(FileKind::Other)))
             .collect();
-        assert_eq!(surplus(&found, |path| path == "c", &["b/keep".into()]), ["a", "b/z"]);
+        assert_eq!(
+            surplus(&found, |path| path == "c", &["b/keep".into()]),
+            ["a", "b/z"]
+        );
         assert_eq!(surplus(&found, |_| false, &["a".into(), "b".into()]), ["c"]);
     }
 
@@ -318,8 +390,14 @@ mod tests {
             host.state().put_file(path, b"");
         }
         let mount = |path: &str| {
-            let (device, fstype, options) = ("/dev/sr0".to_owned(), "iso9660".to_owned(), "ro".to_owned());
-            host.state().mounts.push(MountPoint { device, path: path.to_owned(), fstype, options });
+            let (device, fstype, options) =
+                ("/dev/sr0".to_owned(), "iso9660".to_owned(), "ro".to_owned());
+            host.state().mounts.push(MountPoint {
+                device,
+                path: path.to_owned(),
+                fstype,
+                options,
+            });
         };
         let gone = async |root: &str| {
             let found = walk(&host, root).await.unwrap();
@@ -327,16 +405,26 @@ mod tests {
         };
         // That the directory itself is one is no reason.
         mount("/srv");
-        assert_eq!(gone("/srv").await, (vec!["/srv/a".to_owned(), "/srv/b".to_owned()], String::new()));
+        assert_eq!(
+            gone("/srv").await,
+            (
+                vec!["/srv/a".to_owned(), "/srv/b".to_owned()],
+                String::new()
+            )
+        );
         mount("/srv/b/c");
         let (paths, remark) = gone("/srv").await;
         assert_eq!(paths, ["/srv/a", "/srv/b/cc", "/srv/b/y"]);
-        assert!(remark.contains("left alone") && remark.ends_with(": /srv/b/c"), "{remark}");
+        assert!(
+            remark.contains("left alone") && remark.ends_with(": /srv/b/c"),
+            "{remark}"
+        );
         assert_eq!(gone("/srv/b/c").await.0, ["/srv/b/c/x"]);
         removable(&host, "/srv/b/cc").await.unwrap();
         let refused = removable(&host, "/srv/b").await.unwrap_err().0;
         assert!(
-            refused.contains("/srv/b/c (iso9660 of /dev/sr0)") && refused.contains("`umount /srv/b/c`"),
+            refused.contains("/srv/b/c (iso9660 of /dev/sr0)")
+                && refused.contains("`umount /srv/b/c`"),
             "{refused}"
         );
     }

@@ -26,16 +26,31 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         let candidate = host.package_candidate(&name).await?;
         // Indexes that do not offer what is wanted may be old, or not there yet.
         refresh |= candidate.is_none() || (version.is_some() && candidate != version);
-        let new = version.clone().or(candidate).unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned());
-        changes.insert(name.clone(), json!({"old": old.cloned().unwrap_or_default(), "new": new}));
+        let new = version
+            .clone()
+            .or(candidate)
+            .unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned());
+        changes.insert(
+            name.clone(),
+            json!({"old": old.cloned().unwrap_or_default(), "new": new}),
+        );
         install.insert(name, version);
     }
     if install.is_empty() {
-        return Ok(Plan::nothing("All specified packages are already installed"));
+        return Ok(Plan::nothing(
+            "All specified packages are already installed",
+        ));
     }
     let names = install.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut effects = if refresh { vec![Effect::RefreshPackages] } else { Vec::new() };
-    effects.push(Effect::Packages { install, remove: Vec::new() });
+    let mut effects = if refresh {
+        vec![Effect::RefreshPackages]
+    } else {
+        Vec::new()
+    };
+    effects.push(Effect::Packages {
+        install,
+        remove: Vec::new(),
+    });
     Ok(Plan::change(
         changes,
         effects,
@@ -46,18 +61,28 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
 
 pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    let names = args.maybe_list("pkgs")?.unwrap_or_else(|| vec![chunk.name.clone()]);
+    let names = args
+        .maybe_list("pkgs")?
+        .unwrap_or_else(|| vec![chunk.name.clone()]);
     let found = host.packages().await?;
-    let remove: Vec<String> = names.into_iter().filter(|name| found.contains_key(name)).collect();
+    let remove: Vec<String> = names
+        .into_iter()
+        .filter(|name| found.contains_key(name))
+        .collect();
     if remove.is_empty() {
         return Ok(Plan::nothing("All specified packages are already absent"));
     }
-    let changes =
-        remove.iter().map(|name| (name.clone(), json!({"old": found.get(name), "new": ""}))).collect();
+    let changes = remove
+        .iter()
+        .map(|name| (name.clone(), json!({"old": found.get(name), "new": ""})))
+        .collect();
     let list = remove.join(", ");
     Ok(Plan::change(
         changes,
-        vec![Effect::Packages { install: BTreeMap::new(), remove }],
+        vec![Effect::Packages {
+            install: BTreeMap::new(),
+            remove,
+        }],
         format!("The following packages will be removed: {list}"),
         "All targeted packages were removed.",
     ))
@@ -81,7 +106,9 @@ fn wanted(args: &Args<'_>, name: &str) -> Result<BTreeMap<String, Option<String>
                             wanted.insert(name, None);
                         }
                         None => {
-                            return fail("pkg.installed: `pkgs` is a list of names and of {name: version}");
+                            return fail(
+                                "pkg.installed: `pkgs` is a list of names and of {name: version}",
+                            );
                         }
                     },
                 }

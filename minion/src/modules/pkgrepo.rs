@@ -18,7 +18,11 @@ const OFF: &str = "# halite: ";
 pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = &chunk.name;
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+    if name.is_empty()
+        || !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    {
         return fail(format!(
             "pkgrepo.managed: {name}: a repository's name has letters, digits, '-', '_' and '.' only"
         ));
@@ -45,19 +49,30 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         };
         changes.insert(path.clone(), json!({"diff": text}));
         effects.extend(parents(host, &path, true, &Meta::default()).await?);
-        effects.push(Effect::Write { path, content: wanted.into_bytes(), meta: Meta::default() });
+        effects.push(Effect::Write {
+            path,
+            content: wanted.into_bytes(),
+            meta: Meta::default(),
+        });
     }
-    // The note is written after the refresh: a run that was cut off between file and refresh refreshes once more.
+    // The note is written after the refresh: a run that was cut off between file and refresh
+    // refreshes once more.
     let note = format!("{NOTES}/pkgrepo/{name}");
     let content = sha256(wanted.as_bytes()) + "\n";
     if !effects.is_empty() || host.read(&note).await?.as_deref() != Some(content.as_bytes()) {
         changes.insert("refreshed".into(), json!(true));
         effects.push(Effect::RefreshPackages);
         effects.extend(parents(host, &note, true, &Meta::default()).await?);
-        effects.push(Effect::Write { path: note, content: content.into_bytes(), meta: Meta::default() });
+        effects.push(Effect::Write {
+            path: note,
+            content: content.into_bytes(),
+            meta: Meta::default(),
+        });
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("Package repo '{name}' already configured")));
+        return Ok(Plan::nothing(format!(
+            "Package repo '{name}' already configured"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -77,12 +92,24 @@ fn apt(args: &Args<'_>) -> Result<String, Failure> {
     if let Some(keyring) = args.text("signed_by")? {
         options.push(format!("signed-by={keyring}"));
     }
-    let options = if options.is_empty() { String::new() } else { format!("[{}] ", options.join(" ")) };
+    let options = if options.is_empty() {
+        String::new()
+    } else {
+        format!("[{}] ", options.join(" "))
+    };
     let suite = args.text("suite")?.unwrap_or_else(|| "stable".to_owned());
-    let components = args.maybe_list("components")?.unwrap_or_else(|| vec!["main".to_owned()]);
+    let components = args
+        .maybe_list("components")?
+        .unwrap_or_else(|| vec!["main".to_owned()]);
     // A suite that ends with a slash is a path: a flat repository, which has no components.
-    let components = if suite.ends_with('/') { String::new() } else { format!(" {}", components.join(" ")) };
-    let lines = addresses(args)?.into_iter().map(|uri| format!("deb {options}{uri} {suite}{components}\n"));
+    let components = if suite.ends_with('/') {
+        String::new()
+    } else {
+        format!(" {}", components.join(" "))
+    };
+    let lines = addresses(args)?
+        .into_iter()
+        .map(|uri| format!("deb {options}{uri} {suite}{components}\n"));
     Ok(lines.collect())
 }
 
@@ -125,17 +152,36 @@ async fn others(
         PackageManager::Apt => (SOURCES, vec!["/etc/apt/sources.list".to_owned()]),
         PackageManager::Dnf => (YUM, Vec::new()),
     };
-    paths.extend(host.list(directory).await?.iter().map(|file| join(directory, file)));
+    paths.extend(
+        host.list(directory)
+            .await?
+            .iter()
+            .map(|file| join(directory, file)),
+    );
     let mut files = Vec::new();
     for path in paths.into_iter().filter(|path| path != own) {
-        let Some(content) = host.read(&path).await? else { continue };
-        let Ok(text) = String::from_utf8(content) else { continue };
+        let Some(content) = host.read(&path).await? else {
+            continue;
+        };
+        let Ok(text) = String::from_utf8(content) else {
+            continue;
+        };
         let off = match path.rsplit('.').next() {
             Some("list") => without_lines(&text),
-            Some("sources") => {
-                disabled(&text, "Enabled:", "Enabled: no", |line| line.trim().is_empty(), false)
-            }
-            Some("repo") => disabled(&text, "enabled", "enabled=0", |line| line.starts_with('['), true),
+            Some("sources") => disabled(
+                &text,
+                "Enabled:",
+                "Enabled: no",
+                |line| line.trim().is_empty(),
+                false,
+            ),
+            Some("repo") => disabled(
+                &text,
+                "enabled",
+                "enabled=0",
+                |line| line.starts_with('['),
+                true,
+            ),
             _ => continue,
         };
         if off != text {
@@ -148,18 +194,27 @@ async fn others(
 /// A one-line-style list with every entry commented out.
 fn without_lines(text: &str) -> String {
     text.split_inclusive('\n')
-        .map(
-            |line| {
-                if line.trim_start().starts_with("deb") { format!("{OFF}{line}") } else { line.to_owned() }
-            },
-        )
+        .map(|line| {
+            if line.trim_start().starts_with("deb") {
+                format!("{OFF}{line}")
+            } else {
+                line.to_owned()
+            }
+        })
         .collect()
 }
 
 /// Stanzas (`Types:` ones, or `[name]` ones), each with `setting` for its `key`.
-fn disabled(text: &str, key: &str, setting: &str, border: fn(&str) -> bool, header: bool) -> String {
+fn disabled(
+    text: &str,
+    key: &str,
+    setting: &str,
+    border: fn(&str) -> bool,
+    header: bool,
+) -> String {
     let is_key = |line: &str| {
-        line.strip_prefix(key).is_some_and(|rest| key.ends_with(':') || rest.trim_start().starts_with('='))
+        line.strip_prefix(key)
+            .is_some_and(|rest| key.ends_with(':') || rest.trim_start().starts_with('='))
     };
     let mut out: Vec<String> = Vec::new();
     let mut open = false;
@@ -194,7 +249,10 @@ mod tests {
     #[test]
     fn other_sources_are_switched_off_once() {
         let list = without_lines("# main\ndeb http://a b c\n\ndeb-src http://a b c\n");
-        assert_eq!(list, "# main\n# halite: deb http://a b c\n\n# halite: deb-src http://a b c\n");
+        assert_eq!(
+            list,
+            "# main\n# halite: deb http://a b c\n\n# halite: deb-src http://a b c\n"
+        );
         assert_eq!(without_lines(&list), list);
         let blank = |line: &str| line.trim().is_empty();
         let sources = disabled(
@@ -204,10 +262,22 @@ mod tests {
             blank,
             false,
         );
-        assert_eq!(sources, "Types: deb\nEnabled: no\n\n# x\n\nTypes: deb\nEnabled: no\n");
-        assert_eq!(disabled(&sources, "Enabled:", "Enabled: no", blank, false), sources);
+        assert_eq!(
+            sources,
+            "Types: deb\nEnabled: no\n\n# x\n\nTypes: deb\nEnabled: no\n"
+        );
+        assert_eq!(
+            disabled(&sources, "Enabled:", "Enabled: no", blank, false),
+            sources
+        );
         let section = |line: &str| line.starts_with('[');
-        let repo = disabled("[a]\nenabled = 1\nname=x\n[b]\nname=y\n", "enabled", "enabled=0", section, true);
+        let repo = disabled(
+            "[a]\nenabled = 1\nname=x\n[b]\nname=y\n",
+            "enabled",
+            "enabled=0",
+            section,
+            true,
+        );
         assert_eq!(repo, "[a]\nenabled=0\nname=x\n[b]\nenabled=0\nname=y\n");
         assert_eq!(disabled(&repo, "enabled", "enabled=0", section, true), repo);
     }

@@ -1,4 +1,5 @@
-//! What is wrong with a certificate: the comparison behind `x509.certificate` and `kubeconfig.managed`.
+//! What is wrong with a certificate: the comparison behind `x509.certificate` and
+//! `kubeconfig.managed`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -48,7 +49,11 @@ impl Wanted {
         Ok(Self {
             common_name: args.required("common_name")?,
             organizations: args.list("organization")?.into_iter().collect(),
-            dns: args.list("sans_dns")?.into_iter().map(|name| name.to_ascii_lowercase()).collect(),
+            dns: args
+                .list("sans_dns")?
+                .into_iter()
+                .map(|name| name.to_ascii_lowercase())
+                .collect(),
             ips,
             server,
             client,
@@ -57,15 +62,32 @@ impl Wanted {
         })
     }
 
-    /// What is wrong with the certificate in `pem`, whose private key should be `key`; empty when all is well.
-    pub fn faults(&self, pem: &[u8], key: Option<&KeyPair>, append_ca: bool, now: i64) -> Vec<String> {
-        let mut blocks = Pem::iter_from_buffer(pem).flatten().filter(|block| block.label == "CERTIFICATE");
-        let Some(first) = blocks.next() else { return vec!["it holds no certificate".to_owned()] };
-        let Ok(certificate) = first.parse_x509() else { return vec!["it is not readable".to_owned()] };
+    /// What is wrong with the certificate in `pem`, whose private key should be `key`; empty when
+    /// all is well.
+    pub fn faults(
+        &self,
+        pem: &[u8],
+        key: Option<&KeyPair>,
+        append_ca: bool,
+        now: i64,
+    ) -> Vec<String> {
+        let mut blocks = Pem::iter_from_buffer(pem)
+            .flatten()
+            .filter(|block| block.label == "CERTIFICATE");
+        let Some(first) = blocks.next() else {
+            return vec!["it holds no certificate".to_owned()];
+        };
+        let Ok(certificate) = first.parse_x509() else {
+            return vec!["it is not readable".to_owned()];
+        };
         let mut faults = Vec::new();
         match key {
-            None => faults.push("its key is missing, unreadable or of another algorithm".to_owned()),
-            Some(key) if key.der_bytes() != certificate.public_key().subject_public_key.data.as_ref() => {
+            None => {
+                faults.push("its key is missing, unreadable or of another algorithm".to_owned())
+            }
+            Some(key)
+                if key.der_bytes() != certificate.public_key().subject_public_key.data.as_ref() =>
+            {
                 faults.push("it does not belong to its key".to_owned());
             }
             Some(_) => {}
@@ -85,12 +107,22 @@ impl Wanted {
 
     fn subject(&self, certificate: &X509Certificate<'_>, faults: &mut Vec<String>) {
         let subject = certificate.subject();
-        let names: Vec<&str> = subject.iter_common_name().filter_map(|name| name.as_str().ok()).collect();
+        let names: Vec<&str> = subject
+            .iter_common_name()
+            .filter_map(|name| name.as_str().ok())
+            .collect();
         if names != [self.common_name.as_str()] {
-            faults.push(format!("its common name is {}, not {}", names.join(", "), self.common_name));
+            faults.push(format!(
+                "its common name is {}, not {}",
+                names.join(", "),
+                self.common_name
+            ));
         }
-        let found: BTreeSet<String> =
-            subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect();
+        let found: BTreeSet<String> = subject
+            .iter_organization()
+            .filter_map(|name| name.as_str().ok())
+            .map(str::to_owned)
+            .collect();
         if found != self.organizations {
             faults.push(format!(
                 "its organizations are [{}], not [{}]",
@@ -119,10 +151,18 @@ impl Wanted {
             }
         }
         if dns != self.dns {
-            faults.push(format!("its DNS names are [{}], not [{}]", list(&dns), list(&self.dns)));
+            faults.push(format!(
+                "its DNS names are [{}], not [{}]",
+                list(&dns),
+                list(&self.dns)
+            ));
         }
         if ips != self.ips {
-            faults.push(format!("its addresses are [{}], not [{}]", list(&ips), list(&self.ips)));
+            faults.push(format!(
+                "its addresses are [{}], not [{}]",
+                list(&ips),
+                list(&self.ips)
+            ));
         }
         if other {
             faults.push("it has alternative names that nobody asked for".to_owned());
@@ -133,8 +173,15 @@ impl Wanted {
         let (server, client, other) = match certificate.extended_key_usage() {
             Ok(Some(usage)) => {
                 let usage = usage.value;
-                let other = usage.any || usage.code_signing || usage.email_protection || usage.time_stamping;
-                (usage.server_auth, usage.client_auth, other || usage.ocsp_signing || !usage.other.is_empty())
+                let other = usage.any
+                    || usage.code_signing
+                    || usage.email_protection
+                    || usage.time_stamping;
+                (
+                    usage.server_auth,
+                    usage.client_auth,
+                    other || usage.ocsp_signing || !usage.other.is_empty(),
+                )
             }
             _ => (false, false, false),
         };
@@ -146,26 +193,34 @@ impl Wanted {
         }
     }
 
-    /// Whether the wanted CA signed it, told by name and key identifier (RFC 5280, 4.2.1.1), and whether the CA's own
-    /// certificate follows (`appended`), where it should.
+    /// Whether the wanted CA signed it, told by name and key identifier (RFC 5280, 4.2.1.1), and
+    /// whether the CA's own certificate follows (`appended`), where it should.
     fn issuer(
         &self,
         certificate: &X509Certificate<'_>,
         appended: Option<Option<Pem>>,
         faults: &mut Vec<String>,
     ) {
-        let wanted = self.ca.as_ref().and_then(|pem| Pem::iter_from_buffer(pem.as_bytes()).flatten().next());
+        let wanted = self
+            .ca
+            .as_ref()
+            .and_then(|pem| Pem::iter_from_buffer(pem.as_bytes()).flatten().next());
         if let Some(block) = &wanted
             && let Ok(ca) = block.parse_x509()
             && !issued_by(certificate, &ca)
         {
-            faults.push(format!("its issuer is {}, not the CA of today", words(certificate.issuer())));
+            faults.push(format!(
+                "its issuer is {}, not the CA of today",
+                words(certificate.issuer())
+            ));
         }
         let Some(appended) = appended else { return };
         let good = match (&appended, &wanted) {
             (None, _) => false,
             (Some(found), Some(wanted)) => found.contents == wanted.contents,
-            (Some(found), None) => found.parse_x509().is_ok_and(|ca| issued_by(certificate, &ca)),
+            (Some(found), None) => found
+                .parse_x509()
+                .is_ok_and(|ca| issued_by(certificate, &ca)),
         };
         if !good {
             faults.push("its CA does not follow it".to_owned());
@@ -173,13 +228,24 @@ impl Wanted {
     }
 }
 
-/// Whether an identity may stay: the certificate in `pem` is of this CA and this key, and more than a third of its life is
-/// left (the rule by which `halite-master init` and the minion keep theirs).
+/// Whether an identity may stay: the certificate in `pem` is of this CA and this key, and more than
+/// a third of its life is left (the rule by which `halite-master init` and the minion keep theirs).
 pub(super) fn is_current(pem: &[u8], key: &KeyPair, ca: &[u8], now: i64) -> bool {
-    let first = |bytes: &[u8]| Pem::iter_from_buffer(bytes).flatten().find(|b| b.label == "CERTIFICATE");
-    let (Some(own), Some(ca)) = (first(pem), first(ca)) else { return false };
-    let (Ok(own), Ok(ca)) = (own.parse_x509(), ca.parse_x509()) else { return false };
-    let (begin, end) = (own.validity().not_before.timestamp(), own.validity().not_after.timestamp());
+    let first = |bytes: &[u8]| {
+        Pem::iter_from_buffer(bytes)
+            .flatten()
+            .find(|b| b.label == "CERTIFICATE")
+    };
+    let (Some(own), Some(ca)) = (first(pem), first(ca)) else {
+        return false;
+    };
+    let (Ok(own), Ok(ca)) = (own.parse_x509(), ca.parse_x509()) else {
+        return false;
+    };
+    let (begin, end) = (
+        own.validity().not_before.timestamp(),
+        own.validity().not_after.timestamp(),
+    );
     key.der_bytes() == own.public_key().subject_public_key.data.as_ref()
         && issued_by(&own, &ca)
         && begin >= ca.validity().not_before.timestamp()
@@ -187,14 +253,21 @@ pub(super) fn is_current(pem: &[u8], key: &KeyPair, ca: &[u8], now: i64) -> bool
 }
 
 fn issued_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<'_>) -> bool {
-    let authority = certificate.iter_extensions().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0.to_vec()),
-        _ => None,
-    });
-    let subject = ca.iter_extensions().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
-        _ => None,
-    });
+    let authority =
+        certificate
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    id.key_identifier.as_ref().map(|id| id.0.to_vec())
+                }
+                _ => None,
+            });
+    let subject = ca
+        .iter_extensions()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        });
     let keys_match = match (authority, subject) {
         (Some(authority), Some(subject)) => authority == subject,
         _ => true,
@@ -214,5 +287,9 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 fn list<T: ToString>(items: &BTreeSet<T>) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

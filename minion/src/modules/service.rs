@@ -61,18 +61,27 @@ fn enabling(unit: &UnitState, enable: Option<bool>) -> Option<UnitAction> {
     }
 }
 
-/// The actions as effects, after a `daemon-reload` where systemd has not read the unit as it is now.
+/// The actions as effects, after a `daemon-reload` where systemd has not read the unit as it is
+/// now.
 fn effects(unit: &UnitState, name: &str, actions: &[UnitAction]) -> Vec<Effect> {
     let mut effects = Vec::new();
     if unit.needs_reload || unknown(unit) {
         effects.push(Effect::DaemonReload);
     }
-    effects.extend(actions.iter().map(|action| Effect::Unit { name: name.to_owned(), action: *action }));
+    effects.extend(actions.iter().map(|action| Effect::Unit {
+        name: name.to_owned(),
+        action: *action,
+    }));
     effects
 }
 
 fn change(chunk: &Chunk, effects: Vec<Effect>, comment: String, done: String) -> Plan {
-    Plan::change(Map::from_iter([(chunk.name.clone(), json!(true))]), effects, comment, done)
+    Plan::change(
+        Map::from_iter([(chunk.name.clone(), json!(true))]),
+        effects,
+        comment,
+        done,
+    )
 }
 
 pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -82,7 +91,9 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let mut actions = Vec::new();
     if masked_now(&unit) {
         if !args.flag("unmask", false)? {
-            return fail(format!("The service {service} is masked; give `unmask: true`, or unmask it"));
+            return fail(format!(
+                "The service {service} is masked; give `unmask: true`, or unmask it"
+            ));
         }
         actions.push(UnitAction::Unmask);
     }
@@ -92,10 +103,15 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         actions.push(UnitAction::Start);
     }
     if actions.is_empty() {
-        return Ok(Plan::nothing(format!("The service {service} is already running")));
+        return Ok(Plan::nothing(format!(
+            "The service {service} is already running"
+        )));
     }
     let (comment, done) = match (start, actions.first()) {
-        (true, _) => (format!("Service {service} is set to start"), format!("Started service {service}")),
+        (true, _) => (
+            format!("Service {service} is set to start"),
+            format!("Started service {service}"),
+        ),
         (false, Some(UnitAction::Disable)) => (
             format!("Service {service} is set to be disabled, it is running"),
             format!("Service {service} has been disabled, and is in the desired state"),
@@ -105,7 +121,12 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             format!("Service {service} has been enabled, and is in the desired state"),
         ),
     };
-    Ok(change(chunk, effects(&unit, &name, &actions), comment, done))
+    Ok(change(
+        chunk,
+        effects(&unit, &name, &actions),
+        comment,
+        done,
+    ))
 }
 
 /// A watched state changed: restart, or reload where that was asked for and the unit runs.
@@ -119,7 +140,12 @@ pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         (false, _) => (UnitAction::Start, "started"),
     };
     let effects = effects(&unit, &name, &[action]);
-    Ok(change(chunk, effects, format!("Service {service} is set to be {verb}"), format!("Service {verb}")))
+    Ok(change(
+        chunk,
+        effects,
+        format!("Service {service} is set to be {verb}"),
+        format!("Service {verb}"),
+    ))
 }
 
 pub(super) async fn dead(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -127,7 +153,9 @@ pub(super) async fn dead(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
     let (name, service) = (unit_name(&chunk.name), &chunk.name);
     let unit = host.unit(&name).await?;
     if unknown(&unit) {
-        return Ok(Plan::nothing(format!("The named service {service} is not available")));
+        return Ok(Plan::nothing(format!(
+            "The named service {service} is not available"
+        )));
     }
     let mut actions = Vec::new();
     let stop = !matches!(unit.active.as_str(), "inactive" | "failed" | "");
@@ -138,17 +166,27 @@ pub(super) async fn dead(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
         actions.extend(enabling(&unit, args.maybe("enable")?));
     }
     if actions.is_empty() {
-        return Ok(Plan::nothing(format!("The service {service} is already dead")));
+        return Ok(Plan::nothing(format!(
+            "The service {service} is already dead"
+        )));
     }
     let (comment, done) = if stop {
-        (format!("Service {service} is set to be killed"), format!("Service {service} was killed"))
+        (
+            format!("Service {service} is set to be killed"),
+            format!("Service {service} was killed"),
+        )
     } else {
         (
             format!("Service {service} is set to be changed at boot"),
             format!("Service {service} was changed at boot"),
         )
     };
-    Ok(change(chunk, effects(&unit, &name, &actions), comment, done))
+    Ok(change(
+        chunk,
+        effects(&unit, &name, &actions),
+        comment,
+        done,
+    ))
 }
 
 pub(super) async fn enabled(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -190,11 +228,16 @@ pub(super) async fn masked(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let (name, service) = (unit_name(&chunk.name), &chunk.name);
     let unit = host.unit(&name).await?;
     if masked_now(&unit) {
-        return Ok(Plan::nothing(format!("Service {service} is already masked")));
+        return Ok(Plan::nothing(format!(
+            "Service {service} is already masked"
+        )));
     }
     Ok(Plan::change(
         Map::from_iter([("masked".to_owned(), json!(true))]),
-        vec![Effect::Unit { name, action: UnitAction::Mask }],
+        vec![Effect::Unit {
+            name,
+            action: UnitAction::Mask,
+        }],
         format!("Service {service} would be masked"),
         format!("Service {service} was masked"),
     ))

@@ -16,7 +16,9 @@ fn pretended() -> Map<String, Value> {
 /// The outcome, with Salt's comments.
 fn outcome(chunk: &Chunk, changes: bool, succeeds: bool) -> Result<Plan, Failure> {
     let usual = if succeeds { "Success!" } else { "Failure!" };
-    let comment = Args::new(chunk).text("comment")?.unwrap_or_else(|| usual.to_owned());
+    let comment = Args::new(chunk)
+        .text("comment")?
+        .unwrap_or_else(|| usual.to_owned());
     match (changes, succeeds) {
         (false, true) => Ok(Plan::nothing(comment)),
         (false, false) => fail(comment),
@@ -54,9 +56,15 @@ pub(super) async fn fail_with_changes(_: &dyn Host, chunk: &Chunk) -> Result<Pla
 
 pub(super) async fn configurable_test_state(_: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    outcome(chunk, args.flag("changes", true)?, args.flag("result", true)?)
+    outcome(
+        chunk,
+        args.flag("changes", true)?,
+        args.flag("result", true)?,
+    )
 }
 
 pub(super) async fn show_notification(_: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
-    Ok(Plan::nothing(Args::new(chunk).text("text")?.unwrap_or_default()))
+    Ok(Plan::nothing(
+        Args::new(chunk).text("text")?.unwrap_or_default(),
+    ))
 }

@@ -11,7 +11,10 @@ use crate::host::{Host, User};
 /// A program without a shell between.
 pub(super) fn program(argv: &[&str]) -> Effect {
     let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-    Effect::Run(Command { argv, ..Command::default() })
+    Effect::Run(Command {
+        argv,
+        ..Command::default()
+    })
 }
 
 /// The wanted account.
@@ -45,7 +48,11 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         None => {
             let system = args.flag("system", false)?;
             let mut options = wanted.options();
-            options.push(if args.flag("createhome", !system)? { "-m".into() } else { "-M".into() });
+            options.push(if args.flag("createhome", !system)? {
+                "-m".into()
+            } else {
+                "-M".into()
+            });
             if system {
                 options.push("-r".into());
             }
@@ -53,18 +60,33 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         }
     };
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("User {name} is present and up to date")));
+        return Ok(Plan::nothing(format!(
+            "User {name} is present and up to date"
+        )));
     }
     options.insert(0, if new { "useradd" } else { "usermod" }.to_owned());
     options.push(name.clone());
-    let effects = vec![Effect::Run(Command { argv: options, ..Command::default() })];
+    let effects = vec![Effect::Run(Command {
+        argv: options,
+        ..Command::default()
+    })];
     if new {
         let comment = format!("User {name} set to be added");
-        return Ok(Plan::change(changes, effects, comment, format!("New user {name} created")));
+        return Ok(Plan::change(
+            changes,
+            effects,
+            comment,
+            format!("New user {name} created"),
+        ));
     }
     let keys = changes.keys().cloned().collect::<Vec<_>>().join(", ");
     let comment = format!("The following user attributes are set to be changed: {keys}");
-    Ok(Plan::change(changes, effects, comment, format!("Updated user {name}")))
+    Ok(Plan::change(
+        changes,
+        effects,
+        comment,
+        format!("Updated user {name}"),
+    ))
 }
 
 fn sorted(mut list: Vec<String>) -> Vec<String> {
@@ -84,7 +106,13 @@ impl Wanted {
         };
         add("-u", self.uid.map(|uid| uid.to_string()));
         add("-g", self.gid.clone());
-        add("-G", self.groups.as_ref().filter(|groups| !groups.is_empty()).map(|groups| groups.join(",")));
+        add(
+            "-G",
+            self.groups
+                .as_ref()
+                .filter(|groups| !groups.is_empty())
+                .map(|groups| groups.join(",")),
+        );
         add("-d", self.home.clone());
         add("-s", self.shell.clone());
         add("-c", self.fullname.clone());
@@ -144,7 +172,11 @@ impl Wanted {
         if let Some(groups) = &self.groups {
             let mut all = groups.clone();
             if !self.remove_groups {
-                all = sorted(all.into_iter().chain(found.groups.iter().cloned()).collect());
+                all = sorted(
+                    all.into_iter()
+                        .chain(found.groups.iter().cloned())
+                        .collect(),
+                );
             }
             if all != sorted(found.groups.clone()) {
                 differ("groups", "-G", json!(all), all.join(","));
@@ -160,7 +192,11 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         return Ok(Plan::nothing(format!("User {name} is not present")));
     }
     let purge = Args::new(chunk).flag("purge", false)?;
-    let effect = if purge { program(&["userdel", "-r", name]) } else { program(&["userdel", name]) };
+    let effect = if purge {
+        program(&["userdel", "-r", name])
+    } else {
+        program(&["userdel", name])
+    };
     Ok(Plan::change(
         Map::from_iter([(name.clone(), json!("removed"))]),
         vec![effect],

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::paths::{absolute, known_owner, meta_difference, parents};
-use super::pki::{self, Wanted};
-use super::{Failure, Plan};
+use super::pki::Wanted;
+use super::{Failure, Plan, pki};
 use crate::host::Host;
 use crate::host::certificate::key_in_file;
 use crate::host::effect::{CertificateRequest, Effect, Meta};
@@ -17,7 +17,11 @@ pub(super) const ALGORITHM: &str = "ecdsa-p256";
 
 pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    let wanted = Wanted::read(&args, args.flag("server_auth", false)?, args.flag("client_auth", false)?)?;
+    let wanted = Wanted::read(
+        &args,
+        args.flag("server_auth", false)?,
+        args.flag("client_auth", false)?,
+    )?;
     let cert_path = absolute(&chunk.name)?;
     let combined = args.flag("combined", false)?;
     let key_path = match args.text("key")? {
@@ -32,7 +36,9 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     let request = CertificateRequest {
         key_path: key_path.clone(),
         cert_path: cert_path.clone(),
-        algorithm: args.text("algorithm")?.unwrap_or_else(|| ALGORITHM.to_owned()),
+        algorithm: args
+            .text("algorithm")?
+            .unwrap_or_else(|| ALGORITHM.to_owned()),
         ca: args.required("ca")?,
         kubeconfig: None,
         meta: meta.clone(),
@@ -44,7 +50,10 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     let faults = match host.read(&cert_path).await? {
         None => vec!["it does not exist".to_owned()],
         Some(pem) => {
-            let key = host.read(&key_path).await?.and_then(|content| key_in_file(&request, &content));
+            let key = host
+                .read(&key_path)
+                .await?
+                .and_then(|content| key_in_file(&request, &content));
             wanted.faults(&pem, key.as_ref(), request.append_ca, host.now())
         }
     };
@@ -66,11 +75,19 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     }
     let mut files = vec![(cert_path.clone(), meta.clone())];
     if !combined {
-        files.push((key_path, Meta { mode: Some(0o600), ..meta }));
+        files.push((
+            key_path,
+            Meta {
+                mode: Some(0o600),
+                ..meta
+            },
+        ));
     }
     let (changes, effects) = meta_plan(host, files).await?;
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The certificate {cert_path} is in the correct state")));
+        return Ok(Plan::nothing(format!(
+            "The certificate {cert_path} is in the correct state"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -80,8 +97,8 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     ))
 }
 
-/// The condition `x509.current`: the certificate is there with its key beside it, is of the CA in the file `ca`, and is not
-/// due yet.
+/// The condition `x509.current`: the certificate is there with its key beside it, is of the CA in
+/// the file `ca`, and is not due yet.
 ///
 /// # Errors
 /// A file cannot be read, or a path is not absolute.
@@ -90,8 +107,12 @@ pub(crate) async fn is_current(host: &dyn Host, path: &str, ca: &str) -> Result<
     let certificate = host.read(&path).await?;
     let key = host.read(&with_key_extension(&path)).await?;
     let ca = host.read(&ca).await?;
-    let (Some(certificate), Some(key), Some(ca)) = (certificate, key, ca) else { return Ok(false) };
-    let key = std::str::from_utf8(&key).ok().and_then(|pem| KeyPair::from_pem(pem).ok());
+    let (Some(certificate), Some(key), Some(ca)) = (certificate, key, ca) else {
+        return Ok(false);
+    };
+    let key = std::str::from_utf8(&key)
+        .ok()
+        .and_then(|pem| KeyPair::from_pem(pem).ok());
     Ok(key.is_some_and(|key| pki::is_current(&certificate, &key, &ca, host.now())))
 }
 
@@ -103,7 +124,9 @@ pub(super) async fn meta_plan(
     let mut changes = Map::new();
     let mut effects = Vec::new();
     for (path, meta) in files {
-        let Some(stat) = host.stat(&path).await? else { continue };
+        let Some(stat) = host.stat(&path).await? else {
+            continue;
+        };
         let (differs, set) = meta_difference(host, &stat, &meta).await?;
         if !differs.is_empty() {
             changes.insert(path.clone(), Value::Object(differs));

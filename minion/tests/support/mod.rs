@@ -12,11 +12,13 @@ use halite_minion::host::fake_disk::Node;
 use halite_minion::host::{
     FileKind, FirewallView, Group, Host, HostError, MountPoint, PackageManager, UnitState, User,
 };
-use halite_minion::modules::{self, Plan};
+use halite_minion::modules;
+use halite_minion::modules::Plan;
 use halite_states::low::Chunk;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+
 pub use snapshot::Snapshot;
 
 /// One case file.
@@ -76,7 +78,11 @@ impl Wanted {
             }
         }
         for (path, wanted) in &self.modes {
-            let found = host.state().disk.stat(path).map(|stat| format!("{:04o}", stat.mode));
+            let found = host
+                .state()
+                .disk
+                .stat(path)
+                .map(|stat| format!("{:04o}", stat.mode));
             if found.as_ref() != Some(wanted) {
                 return Err(format!("{path} has the mode {found:?}, not {wanted}"));
             }
@@ -119,7 +125,8 @@ struct Initial {
     http: BTreeMap<String, Vec<Option<(u16, String)>>>,
     /// Label to text; `blob:@LABEL` stands for it in the arguments.
     blobs: BTreeMap<String, String>,
-    /// Label to members of a tar archive: path to (mode, text); a text of null is a directory, `-> x` a link.
+    /// Label to members of a tar archive: path to (mode, text); a text of null is a directory, `->
+    /// x` a link.
     archives: BTreeMap<String, BTreeMap<String, (String, Option<String>)>>,
 }
 
@@ -156,14 +163,25 @@ pub fn cases(root: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
     for function in sorted(root) {
         let full = function.file_name().unwrap().to_string_lossy().into_owned();
-        let (state, fun) = full.split_once('.').expect("a folder is named module.function");
+        let (state, fun) = full
+            .split_once('.')
+            .expect("a folder is named module.function");
         for path in sorted(&function) {
             let text = std::fs::read_to_string(&path).unwrap();
             let label = format!("{full}/{}", path.file_stem().unwrap().to_string_lossy());
-            let mut case: Case = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{label}: {e}"));
+            let mut case: Case =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("{label}: {e}"));
             let wanted = &case.wanted;
-            let said = [wanted.error.is_some(), wanted.changes.is_some(), wanted.noop];
-            assert_eq!(said.iter().filter(|said| **said).count(), 1, "{label}: one of error, changes, noop");
+            let said = [
+                wanted.error.is_some(),
+                wanted.changes.is_some(),
+                wanted.noop,
+            ];
+            assert_eq!(
+                said.iter().filter(|said| **said).count(),
+                1,
+                "{label}: one of error, changes, noop"
+            );
             (case.label, case.state, case.fun) = (label, state.to_owned(), fun.to_owned());
             cases.push(case);
         }
@@ -172,8 +190,10 @@ pub fn cases(root: &Path) -> Vec<Case> {
 }
 
 fn sorted(directory: &Path) -> Vec<std::path::PathBuf> {
-    let mut paths: Vec<_> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     paths
 }
@@ -199,8 +219,9 @@ fn resolve(value: &mut Value, case: &Case, host: &FakeHost) -> Result<(), String
         Value::String(text) => {
             if let Some(name) = text.strip_prefix("@ca:") {
                 *text = host.state().cas.certificate(name).map_err(|e| e.0)?;
-            } else if let Some((prefix, label)) =
-                text.split_once('@').filter(|(p, _)| matches!(*p, "blob:" | ""))
+            } else if let Some((prefix, label)) = text
+                .split_once('@')
+                .filter(|(p, _)| matches!(*p, "blob:" | ""))
             {
                 let bytes = match (case.host.blobs.get(label), case.host.archives.get(label)) {
                     (Some(text), _) => text.as_bytes().to_vec(),
@@ -211,14 +232,21 @@ fn resolve(value: &mut Value, case: &Case, host: &FakeHost) -> Result<(), String
             }
             Ok(())
         }
-        Value::Array(items) => items.iter_mut().try_for_each(|item| resolve(item, case, host)),
-        Value::Object(map) => map.values_mut().try_for_each(|item| resolve(item, case, host)),
+        Value::Array(items) => items
+            .iter_mut()
+            .try_for_each(|item| resolve(item, case, host)),
+        Value::Object(map) => map
+            .values_mut()
+            .try_for_each(|item| resolve(item, case, host)),
         _ => Ok(()),
     }
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn tar(members: &BTreeMap<String, (String, Option<String>)>) -> Vec<u8> {
@@ -231,7 +259,9 @@ fn tar(members: &BTreeMap<String, (String, Option<String>)>) -> Vec<u8> {
         match (text, link) {
             (None, _) => {
                 header.set_entry_type(tar::EntryType::Directory);
-                builder.append_data(&mut header, path, std::io::empty()).unwrap();
+                builder
+                    .append_data(&mut header, path, std::io::empty())
+                    .unwrap();
             }
             (_, Some(target)) => {
                 header.set_entry_type(tar::EntryType::Symlink);
@@ -239,7 +269,9 @@ fn tar(members: &BTreeMap<String, (String, Option<String>)>) -> Vec<u8> {
             }
             (Some(text), None) => {
                 header.set_size(text.len() as u64);
-                builder.append_data(&mut header, path, text.as_bytes()).unwrap();
+                builder
+                    .append_data(&mut header, path, text.as_bytes())
+                    .unwrap();
             }
         }
     }
@@ -251,7 +283,10 @@ pub async fn settle(host: &FakeHost, plan: &Plan) -> Result<(), String> {
     for effect in &plan.effects {
         let output = host.perform(effect).await.map_err(|HostError(e)| e)?;
         if output.code != 0 {
-            return Err(format!("a program ended with {}: {}", output.code, output.stderr));
+            return Err(format!(
+                "a program ended with {}: {}",
+                output.code, output.stderr
+            ));
         }
     }
     Ok(())
@@ -267,14 +302,23 @@ pub fn summary(effect: &Effect) -> String {
         Effect::Remove { path } => format!("remove {path}"),
         Effect::Unit { name, action } => format!("{action:?} {name}").to_lowercase(),
         Effect::Run(Command { argv, .. }) => argv.join(" "),
-        Effect::Packages { install, remove } => format!("packages +{} -{}", install.len(), remove.len()),
-        other => format!("{other:?}").split([' ', '(', '{']).next().unwrap_or_default().to_lowercase(),
+        Effect::Packages { install, remove } => {
+            format!("packages +{} -{}", install.len(), remove.len())
+        }
+        other => format!("{other:?}")
+            .split([' ', '(', '{'])
+            .next()
+            .unwrap_or_default()
+            .to_lowercase(),
     }
 }
 
 fn node(node: Node, owned: &Owned) -> Node {
     Node {
-        mode: owned.mode.as_ref().map_or(node.mode, |mode| u32::from_str_radix(mode, 8).unwrap()),
+        mode: owned
+            .mode
+            .as_ref()
+            .map_or(node.mode, |mode| u32::from_str_radix(mode, 8).unwrap()),
         user: owned.user.clone().unwrap_or_else(|| node.user.clone()),
         group: owned.group.clone().unwrap_or_else(|| node.group.clone()),
         ..node
@@ -288,8 +332,12 @@ pub async fn build(case: &Case) -> Result<FakeHost, String> {
     if let Some(args) = &case.before {
         let chunk = made(case, &host, args)?;
         let function = modules::find(&case.state, &case.fun).ok_or("there is no such function")?;
-        let plan = (function.check)(&host, &chunk).await.map_err(|e| format!("before: {}", e.0))?;
-        settle(&host, &plan).await.map_err(|e| format!("before: {e}"))?;
+        let plan = (function.check)(&host, &chunk)
+            .await
+            .map_err(|e| format!("before: {}", e.0))?;
+        settle(&host, &plan)
+            .await
+            .map_err(|e| format!("before: {e}"))?;
     }
     let mut state = host.state();
     state.clock += case.damage.days * 86_400_000;
@@ -297,13 +345,23 @@ pub async fn build(case: &Case) -> Result<FakeHost, String> {
         state.disk.take(path);
     }
     for (path, mode) in &case.damage.mode {
-        let old = state.disk.node(path).ok_or(format!("damage: {path} is not there"))?.clone();
+        let old = state
+            .disk
+            .node(path)
+            .ok_or(format!("damage: {path} is not there"))?
+            .clone();
         let mode = u32::from_str_radix(mode, 8).map_err(|e| e.to_string())?;
         state.disk.put(path, Node { mode, ..old });
     }
     for (path, (from, to)) in &case.damage.replace {
-        let old = state.disk.node(path).ok_or(format!("damage: {path} is not there"))?.clone();
-        let content = String::from_utf8_lossy(&old.content).replace(from.as_str(), to).into_bytes();
+        let old = state
+            .disk
+            .node(path)
+            .ok_or(format!("damage: {path} is not there"))?
+            .clone();
+        let content = String::from_utf8_lossy(&old.content)
+            .replace(from.as_str(), to)
+            .into_bytes();
         state.disk.put(path, Node { content, ..old });
     }
     drop(state);
@@ -318,17 +376,34 @@ fn place(host: &FakeHost, initial: &Initial) {
     for (path, file) in &initial.files {
         let (content, owned) = match file {
             File::Text(text) => (text.clone().into_bytes(), Owned::default()),
-            File::Full { text: Some(text), owned, .. } => (text.clone().into_bytes(), owned.clone()),
-            File::Full { archive: Some(label), owned, .. } => (tar(&initial.archives[label]), owned.clone()),
+            File::Full {
+                text: Some(text),
+                owned,
+                ..
+            } => (text.clone().into_bytes(), owned.clone()),
+            File::Full {
+                archive: Some(label),
+                owned,
+                ..
+            } => (tar(&initial.archives[label]), owned.clone()),
             File::Full { base64, owned, .. } => {
                 let text = base64.as_deref().unwrap_or_default();
-                (base64::engine::general_purpose::STANDARD.decode(text).unwrap(), owned.clone())
+                (
+                    base64::engine::general_purpose::STANDARD
+                        .decode(text)
+                        .unwrap(),
+                    owned.clone(),
+                )
             }
         };
         state.disk.put(path, node(Node::file(&content), &owned));
     }
     for (path, target) in &initial.links {
-        let link = Node { kind: FileKind::Symlink, mode: 0o777, ..Node::file(target.as_bytes()) };
+        let link = Node {
+            kind: FileKind::Symlink,
+            mode: 0o777,
+            ..Node::file(target.as_bytes())
+        };
         state.disk.put(path, link);
     }
     if initial.manager.as_deref() == Some("dnf") {
@@ -336,11 +411,23 @@ fn place(host: &FakeHost, initial: &Initial) {
     }
     state.packages.extend(initial.packages.clone());
     for (name, version) in &initial.offered {
-        state.offered.insert(name.clone(), Offer { version: version.clone(), ..Offer::default() });
+        state.offered.insert(
+            name.clone(),
+            Offer {
+                version: version.clone(),
+                ..Offer::default()
+            },
+        );
     }
     for (name, words) in &initial.units {
         let has = |word: &str| words.split(' ').any(|w| w == word);
-        let first = |all: &[&str]| all.iter().find(|w| has(w)).copied().unwrap_or_default().to_owned();
+        let first = |all: &[&str]| {
+            all.iter()
+                .find(|w| has(w))
+                .copied()
+                .unwrap_or_default()
+                .to_owned()
+        };
         let load = if has("masked") { "masked" } else { "loaded" };
         let unit = UnitState {
             load: load.to_owned(),
@@ -354,7 +441,9 @@ fn place(host: &FakeHost, initial: &Initial) {
     let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_default() as u32;
     let list = |value: &Value, key: &str| -> Vec<String> {
         let items = value[key].as_array().into_iter().flatten();
-        items.filter_map(|v| v.as_str().map(str::to_owned)).collect()
+        items
+            .filter_map(|v| v.as_str().map(str::to_owned))
+            .collect()
     };
     for (name, v) in &initial.users {
         let user = User {
@@ -369,7 +458,11 @@ fn place(host: &FakeHost, initial: &Initial) {
         state.accounts.users.insert(name.clone(), Some(user));
     }
     for (name, v) in &initial.groups {
-        let group = Group { name: name.clone(), gid: number(v, "gid"), members: list(v, "members") };
+        let group = Group {
+            name: name.clone(),
+            gid: number(v, "gid"),
+            members: list(v, "members"),
+        };
         state.accounts.groups.insert(name.clone(), Some(group));
     }
     for (key, value) in &initial.sysctls {
@@ -378,19 +471,42 @@ fn place(host: &FakeHost, initial: &Initial) {
     state.modules.extend(initial.modules.iter().cloned());
     state.loadable.extend(initial.loadable.iter().cloned());
     for (device, path, fstype, options) in initial.mounts.iter().cloned() {
-        state.mounts.push(MountPoint { device, path, fstype, options });
+        state.mounts.push(MountPoint {
+            device,
+            path,
+            fstype,
+            options,
+        });
     }
     state.swaps.clone_from(&initial.swaps);
-    let view = |v: &View| FirewallView { permanent: v.permanent.clone(), runtime: v.runtime.clone() };
-    state.zones.extend(initial.zones.iter().map(|(name, v)| (name.clone(), view(v))));
-    state.policies.extend(initial.policies.iter().map(|(name, v)| (name.clone(), view(v))));
+    let view = |v: &View| FirewallView {
+        permanent: v.permanent.clone(),
+        runtime: v.runtime.clone(),
+    };
+    state.zones.extend(
+        initial
+            .zones
+            .iter()
+            .map(|(name, v)| (name.clone(), view(v))),
+    );
+    state.policies.extend(
+        initial
+            .policies
+            .iter()
+            .map(|(name, v)| (name.clone(), view(v))),
+    );
     state.images.extend(initial.images.iter().cloned());
     state.registry.extend(initial.registry.iter().cloned());
     for (url, answers) in &initial.http {
-        state.http.insert(url.clone(), answers.iter().cloned().collect());
+        state
+            .http
+            .insert(url.clone(), answers.iter().cloned().collect());
     }
     let blobs = initial.blobs.values().map(|text| text.clone().into_bytes());
-    for bytes in blobs.chain(initial.archives.values().map(tar)).collect::<Vec<_>>() {
+    for bytes in blobs
+        .chain(initial.archives.values().map(tar))
+        .collect::<Vec<_>>()
+    {
         state.blobs.insert(sha256(&bytes), bytes);
     }
     state.disk.put("/bin/true", Node::file(b""));
@@ -405,5 +521,9 @@ fn known(command: &Command) -> Option<halite_minion::host::effect::Output> {
         "reject" => 1,
         _ => return None,
     };
-    Some(halite_minion::host::effect::Output { code, stderr: "rejected".into(), ..Default::default() })
+    Some(halite_minion::host::effect::Output {
+        code,
+        stderr: "rejected".into(),
+        ..Default::default()
+    })
 }

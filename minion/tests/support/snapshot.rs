@@ -46,20 +46,33 @@ impl Snapshot {
 
 fn walk(state: &FakeState, directory: &str, into: &mut BTreeMap<String, String>) {
     for name in state.disk.list(directory) {
-        let path = if directory == "/" { format!("/{name}") } else { format!("{directory}/{name}") };
-        let Some(stat) = state.disk.stat(&path) else { continue };
+        let path = if directory == "/" {
+            format!("/{name}")
+        } else {
+            format!("{directory}/{name}")
+        };
+        let Some(stat) = state.disk.stat(&path) else {
+            continue;
+        };
         let content = match stat.kind {
-            FileKind::File => state.disk.read(&path).map(|c| String::from_utf8_lossy(c).into_owned()),
+            FileKind::File => state
+                .disk
+                .read(&path)
+                .map(|c| String::from_utf8_lossy(c).into_owned()),
             FileKind::Symlink => stat.target.clone(),
             _ => None,
         };
         // Keys are random, and so is all that is made from them.
         let content = content.unwrap_or_default();
-        let made = content.contains("-----BEGIN ") || content.contains("certificate-authority-data");
+        let made =
+            content.contains("-----BEGIN ") || content.contains("certificate-authority-data");
         let content = if made { "made".to_owned() } else { content };
         into.insert(
             path.clone(),
-            format!("{:?} {:o} {}:{} {content}", stat.kind, stat.mode, stat.user, stat.group),
+            format!(
+                "{:?} {:o} {}:{} {content}",
+                stat.kind, stat.mode, stat.user, stat.group
+            ),
         );
         if stat.kind == FileKind::Directory {
             walk(state, &path, into);

@@ -2,8 +2,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Fields that are no choice between few things. What they add to a cluster is the operator's: names, networks,
-/// settings laid over Halite's own, packages. A new field that names something of the bundle does not belong here.
+/// Fields that are no choice between few things. What they add to a cluster is the operator's:
+/// names, networks, settings laid over Halite's own, packages. A new field that names something of
+/// the bundle does not belong here.
 const FREE: &[&str] = &[
     "metadata.name",
     "dnsDomain",
@@ -52,7 +53,11 @@ const FREE: &[&str] = &[
 
 #[test]
 fn every_field_is_a_choice_or_known_to_be_none() {
-    let unknown: Vec<&String> = CHOICES.1.iter().filter(|path| !FREE.contains(&path.as_str())).collect();
+    let unknown: Vec<&String> = CHOICES
+        .1
+        .iter()
+        .filter(|path| !FREE.contains(&path.as_str()))
+        .collect();
     assert_eq!(unknown, Vec::<&String>::new());
 }
 
@@ -65,13 +70,21 @@ fn every_value_that_can_be_written_is_declared() {
         ("host.manageSwap", "/host/manageSwap", 2),
         ("host.manageFirewall", "/host/manageFirewall", 2),
         ("host.manageTime", "/host/manageTime", 2),
-        ("containerd.restrictOomScoreAdj", "/containerd/restrictOomScoreAdj", 2),
+        (
+            "containerd.restrictOomScoreAdj",
+            "/containerd/restrictOomScoreAdj",
+            2,
+        ),
         ("apiServer.vip", "/apiServer", 3),
         ("addons.metricsServer", "/addons/metricsServer", 2),
         ("addons.localPath", "/addons/localPath", 2),
         ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
     ] {
-        assert!(CHOICES.0.iter().any(|choice| choice.path == path), "{path}: {:?}", CHOICES.0);
+        assert!(
+            CHOICES.0.iter().any(|choice| choice.path == path),
+            "{path}: {:?}",
+            CHOICES.0
+        );
         let written = |set: &Set| {
             let cluster = serde_json::to_value(&set.declaration.cluster.value).unwrap();
             cluster.pointer(pointer).unwrap().to_string()
@@ -87,7 +100,11 @@ fn a_cluster_says_what_it_chooses_in_the_names_of_the_choices() {
     for set in sets("v1.36.3", &Allowed::new()).unwrap() {
         for (path, names) in choices() {
             let chosen = chosen(&set.declaration.cluster, path);
-            assert!(names.contains(&chosen.as_str()), "{}: {path} is {chosen}, one of {names:?}", set.name);
+            assert!(
+                names.contains(&chosen.as_str()),
+                "{}: {path} is {chosen}, one of {names:?}",
+                set.name
+            );
         }
     }
     assert!(others().all(|path| FREE.contains(&path)) && others().any(|path| path == "charts"));
@@ -103,9 +120,18 @@ fn a_choice_appears_by_being_in_the_schema() {
     }}}});
     let (mut choices, mut free) = (Vec::new(), Vec::new());
     find(&schema, "", &mut choices, &mut free);
-    let values: Vec<(&str, usize)> =
-        choices.iter().map(|choice| (choice.path.as_str(), choice.ways.len())).collect();
-    assert_eq!(values, [("addons.one.enabled", 2), ("addons.two", 3), ("addons.three", 3)]);
+    let values: Vec<(&str, usize)> = choices
+        .iter()
+        .map(|choice| (choice.path.as_str(), choice.ways.len()))
+        .collect();
+    assert_eq!(
+        values,
+        [
+            ("addons.one.enabled", 2),
+            ("addons.two", 3),
+            ("addons.three", 3)
+        ]
+    );
     assert_eq!(free, ["addons.four"]);
     // None, each alone, each two of different choices, and all.
     assert_eq!(picks(&choices, 2).len(), 1 + 5 + 8 + 1);
@@ -114,7 +140,11 @@ fn a_choice_appears_by_being_in_the_schema() {
 #[test]
 fn every_set_of_roles_is_there_that_is_valid() {
     let sets = sets("v1.36.3", &Allowed::new()).unwrap();
-    let whats: Vec<&str> = sets[0].targets.iter().map(|target| target.what.as_str()).collect();
+    let whats: Vec<&str> = sets[0]
+        .targets
+        .iter()
+        .map(|target| target.what.as_str())
+        .collect();
     let first = "a host that is bootstrap, registry, etcd, control-plane";
     assert_eq!(whats[..2], ["the objects in the API", first]);
     for wanted in [
@@ -125,13 +155,18 @@ fn every_set_of_roles_is_there_that_is_valid() {
     ] {
         assert!(whats.contains(&wanted), "{whats:?}");
     }
-    // Seven sets of roles of Kubernetes' nodes, each with and without that of a registry, and a registry alone.
+    // Seven sets of roles of Kubernetes' nodes, each with and without that of a registry, and a
+    // registry alone.
     assert_eq!(whats.len(), 2 + 7 + 7 + 1);
     let all = "a host that is bootstrap, etcd, control-plane, worker, infra, frontend, registry";
     assert!(sets.iter().any(|set| set.targets[1].what == all));
     for set in &sets {
         for target in set.targets.iter().skip(1) {
-            assert!(set.declaration.nodes.contains_key(&target.minion), "{}: {target:?}", set.name);
+            assert!(
+                set.declaration.nodes.contains_key(&target.minion),
+                "{}: {target:?}",
+                set.name
+            );
         }
     }
 }
@@ -139,11 +174,16 @@ fn every_set_of_roles_is_there_that_is_valid() {
 #[test]
 fn what_is_not_allowed_is_in_no_set() {
     let allowed = |path: &str, values: &[&str]| {
-        Allowed::from([(path.to_owned(), values.iter().map(|value| (*value).to_owned()).collect())])
+        Allowed::from([(
+            path.to_owned(),
+            values.iter().map(|value| (*value).to_owned()).collect(),
+        )])
     };
     let all = sets("v1.36.3", &Allowed::new()).unwrap();
     let plugins = |sets: &[Set]| -> BTreeSet<String> {
-        sets.iter().map(|set| format!("{:?}", set.declaration.cluster.cni.plugin)).collect()
+        sets.iter()
+            .map(|set| format!("{:?}", set.declaration.cluster.cni.plugin))
+            .collect()
     };
     assert_eq!(plugins(&all).len(), 2);
     for (value, wanted) in [("flannel", "Flannel"), ("none", "None")] {
@@ -154,13 +194,22 @@ fn what_is_not_allowed_is_in_no_set() {
     let external = allowed("apiServer.vip", &["external"]);
     for set in sets("v1.36.3", &external).unwrap() {
         let cluster = &set.declaration.cluster;
-        assert!(cluster.api_server.vip.is_some() && !cluster.api_server.keeps_vip(), "{}", set.name);
+        assert!(
+            cluster.api_server.vip.is_some() && !cluster.api_server.keeps_vip(),
+            "{}",
+            set.name
+        );
         assert_eq!(refused(cluster, &external), []);
-        assert_eq!(refused(cluster, &allowed("apiServer.vip", &["none", "keepalived"])).len(), 1);
+        assert_eq!(
+            refused(cluster, &allowed("apiServer.vip", &["none", "keepalived"])).len(),
+            1
+        );
     }
-    for wrong in
-        [allowed("cni.plugins", &["flannel"]), allowed("cni.plugin", &["calico"]), allowed("cni.plugin", &[])]
-    {
+    for wrong in [
+        allowed("cni.plugins", &["flannel"]),
+        allowed("cni.plugin", &["calico"]),
+        allowed("cni.plugin", &[]),
+    ] {
         assert_eq!(sets("v1.36.3", &wrong).unwrap_err().len(), 1, "{wrong:?}");
     }
 }

@@ -7,21 +7,36 @@ use crate::bundle::BundleFacts;
 
 /// The images of each addon, by its field of the cluster document.
 const METRICS_SERVER: (&str, &[&str]) = ("addons.metricsServer", &["metrics-server"]);
-const LOCAL_PATH: (&str, &[&str]) = ("addons.localPath", &["local-path-provisioner", "local-path-helper"]);
+const LOCAL_PATH: (&str, &[&str]) = (
+    "addons.localPath",
+    &["local-path-provisioner", "local-path-helper"],
+);
 
 pub(super) fn check(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     for (at, chart) in cluster.charts.iter().enumerate() {
         if cluster.charts.iter().take(at).any(|before| before == chart) {
             let message = format!("the chart `{chart}` is there twice");
-            check.cluster(&format!("charts[{at}]"), message, "name it once: it is installed once");
+            check.cluster(
+                &format!("charts[{at}]"),
+                message,
+                "name it once: it is installed once",
+            );
         }
     }
-    let Some(bundle) = check.context.bundle else { return };
+    let Some(bundle) = check.context.bundle else {
+        return;
+    };
     let addons = &cluster.addons;
-    for (on, (path, images)) in [(addons.metrics_server, METRICS_SERVER), (addons.local_path, LOCAL_PATH)] {
-        let lacking: Vec<&str> =
-            images.iter().filter(|name| on && !bundle.images.contains_key(**name)).copied().collect();
+    for (on, (path, images)) in [
+        (addons.metrics_server, METRICS_SERVER),
+        (addons.local_path, LOCAL_PATH),
+    ] {
+        let lacking: Vec<&str> = images
+            .iter()
+            .filter(|name| on && !bundle.images.contains_key(**name))
+            .copied()
+            .collect();
         if !lacking.is_empty() {
             check.cluster(
                 path,
@@ -51,5 +66,9 @@ fn unknown(check: &mut Check<'_>, bundle: &BundleFacts, at: usize, chart: &str) 
 }
 
 fn listed(charts: &BTreeMap<String, String>) -> String {
-    charts.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
+    charts
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

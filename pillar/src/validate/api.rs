@@ -10,8 +10,18 @@ pub(super) fn check(check: &mut Check<'_>) {
     vip(check);
     endpoint(check);
     let cluster = &check.declaration.cluster;
-    flags(check, "apiServer", &cluster.api_server.extra_args, API_SERVER);
-    flags(check, "controllerManager", &cluster.controller_manager.extra_args, CONTROLLER_MANAGER);
+    flags(
+        check,
+        "apiServer",
+        &cluster.api_server.extra_args,
+        API_SERVER,
+    );
+    flags(
+        check,
+        "controllerManager",
+        &cluster.controller_manager.extra_args,
+        CONTROLLER_MANAGER,
+    );
     flags(check, "scheduler", &cluster.scheduler.extra_args, SCHEDULER);
     flags(check, "etcd", &cluster.etcd.extra_args, ETCD);
 }
@@ -38,7 +48,11 @@ fn vip(check: &mut Check<'_>) {
         if check.sound(path) && own.contains(&vip) {
             misplaced = true;
             let message = format!("the VIP {vip} lies in the {what} {own}");
-            check.cluster(PATH, message, "take a free address of a control-plane network");
+            check.cluster(
+                PATH,
+                message,
+                "take a free address of a control-plane network",
+            );
         }
     }
     let cidrs = &networks.control_plane.cidrs;
@@ -48,20 +62,26 @@ fn vip(check: &mut Check<'_>) {
             format!("the VIP {vip} is the network's own or its broadcast address ({cidr})"),
             "take a free address between them",
         ),
-        None if !misplaced && !cidrs.is_empty() && check.sound("networks.controlPlane.cidrs") => check
-            .cluster(
+        None if !misplaced && !cidrs.is_empty() && check.sound("networks.controlPlane.cidrs") => {
+            check.cluster(
                 PATH,
                 format!("the VIP {vip} lies outside the control-plane networks"),
                 "take a free address of one of them",
-            ),
+            )
+        }
         _ => {}
     }
     for node in declaration.nodes.values() {
         let taken = |address: Option<Ipv4Addr>| address == Some(vip);
         if taken(node.address)
-            || node.resolved.is_some_and(|r| r.control_plane == vip || r.workload_plane == vip)
+            || node
+                .resolved
+                .is_some_and(|r| r.control_plane == vip || r.workload_plane == vip)
         {
-            let message = format!("the VIP {vip} is the address of the node `{}`", node.metadata.name);
+            let message = format!(
+                "the VIP {vip} is the address of the node `{}`",
+                node.metadata.name
+            );
             check.cluster(
                 PATH,
                 message,
@@ -74,7 +94,9 @@ fn vip(check: &mut Check<'_>) {
 fn endpoint(check: &mut Check<'_>) {
     const PATH: &str = "apiServer.endpoint";
     let cluster = &check.declaration.cluster;
-    let Some(endpoint) = &cluster.api_server.endpoint else { return };
+    let Some(endpoint) = &cluster.api_server.endpoint else {
+        return;
+    };
     if endpoint.parse::<Ipv4Addr>().is_ok() {
         check.cluster(
             PATH,
@@ -83,7 +105,8 @@ fn endpoint(check: &mut Check<'_>) {
         );
     }
     let domain = &cluster.dns_domain;
-    if check.sound("dnsDomain") && (endpoint == domain || endpoint.ends_with(&format!(".{domain}"))) {
+    if check.sound("dnsDomain") && (endpoint == domain || endpoint.ends_with(&format!(".{domain}")))
+    {
         check.cluster(
             PATH,
             format!("`{endpoint}` lies in the cluster's own domain {domain}"),
@@ -99,13 +122,17 @@ fn endpoint(check: &mut Check<'_>) {
     }
 }
 
-/// Flags that Halite sets from other keys, with the key to use instead (kubeadm's static pods have the same flags).
+/// Flags that Halite sets from other keys, with the key to use instead (kubeadm's static pods have
+/// the same flags).
 type Owned = &'static [(&'static str, &'static str)];
 
 const API_SERVER: Owned = &[
     ("advertise-address", "it follows from networks.controlPlane"),
     ("secure-port", "the port is always 6443"),
-    ("service-cluster-ip-range", "it follows from networks.services"),
+    (
+        "service-cluster-ip-range",
+        "it follows from networks.services",
+    ),
     ("service-account-issuer", "it follows from dnsDomain"),
     ("etcd-servers", "it follows from the nodes' role etcd"),
     ("etcd-cafile", CERTIFICATES),
@@ -122,7 +149,10 @@ const API_SERVER: Owned = &[
 const CONTROLLER_MANAGER: Owned = &[
     ("cluster-cidr", "it follows from networks.pods"),
     ("cluster-name", "it follows from metadata.name"),
-    ("service-cluster-ip-range", "it follows from networks.services"),
+    (
+        "service-cluster-ip-range",
+        "it follows from networks.services",
+    ),
     ("kubeconfig", CERTIFICATES),
     ("cluster-signing-cert-file", CERTIFICATES),
     ("cluster-signing-key-file", CERTIFICATES),
@@ -135,10 +165,19 @@ const ETCD: Owned = &[
     ("data-dir", "it is always /var/lib/etcd"),
     ("initial-cluster", "it follows from the nodes' role etcd"),
     ("initial-cluster-state", "it is always the same"),
-    ("advertise-client-urls", "it follows from networks.controlPlane"),
-    ("listen-client-urls", "it follows from networks.controlPlane"),
+    (
+        "advertise-client-urls",
+        "it follows from networks.controlPlane",
+    ),
+    (
+        "listen-client-urls",
+        "it follows from networks.controlPlane",
+    ),
     ("listen-peer-urls", "it follows from networks.controlPlane"),
-    ("initial-advertise-peer-urls", "it follows from networks.controlPlane"),
+    (
+        "initial-advertise-peer-urls",
+        "it follows from networks.controlPlane",
+    ),
     ("cert-file", CERTIFICATES),
     ("key-file", CERTIFICATES),
     ("trusted-ca-file", CERTIFICATES),
@@ -152,7 +191,11 @@ fn flags(check: &mut Check<'_>, section: &str, given: &BTreeMap<String, String>,
     for name in given.keys() {
         if let Some((_, instead)) = owned.iter().find(|(flag, _)| flag == name) {
             let path = format!("{section}.extraArgs.{name}");
-            check.cluster(&path, format!("Halite sets `{name}` itself"), format!("remove it: {instead}"));
+            check.cluster(
+                &path,
+                format!("Halite sets `{name}` itself"),
+                format!("remove it: {instead}"),
+            );
         }
     }
 }

@@ -9,8 +9,15 @@ use crate::options;
 use crate::source::join;
 
 /// What every cluster runs.
-const IMAGES: [&str; 7] =
-    ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns", "pause"];
+const IMAGES: [&str; 7] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "etcd",
+    "coredns",
+    "pause",
+];
 const FLANNEL_IMAGES: [&str; 2] = ["flannel", "flannel-cni-plugin"];
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -25,7 +32,11 @@ fn version(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     let declared = &cluster.kubernetes.version;
     if let Some(resolved) = &cluster.resolved {
-        let have: Vec<&str> = resolved.kubernetes.trim_start_matches('v').split('.').collect();
+        let have: Vec<&str> = resolved
+            .kubernetes
+            .trim_start_matches('v')
+            .split('.')
+            .collect();
         let want: Vec<&str> = declared.trim_start_matches('v').split('.').collect();
         if check.sound("resolved") && !have.starts_with(&want) {
             check.cluster(
@@ -36,7 +47,9 @@ fn version(check: &mut Check<'_>) {
             return;
         }
     }
-    let Some(bundle) = check.context.bundle else { return };
+    let Some(bundle) = check.context.bundle else {
+        return;
+    };
     let wanted = cluster.kubernetes_version();
     if check.sound(PATH) && !bundle.satisfies(wanted) {
         let hint = match cluster.resolved {
@@ -48,7 +61,10 @@ fn version(check: &mut Check<'_>) {
         };
         check.cluster(
             PATH,
-            format!("the bundle {} has Kubernetes {}, not {wanted}", bundle.path, bundle.kubernetes),
+            format!(
+                "the bundle {} has Kubernetes {}, not {wanted}",
+                bundle.path, bundle.kubernetes
+            ),
             hint,
         );
     }
@@ -63,14 +79,30 @@ fn version(check: &mut Check<'_>) {
             "choose what it was made for, or use a bundle that was made for this",
         );
     }
-    let flannel: &[&str] = if cluster.cni.plugin == CniPlugin::Flannel { &FLANNEL_IMAGES } else { &[] };
-    let missing: Vec<&str> =
-        IMAGES.iter().chain(flannel).filter(|name| !bundle.images.contains_key(**name)).copied().collect();
+    let flannel: &[&str] = if cluster.cni.plugin == CniPlugin::Flannel {
+        &FLANNEL_IMAGES
+    } else {
+        &[]
+    };
+    let missing: Vec<&str> = IMAGES
+        .iter()
+        .chain(flannel)
+        .filter(|name| !bundle.images.contains_key(**name))
+        .copied()
+        .collect();
     if !missing.is_empty() {
-        let path = if missing.iter().all(|name| flannel.contains(name)) { "cni.plugin" } else { PATH };
+        let path = if missing.iter().all(|name| flannel.contains(name)) {
+            "cni.plugin"
+        } else {
+            PATH
+        };
         check.cluster(
             path,
-            format!("the bundle {} lacks the images: {}", bundle.path, missing.join(", ")),
+            format!(
+                "the bundle {} lacks the images: {}",
+                bundle.path,
+                missing.join(", ")
+            ),
             "use a complete bundle; `ctl bundle show` shows what this one has",
         );
     }
@@ -83,20 +115,31 @@ const KUBELET: &[(&str, &str)] = &[
     ("clusterDNS", "it follows from networks.services"),
     ("clusterDomain", "it follows from dnsDomain"),
     ("staticPodPath", "it is always /etc/kubernetes/manifests"),
-    ("containerRuntimeEndpoint", "it is always containerd's socket"),
+    (
+        "containerRuntimeEndpoint",
+        "it is always containerd's socket",
+    ),
 ];
 const KUBE_PROXY: &[(&str, &str)] = &[
     ("apiVersion", "it is always the same"),
     ("kind", "it is always the same"),
     ("mode", "it follows from kubeProxy.mode"),
     ("clusterCIDR", "it follows from networks.pods"),
-    ("nodePortAddresses", "it follows from firewall.nodePorts.cidrs"),
+    (
+        "nodePortAddresses",
+        "it follows from firewall.nodePorts.cidrs",
+    ),
 ];
 
 fn settings(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     owned(check, "kubelet.config", &cluster.kubelet.config, KUBELET);
-    owned(check, "kubeProxy.config", &cluster.kube_proxy.config, KUBE_PROXY);
+    owned(
+        check,
+        "kubeProxy.config",
+        &cluster.kube_proxy.config,
+        KUBE_PROXY,
+    );
     if cluster.cni.plugin == CniPlugin::None && cluster.cni.mtu.is_some() {
         check.cluster(
             "cni.mtu",
@@ -140,7 +183,12 @@ fn secrets(check: &mut Check<'_>) {
     let declaration = check.declaration;
     for (name, secret) in &declaration.cluster.secrets {
         let path = join("secrets", name);
-        let is_password = declaration.cluster.site_registry.users.values().any(|password| password == name);
+        let is_password = declaration
+            .cluster
+            .site_registry
+            .users
+            .values()
+            .any(|password| password == name);
         let for_hosts = !secret.roles.is_empty() || !secret.nodes.is_empty();
         if !for_hosts && !is_password && check.sound(&join(&path, "roles")) {
             check.cluster(
@@ -150,7 +198,11 @@ fn secrets(check: &mut Check<'_>) {
             );
         }
         if secret.value.reveal().is_empty() {
-            check.cluster(&join(&path, "value"), format!("the secret `{name}` is empty"), "write its value");
+            check.cluster(
+                &join(&path, "value"),
+                format!("the secret `{name}` is empty"),
+                "write its value",
+            );
         }
         for (index, node) in secret.nodes.iter().enumerate() {
             if !declaration.nodes.is_empty() && !declaration.nodes.contains_key(node) {
@@ -159,7 +211,12 @@ fn secrets(check: &mut Check<'_>) {
                     format!("there is no node `{node}`"),
                     format!(
                         "the nodes are: {}",
-                        declaration.nodes.keys().cloned().collect::<Vec<_>>().join(", ")
+                        declaration
+                            .nodes
+                            .keys()
+                            .cloned()
+                            .collect::<Vec<_>>()
+                            .join(", ")
                     ),
                 );
             }

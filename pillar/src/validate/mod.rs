@@ -1,7 +1,8 @@
-//! Whether what was declared can work: checks of meaning, after every value was found to be well-formed.
+//! Whether what was declared can work: checks of meaning, after every value was found to be
+//! well-formed.
 //!
-//! Each check stands for itself and reports; none stops another. What hangs on a value that was already reported as
-//! unusable is not reported again.
+//! Each check stands for itself and reports; none stops another. What hangs on a value that was
+//! already reported as unusable is not reported again.
 
 mod addons;
 mod api;
@@ -32,7 +33,11 @@ pub struct Context<'a> {
 /// All problems of meaning.
 #[must_use]
 pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem> {
-    let mut check = Check { declaration, context, problems: Vec::new() };
+    let mut check = Check {
+        declaration,
+        context,
+        problems: Vec::new(),
+    };
     networks::check(&mut check);
     api::check(&mut check);
     components::check(&mut check);
@@ -47,7 +52,10 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
 pub(crate) fn duplicate_names(nodes: &[Document<Node>]) -> Vec<Problem> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut problems = Vec::new();
-    for node in nodes.iter().filter(|node| node.source.is_sound("metadata.name")) {
+    for node in nodes
+        .iter()
+        .filter(|node| node.source.is_sound("metadata.name"))
+    {
         match first.get(node.metadata.name.as_str()) {
             Some(file) => problems.push(
                 node.source
@@ -85,7 +93,11 @@ impl Check<'_> {
     fn unseen(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         let source = &self.declaration.cluster.source;
         if source.is_sound(path) {
-            self.problems.push(Problem::at(&source.position(path), message).path(path).hint(hint));
+            self.problems.push(
+                Problem::at(&source.position(path), message)
+                    .path(path)
+                    .hint(hint),
+            );
         }
     }
 
@@ -98,7 +110,8 @@ impl Check<'_> {
         hint: impl Into<String>,
     ) {
         if node.source.is_sound(path) {
-            self.problems.push(node.source.problem(path, message).hint(hint));
+            self.problems
+                .push(node.source.problem(path, message).hint(hint));
         }
     }
 

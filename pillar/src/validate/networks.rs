@@ -27,7 +27,9 @@ fn sizes(check: &mut Check<'_>) {
     if services.prefix_len() < 12 {
         check.cluster(
             "networks.services",
-            format!("{services} is too large: the API server takes at most 1048576 service addresses"),
+            format!(
+                "{services} is too large: the API server takes at most 1048576 service addresses"
+            ),
             "use a prefix length from 12 to 28",
         );
     } else if network::dns_service(services).is_none() || services.prefix_len() > 28 {
@@ -72,18 +74,36 @@ struct Named {
 fn named(check: &Check<'_>) -> (Vec<Named>, Vec<Named>) {
     let networks = &check.declaration.cluster.networks;
     let list = |cidrs: &[Ipv4Net], path: &str, what| -> Vec<Named> {
-        let item =
-            |(i, network): (usize, &Ipv4Net)| Named { path: format!("{path}[{i}]"), what, network: *network };
+        let item = |(i, network): (usize, &Ipv4Net)| Named {
+            path: format!("{path}[{i}]"),
+            what,
+            network: *network,
+        };
         cidrs.iter().enumerate().map(item).collect()
     };
-    let mut hosts =
-        list(&networks.control_plane.cidrs, "networks.controlPlane.cidrs", "control-plane network");
+    let mut hosts = list(
+        &networks.control_plane.cidrs,
+        "networks.controlPlane.cidrs",
+        "control-plane network",
+    );
     if let Some(plane) = &networks.workload_plane {
-        hosts.extend(list(&plane.cidrs, "networks.workloadPlane.cidrs", "workload-plane network"));
+        hosts.extend(list(
+            &plane.cidrs,
+            "networks.workloadPlane.cidrs",
+            "workload-plane network",
+        ));
     }
     let own = vec![
-        Named { path: "networks.pods".to_owned(), what: "pod network", network: networks.pods },
-        Named { path: "networks.services".to_owned(), what: "service network", network: networks.services },
+        Named {
+            path: "networks.pods".to_owned(),
+            what: "pod network",
+            network: networks.pods,
+        },
+        Named {
+            path: "networks.services".to_owned(),
+            what: "service network",
+            network: networks.services,
+        },
     ];
     (hosts, own)
 }
@@ -121,11 +141,17 @@ fn overlaps(check: &mut Check<'_>) {
     }
     for (index, later) in hosts.iter().enumerate() {
         let list = |path: &str| path.split('[').next().unwrap_or_default().to_owned();
-        for earlier in hosts[..index].iter().filter(|earlier| list(&earlier.path) == list(&later.path)) {
+        for earlier in hosts[..index]
+            .iter()
+            .filter(|earlier| list(&earlier.path) == list(&later.path))
+        {
             if network::overlap(later.network, earlier.network) {
                 check.cluster(
                     &later.path,
-                    format!("{} overlaps {}, which stands before it", later.network, earlier.network),
+                    format!(
+                        "{} overlaps {}, which stands before it",
+                        later.network, earlier.network
+                    ),
                     "remove one of them",
                 );
             }
@@ -135,8 +161,12 @@ fn overlaps(check: &mut Check<'_>) {
 
 /// Ranges that no cluster can use.
 fn reserved(network: Ipv4Net) -> Option<&'static str> {
-    let within =
-        |a, b, prefix| network::overlap(network, Ipv4Net::new_assert(Ipv4Addr::new(a, b, 0, 0), prefix));
+    let within = |a, b, prefix| {
+        network::overlap(
+            network,
+            Ipv4Net::new_assert(Ipv4Addr::new(a, b, 0, 0), prefix),
+        )
+    };
     if network.prefix_len() == 0 {
         Some("holds every address there is")
     } else if within(127, 0, 8) {
@@ -152,9 +182,21 @@ fn reserved(network: Ipv4Net) -> Option<&'static str> {
 
 fn node_ports(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
-    let hosts = [cluster.networks.workload_cidrs(), &cluster.networks.control_plane.cidrs].concat();
-    let sound = check.sound("networks.controlPlane.cidrs") && check.sound("networks.workloadPlane.cidrs");
-    for (index, cidr) in cluster.firewall.node_ports.cidrs.iter().flatten().enumerate() {
+    let hosts = [
+        cluster.networks.workload_cidrs(),
+        &cluster.networks.control_plane.cidrs,
+    ]
+    .concat();
+    let sound =
+        check.sound("networks.controlPlane.cidrs") && check.sound("networks.workloadPlane.cidrs");
+    for (index, cidr) in cluster
+        .firewall
+        .node_ports
+        .cidrs
+        .iter()
+        .flatten()
+        .enumerate()
+    {
         if sound && !hosts.iter().any(|host| network::overlap(*host, *cidr)) {
             check.cluster(
                 &format!("firewall.nodePorts.cidrs[{index}]"),
@@ -182,8 +224,9 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
             }
         }
         for route in host.foreign_routes() {
-            let covered =
-                host.usable().any(|(_, a)| route.destination.contains(&a) && mine.network.contains(&a));
+            let covered = host
+                .usable()
+                .any(|(_, a)| route.destination.contains(&a) && mine.network.contains(&a));
             if network::overlap(mine.network, route.destination) && !covered {
                 check.cluster(
                     &mine.path,
@@ -197,19 +240,42 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
         }
     }
     let vip = check.declaration.cluster.api_server.vip;
-    let have: Vec<Ipv4Addr> = host.usable().map(|(_, a)| a).filter(|a| Some(*a) != vip).collect();
-    let listed = || have.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let inside = |cidrs: &[Ipv4Net]| have.iter().any(|a| cidrs.iter().any(|cidr| cidr.contains(a)));
+    let have: Vec<Ipv4Addr> = host
+        .usable()
+        .map(|(_, a)| a)
+        .filter(|a| Some(*a) != vip)
+        .collect();
+    let listed = || {
+        have.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let inside = |cidrs: &[Ipv4Net]| {
+        have.iter()
+            .any(|a| cidrs.iter().any(|cidr| cidr.contains(a)))
+    };
     let planes = [
-        ("networks.controlPlane.cidrs", "control-plane", networks.control_plane.cidrs.as_slice()),
-        ("networks.workloadPlane.cidrs", "workload-plane", networks.workload_cidrs()),
+        (
+            "networks.controlPlane.cidrs",
+            "control-plane",
+            networks.control_plane.cidrs.as_slice(),
+        ),
+        (
+            "networks.workloadPlane.cidrs",
+            "workload-plane",
+            networks.workload_cidrs(),
+        ),
     ];
     for (path, what, cidrs) in planes {
         if path.contains("workload") && networks.workload_plane.is_none() {
             continue;
         }
         if !cidrs.is_empty() && !inside(cidrs) {
-            let message = format!("this host has no address in a {what} network; it has: {}", listed());
+            let message = format!(
+                "this host has no address in a {what} network; it has: {}",
+                listed()
+            );
             check.cluster(
                 path,
                 message,

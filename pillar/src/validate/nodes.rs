@@ -52,15 +52,21 @@ fn name(check: &mut Check<'_>, node: &Document<Node>) {
         );
     }
     if name.parse::<Ipv4Addr>().is_ok() {
-        check.node(node, PATH, format!("`{name}` is an address, not a name"), "for example worker-1");
+        check.node(
+            node,
+            PATH,
+            format!("`{name}` is an address, not a name"),
+            "for example worker-1",
+        );
     }
 }
 
 fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
     let networks = &check.declaration.cluster.networks;
     let control_sound = check.sound("networks.controlPlane.cidrs");
-    let inside =
-        |address: Ipv4Addr, cidrs: &[ipnet::Ipv4Net]| cidrs.iter().any(|cidr| cidr.contains(&address));
+    let inside = |address: Ipv4Addr, cidrs: &[ipnet::Ipv4Net]| {
+        cidrs.iter().any(|cidr| cidr.contains(&address))
+    };
     if let Some(address) = node.address {
         match networks.control_plane.cidrs.iter().find(|cidr| cidr.contains(&address)) {
             None if control_sound => check.node(
@@ -78,8 +84,13 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             _ => {}
         }
     }
-    let Some(resolved) = node.resolved else { return };
-    if node.address.is_some_and(|address| address != resolved.control_plane) {
+    let Some(resolved) = node.resolved else {
+        return;
+    };
+    if node
+        .address
+        .is_some_and(|address| address != resolved.control_plane)
+    {
         check.node(
             node,
             "address",
@@ -94,7 +105,12 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             networks.control_plane.cidrs.as_slice(),
             "control-plane",
         ),
-        ("resolved.workloadPlane", resolved.workload_plane, networks.workload_cidrs(), "workload-plane"),
+        (
+            "resolved.workloadPlane",
+            resolved.workload_plane,
+            networks.workload_cidrs(),
+            "workload-plane",
+        ),
     ];
     for (path, address, cidrs, what) in planes {
         let sound = control_sound && check.sound("networks.workloadPlane.cidrs");
@@ -121,10 +137,26 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>) {
         }
     }
     let needs = [
-        (Role::Bootstrap, Role::ControlPlane, "the first host runs the first control plane"),
-        (Role::Bootstrap, Role::Registry, "the first host holds the bundle and serves it"),
-        (Role::ControlPlane, Role::Etcd, "this version of Halite keeps etcd beside the API server"),
-        (Role::Etcd, Role::ControlPlane, "this version of Halite keeps etcd beside the API server"),
+        (
+            Role::Bootstrap,
+            Role::ControlPlane,
+            "the first host runs the first control plane",
+        ),
+        (
+            Role::Bootstrap,
+            Role::Registry,
+            "the first host holds the bundle and serves it",
+        ),
+        (
+            Role::ControlPlane,
+            Role::Etcd,
+            "this version of Halite keeps etcd beside the API server",
+        ),
+        (
+            Role::Etcd,
+            Role::ControlPlane,
+            "this version of Halite keeps etcd beside the API server",
+        ),
     ];
     for (role, needed, why) in needs {
         if node.has(role) && !node.has(needed) {
@@ -149,7 +181,12 @@ fn labels(check: &mut Check<'_>, node: &Document<Node>) {
                 "declare the role instead",
             );
         } else if key == "kubernetes.io/hostname" {
-            check.node(node, &path, format!("the label `{key}` is the kubelet's own"), "remove it");
+            check.node(
+                node,
+                &path,
+                format!("the label `{key}` is the kubelet's own"),
+                "remove it",
+            );
         }
     }
     let taints = node.taints.as_deref().unwrap_or_default();
@@ -161,7 +198,10 @@ fn labels(check: &mut Check<'_>, node: &Document<Node>) {
             check.node(
                 node,
                 &format!("taints[{index}]"),
-                format!("there are two taints `{}` with the effect {}", taint.key, taint.effect),
+                format!(
+                    "there are two taints `{}` with the effect {}",
+                    taint.key, taint.effect
+                ),
                 "remove one; Kubernetes keeps one per key and effect",
             );
         }
@@ -178,7 +218,9 @@ fn duplicate_addresses(check: &mut Check<'_>) {
             own.push(("resolved.workloadPlane", Some(resolved.workload_plane)));
         }
         for (path, address) in own {
-            let Some(address) = address.filter(|_| node.source.is_sound(path)) else { continue };
+            let Some(address) = address.filter(|_| node.source.is_sound(path)) else {
+                continue;
+            };
             match taken.get(&address) {
                 Some(other) if *other != name => check.node(
                     node,
@@ -197,22 +239,40 @@ fn duplicate_addresses(check: &mut Check<'_>) {
 /// What only all nodes together can get wrong.
 fn whole(check: &mut Check<'_>) {
     let declaration = check.declaration;
-    let nodes = || declaration.nodes.values().filter(|node| node.source.is_sound("roles"));
+    let nodes = || {
+        declaration
+            .nodes
+            .values()
+            .filter(|node| node.source.is_sound("roles"))
+    };
     if declaration.nodes.is_empty() {
         return;
     }
     for (role, hint) in [
-        (Role::Bootstrap, "only the first host has this role; remove it here"),
-        (Role::ControlPlane, "this version of Halite runs one control-plane node; remove the role here"),
+        (
+            Role::Bootstrap,
+            "only the first host has this role; remove it here",
+        ),
+        (
+            Role::ControlPlane,
+            "this version of Halite runs one control-plane node; remove the role here",
+        ),
     ] {
         let mut with = nodes().filter(|node| node.has(role));
         if let Some(first) = with.next() {
             for further in with {
-                let at = further.roles.iter().position(|have| *have == role).unwrap_or_default();
+                let at = further
+                    .roles
+                    .iter()
+                    .position(|have| *have == role)
+                    .unwrap_or_default();
                 check.node(
                     further,
                     &format!("roles[{at}]"),
-                    format!("the node `{}` already has the role `{role}`", first.metadata.name),
+                    format!(
+                        "the node `{}` already has the role `{role}`",
+                        first.metadata.name
+                    ),
                     hint,
                 );
             }
@@ -228,10 +288,18 @@ fn whole(check: &mut Check<'_>) {
 
 /// On one of the cluster's hosts: does its document name an address that it has?
 fn own_address(check: &mut Check<'_>) {
-    let Some(host) = check.context.host else { return };
-    let Some(node) = check.declaration.nodes.get(&host.name) else { return };
+    let Some(host) = check.context.host else {
+        return;
+    };
+    let Some(node) = check.declaration.nodes.get(&host.name) else {
+        return;
+    };
     let have: Vec<Ipv4Addr> = host.usable().map(|(_, address)| address).collect();
-    let listed = have.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let listed = have
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     if let Some(address) = node.address
         && !have.contains(&address)
     {
@@ -240,7 +308,10 @@ fn own_address(check: &mut Check<'_>) {
     } else if let Some(resolved) = node.resolved
         && !have.contains(&resolved.control_plane)
     {
-        let message = format!("this host has lost its address {}; it has: {listed}", resolved.control_plane);
+        let message = format!(
+            "this host has lost its address {}; it has: {listed}",
+            resolved.control_plane
+        );
         check.node(
             node,
             "resolved.controlPlane",

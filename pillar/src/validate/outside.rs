@@ -1,5 +1,5 @@
-//! What a cluster has to do with the world outside of it: whom hosts trust, which registries and proxy containerd uses,
-//! where the time comes from.
+//! What a cluster has to do with the world outside of it: whom hosts trust, which registries and
+//! proxy containerd uses, where the time comes from.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,9 @@ pub(super) fn check(check: &mut Check<'_>) {
 }
 
 fn pem(check: &mut Check<'_>, path: &str, text: &str) {
-    let Err(unfit) = certificates(text) else { return };
+    let Err(unfit) = certificates(text) else {
+        return;
+    };
     let hint = match unfit {
         Unfit::Other(_) => {
             "only certificates belong here: every host, and whoever reads this document, sees them"
@@ -45,7 +47,9 @@ fn registries(check: &mut Check<'_>) {
         if *host == own {
             check.cluster(
                 &path,
-                format!("`{host}` is the site's own registry, which Halite itself tells containerd of"),
+                format!(
+                    "`{host}` is the site's own registry, which Halite itself tells containerd of"
+                ),
                 "remove it, and set `siteRegistry`",
             );
         }
@@ -53,7 +57,11 @@ fn registries(check: &mut Check<'_>) {
         for (at, mirror) in foreign.mirrors.iter().enumerate() {
             let path = format!("{path}.mirrors[{at}]");
             if !seen.insert(mirror.trim_end_matches('/')) {
-                check.unseen(&path, "this mirror is there twice", "name it once: it is asked once");
+                check.unseen(
+                    &path,
+                    "this mirror is there twice",
+                    "name it once: it is asked once",
+                );
             }
             address(check, &path, mirror, true);
         }
@@ -81,9 +89,17 @@ fn proxy(check: &mut Check<'_>) {
 
 /// The address of somebody who is asked over HTTP; only a mirror may be below a path.
 fn address(check: &mut Check<'_>, path: &str, text: &str, below: bool) {
-    let example = if below { "https://mirror.corp/hub" } else { "http://proxy.corp:3128" };
-    let plain = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'));
-    let url = Url::parse(text).ok().filter(|url| plain && matches!(url.scheme(), "http" | "https"));
+    let example = if below {
+        "https://mirror.corp/hub"
+    } else {
+        "http://proxy.corp:3128"
+    };
+    let plain = text
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'));
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| plain && matches!(url.scheme(), "http" | "https"));
     let Some(url) = url.filter(|url| url.host_str().is_some_and(|host| !host.is_empty())) else {
         // There may be a login in what cannot be read, too.
         let message = "this is not an address that begins with http:// or https://";

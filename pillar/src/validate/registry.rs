@@ -32,17 +32,25 @@ pub(super) fn check(check: &mut Check<'_>) {
                 format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
                 "what comes after them would not count (bcrypt): take a shorter one",
             ),
-            // Whoever guesses it may replace every image of the site. Of an empty one is told where it stands.
-            Some(secret) if (1..SHORTEST_PASSWORD).contains(&secret.value.reveal().chars().count()) => check
-                .cluster(
+            // Whoever guesses it may replace every image of the site. Of an empty one is told where
+            // it stands.
+            Some(secret)
+                if (1..SHORTEST_PASSWORD).contains(&secret.value.reveal().chars().count()) =>
+            {
+                check.cluster(
                     &path,
                     format!("the secret `{name}` is shorter than {SHORTEST_PASSWORD} characters"),
                     "anybody could guess the password: take a longer one",
-                ),
+                )
+            }
             Some(_) => {}
         }
     }
-    if let Some(user) = registry.pull_as.as_ref().filter(|user| !registry.users.contains_key(*user)) {
+    if let Some(user) = registry
+        .pull_as
+        .as_ref()
+        .filter(|user| !registry.users.contains_key(*user))
+    {
         let users: Vec<&str> = registry.users.keys().map(String::as_str).collect();
         check.cluster(
             "siteRegistry.pullAs",
@@ -51,7 +59,10 @@ pub(super) fn check(check: &mut Check<'_>) {
         );
     }
     let nodes = &declaration.nodes;
-    if let Some(node) = registry.node.as_ref().filter(|node| !nodes.is_empty() && !nodes.contains_key(*node))
+    if let Some(node) = registry
+        .node
+        .as_ref()
+        .filter(|node| !nodes.is_empty() && !nodes.contains_key(*node))
     {
         let names: Vec<&str> = nodes.keys().map(String::as_str).collect();
         check.cluster(
@@ -68,7 +79,9 @@ pub(super) fn check(check: &mut Check<'_>) {
             "back them up to another directory, best of another disk",
         );
     }
-    let Some(bundle) = check.context.bundle else { return };
+    let Some(bundle) = check.context.bundle else {
+        return;
+    };
     if !bundle.packages.contains_key(PACKAGE) && !bundle.rpms.contains_key(PACKAGE) {
         check.cluster(
             "siteRegistry.enabled",

@@ -1,4 +1,5 @@
-//! The client's end: one connection to one master, verified, shared by all calls made through clones of a [`Channel`].
+//! The client's end: one connection to one master, verified, shared by all calls made through
+//! clones of a [`Channel`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +25,8 @@ use tonic::body::Body;
 use super::tls::{Caller, MasterVerifier, Trust, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::identity::Identity;
-use crate::pki::{self, Inspected, PkiError};
+use crate::pki;
+use crate::pki::{Inspected, PkiError};
 
 /// How long a failed call waits to learn why its connection ended.
 const WHY: Duration = Duration::from_secs(1);
@@ -103,7 +105,9 @@ impl Channel {
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").field("master", &self.master).finish_non_exhaustive()
+        f.debug_struct("Channel")
+            .field("master", &self.master)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +128,9 @@ impl tower::Service<Request<Body>> for Channel {
         parts.authority = Some(self.authority.clone());
         match Uri::from_parts(parts) {
             Ok(uri) => *request.uri_mut() = uri,
-            Err(error) => return Box::pin(std::future::ready(Err(Status::internal(error.to_string())))),
+            Err(error) => {
+                return Box::pin(std::future::ready(Err(Status::internal(error.to_string()))));
+            }
         }
         let answer = self.sender.send_request(request);
         let channel = self.clone();
@@ -135,17 +141,20 @@ impl tower::Service<Request<Body>> for Channel {
             };
             // The call often learns of the end before the reason is known: give it a moment.
             let reason = tokio::time::timeout(WHY, channel.closed()).await;
-            Err(Status::unavailable(reason.unwrap_or_else(|_| error.to_string())))
+            Err(Status::unavailable(
+                reason.unwrap_or_else(|_| error.to_string()),
+            ))
         })
     }
 }
 
-/// Connects to a master at `endpoint` (`HOST:PORT`), believing the CAs in `ca_pem`, showing `identity` if there is one;
-/// then the master must be of the same cluster.
+/// Connects to a master at `endpoint` (`HOST:PORT`), believing the CAs in `ca_pem`, showing
+/// `identity` if there is one; then the master must be of the same cluster.
 ///
 /// # Errors
-/// Nothing answers, or what answers is not such a master. That *we* are refused shows only in the first call, because TLS
-/// 1.3 ends the client's handshake before the server has judged its certificate.
+/// Nothing answers, or what answers is not such a master. That *we* are refused shows only in the
+/// first call, because TLS 1.3 ends the client's handshake before the server has judged its
+/// certificate.
 pub async fn connect(
     endpoint: &str,
     ca_pem: &str,
@@ -170,9 +179,13 @@ where
 {
     let mut roots = RootCertStore::empty();
     for ca in pki::certificates(ca_pem)? {
-        roots.add(ca).map_err(|e| PkiError::Certificate(e.to_string()))?;
+        roots
+            .add(ca)
+            .map_err(|e| PkiError::Certificate(e.to_string()))?;
     }
-    Ok(open(stream, endpoint, Trust::Roots(roots), identity).await?.0)
+    Ok(open(stream, endpoint, Trust::Roots(roots), identity)
+        .await?
+        .0)
 }
 
 /// A first connection, made with nothing but the hash in a token.
@@ -184,7 +197,8 @@ pub struct Pinned {
     pub ca_pem: String,
 }
 
-/// Connects to a master at `endpoint` whose chain holds a CA with this SHA-256 (hex) of its DER, without an identity.
+/// Connects to a master at `endpoint` whose chain holds a CA with this SHA-256 (hex) of its DER,
+/// without an identity.
 ///
 /// # Errors
 /// Nothing answers, or what answers is not a master of that CA.
@@ -197,7 +211,11 @@ pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, C
 ///
 /// # Errors
 /// As [`connect_pinned`].
-pub async fn pinned_over<S>(stream: S, endpoint: &str, ca_sha256: &str) -> Result<Pinned, ConnectError>
+pub async fn pinned_over<S>(
+    stream: S,
+    endpoint: &str,
+    ca_sha256: &str,
+) -> Result<Pinned, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -205,20 +223,31 @@ where
     let (channel, chain) = open(stream, endpoint, Trust::Pinned(pin.clone()), None).await?;
     let ca = chain.iter().find(|der| pki::sha256_hex(der) == pin);
     let ca = ca.ok_or_else(|| untrusted(endpoint, "the chain does not hold the pinned CA"))?;
-    Ok(Pinned { channel, ca_pem: pki::certificate_pem(ca) })
+    Ok(Pinned {
+        channel,
+        ca_pem: pki::certificate_pem(ca),
+    })
 }
 
 fn untrusted(endpoint: &str, reason: impl Into<String>) -> ConnectError {
-    ConnectError::Untrusted { endpoint: endpoint.to_owned(), reason: reason.into() }
+    ConnectError::Untrusted {
+        endpoint: endpoint.to_owned(),
+        reason: reason.into(),
+    }
 }
 
 async fn dial(endpoint: &str) -> Result<TcpStream, ConnectError> {
-    let unreachable = |reason: String| ConnectError::Unreachable { endpoint: endpoint.to_owned(), reason };
+    let unreachable = |reason: String| ConnectError::Unreachable {
+        endpoint: endpoint.to_owned(),
+        reason,
+    };
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(endpoint))
         .await
         .map_err(|_| unreachable("no answer in time".to_owned()))?
         .map_err(|error| unreachable(error.to_string()))?;
-    stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
+    stream
+        .set_nodelay(true)
+        .map_err(|error| unreachable(error.to_string()))?;
     Ok(stream)
 }
 
@@ -231,12 +260,19 @@ async fn open<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let authority: Authority = endpoint.parse().map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
+    let authority: Authority = endpoint
+        .parse()
+        .map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
     if authority.port_u16().is_none() {
         return Err(ConnectError::Endpoint(endpoint.to_owned()));
     }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(host).map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
+    let host = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let name =
+        ServerName::try_from(host).map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
     let config = config(endpoint, trust, identity)?;
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
@@ -251,7 +287,9 @@ where
         .iter()
         .map(|c| c.clone().into_owned())
         .collect();
-    let leaf = chain.first().ok_or_else(|| untrusted(endpoint, "it showed no certificate"))?;
+    let leaf = chain
+        .first()
+        .ok_or_else(|| untrusted(endpoint, "it showed no certificate"))?;
     let master = Caller::from_der(leaf)?.identity;
 
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
@@ -271,7 +309,15 @@ where
         };
         let _ = end.send(Some(why.into()));
     });
-    Ok((Channel { sender, authority, master, ended }, chain))
+    Ok((
+        Channel {
+            sender,
+            authority,
+            master,
+            ended,
+        },
+        chain,
+    ))
 }
 
 fn config(
@@ -282,10 +328,19 @@ fn config(
     let tls = |error: rustls::Error| untrusted(endpoint, error.to_string());
     let provider = provider();
     let cluster = match identity {
-        Some(own) => Some(Inspected::from_pem(&own.certificate_pem)?.identity()?.cluster().to_owned()),
+        Some(own) => Some(
+            Inspected::from_pem(&own.certificate_pem)?
+                .identity()?
+                .cluster()
+                .to_owned(),
+        ),
         None => None,
     };
-    let verifier = MasterVerifier { trust, cluster, provider: Arc::clone(&provider) };
+    let verifier = MasterVerifier {
+        trust,
+        cluster,
+        provider: Arc::clone(&provider),
+    };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(tls)?
@@ -294,7 +349,10 @@ fn config(
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(own) => builder
-            .with_client_auth_cert(pki::certificates(&own.certificate_pem)?, pki::private_key(&own.key_pem)?)
+            .with_client_auth_cert(
+                pki::certificates(&own.certificate_pem)?,
+                pki::private_key(&own.key_pem)?,
+            )
             .map_err(tls)?,
     };
     config.resumption = Resumption::disabled();
@@ -302,15 +360,19 @@ fn config(
     Ok(config)
 }
 
-/// What stands before an alert's name in the text of an error: HTTP/2 keeps only the text of what TLS said.
+/// What stands before an alert's name in the text of an error: HTTP/2 keeps only the text of what
+/// TLS said.
 const ALERT: &str = "received fatal alert: ";
 
-/// Says for people what an error of TLS or HTTP/2 means; looks through the chain of sources for the TLS one.
+/// Says for people what an error of TLS or HTTP/2 means; looks through the chain of sources for the
+/// TLS one.
 fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let io = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let io = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
         if let Some(rustls::Error::InvalidCertificate(reason)) = io.and_then(|e| e.downcast_ref()) {
             return explain_certificate(reason);
         }
@@ -328,13 +390,18 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// What the master's alert says of our certificate; see `CallerVerifier` for which it sends when.
 fn explain_alert(alert: &str) -> String {
-    let name = alert.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let name = alert
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .next()
+        .unwrap_or_default();
     let text = match name {
         "CertificateRevoked" => {
             "the master does not accept this identity (any more): its key was deleted, rejected or replaced"
         }
         "CertificateExpired" => "the master refused our certificate: it has expired",
-        "UnknownCA" | "DecryptError" => "the master refused our certificate: it is not of this cluster's CA",
+        "UnknownCA" | "DecryptError" => {
+            "the master refused our certificate: it is not of this cluster's CA"
+        }
         "AccessDenied" => "the master refused our certificate: it belongs to another cluster",
         "BadCertificate" | "CertificateUnknown" | "UnsupportedCertificate" => {
             "the master refused our certificate: it does not name one identity of a caller"
@@ -346,7 +413,9 @@ fn explain_alert(alert: &str) -> String {
 
 fn explain_certificate(reason: &CertificateError) -> String {
     let text = match reason {
-        CertificateError::UnknownIssuer => "the server's certificate is not of the CA that we trust",
+        CertificateError::UnknownIssuer => {
+            "the server's certificate is not of the CA that we trust"
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the server's certificate has expired (or this host's clock is wrong)"
         }

@@ -1,9 +1,11 @@
-//! The road between both ends: TLS 1.3 with identities in certificates, HTTP/2 with keep-alive, one port.
+//! The road between both ends: TLS 1.3 with identities in certificates, HTTP/2 with keep-alive, one
+//! port.
 //!
-//! The server asks for a client certificate and takes none as "nobody": such a caller reaches first contact only (see
-//! [`crate::authz`]). A certificate that is shown must be good: an unknown issuer, one out of date, another cluster's or a
-//! revoked one ends the handshake. Session tickets are off at both ends, because a resumed session would bring in a
-//! certificate without looking at it again.
+//! The server asks for a client certificate and takes none as "nobody": such a caller reaches first
+//! contact only (see [`crate::authz`]). A certificate that is shown must be good: an unknown
+//! issuer, one out of date, another cluster's or a revoked one ends the handshake. Session tickets
+//! are off at both ends, because a resumed session would bring in a certificate without looking at
+//! it again.
 
 mod client;
 mod server;
@@ -15,7 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use client::{
-    Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned, pinned_over,
+    Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
+    pinned_over,
 };
 pub use server::{Doorkeeper, Server, TlsError};
 pub use tls::{Caller, install_crypto};
@@ -50,7 +53,10 @@ impl Peer {
     ///
     /// # Errors
     /// The request did not come in through [`Server`]; answered as an internal fault.
-    #[allow(clippy::result_large_err, reason = "tonic's own error type, as its services return it")]
+    #[allow(
+        clippy::result_large_err,
+        reason = "tonic's own error type, as its services return it"
+    )]
     pub fn of<T>(request: &tonic::Request<T>) -> Result<&Self, tonic::Status> {
         request
             .extensions()

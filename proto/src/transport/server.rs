@@ -40,7 +40,8 @@ const EXPIRY_CHECK: u64 = 3600;
 
 /// Who may come in, and who hears of those who may not.
 pub trait Doorkeeper: Send + Sync + 'static {
-    /// Whether a verified identity is welcome now. Called in the handshake and again after each change.
+    /// Whether a verified identity is welcome now. Called in the handshake and again after each
+    /// change.
     ///
     /// # Errors
     /// Why not, for the log.
@@ -76,8 +77,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Prepares a server of `cluster` that shows `certificate_pem` with `key_pem` and believes callers of `ca_pem`. The CA
-    /// is sent along with the certificate, because newcomers know only its hash.
+    /// Prepares a server of `cluster` that shows `certificate_pem` with `key_pem` and believes
+    /// callers of `ca_pem`. The CA is sent along with the certificate, because newcomers know only
+    /// its hash.
     ///
     /// # Errors
     /// Key, certificate and CA cannot be read or do not fit together.
@@ -93,12 +95,20 @@ impl Server {
         for ca in pki::certificates(ca_pem)? {
             roots.add(ca)?;
         }
-        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .allow_unauthenticated()
-            .build()?;
-        let verifier =
-            CallerVerifier { chain, cluster: cluster.to_owned(), doorkeeper: Arc::clone(&doorkeeper) };
-        let certificate = Arc::new(LiveCertificate::new(certified(certificate_pem, key_pem, ca_pem)?));
+        let chain =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .allow_unauthenticated()
+                .build()?;
+        let verifier = CallerVerifier {
+            chain,
+            cluster: cluster.to_owned(),
+            doorkeeper: Arc::clone(&doorkeeper),
+        };
+        let certificate = Arc::new(LiveCertificate::new(certified(
+            certificate_pem,
+            key_pem,
+            ca_pem,
+        )?));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(Arc::new(verifier))
@@ -118,12 +128,18 @@ impl Server {
     ///
     /// # Errors
     /// Key and certificate cannot be read or do not fit together; the old one stays.
-    pub fn replace_certificate(&self, certificate_pem: &str, key_pem: &str) -> Result<(), TlsError> {
-        self.certificate.replace(certified(certificate_pem, key_pem, &self.ca_pem)?);
+    pub fn replace_certificate(
+        &self,
+        certificate_pem: &str,
+        key_pem: &str,
+    ) -> Result<(), TlsError> {
+        self.certificate
+            .replace(certified(certificate_pem, key_pem, &self.ca_pem)?);
         Ok(())
     }
 
-    /// Serves until `stop` resolves; then takes no more calls, and gives the open ones a few seconds.
+    /// Serves until `stop` resolves; then takes no more calls, and gives the open ones a few
+    /// seconds.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
@@ -146,7 +162,8 @@ impl Server {
                         connections.spawn(server.connection(stream, address, routes.clone(), stopping.clone()));
                     }
                     Err(error) => {
-                        // Out of descriptors, or a caller that is gone: the next accept may do better.
+                        // Out of descriptors, or a caller that is gone: the next accept may do
+                        // better.
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
@@ -161,7 +178,8 @@ impl Server {
         }
     }
 
-    /// Serves one connection over any byte stream until it ends, its certificate does, or the doorkeeper changes his mind.
+    /// Serves one connection over any byte stream until it ends, its certificate does, or the
+    /// doorkeeper changes his mind.
     pub async fn connection<S>(
         self: Arc<Self>,
         stream: S,
@@ -171,23 +189,45 @@ impl Server {
     ) where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // Subscribed before the handshake, so that no change between handshake and first look is missed.
+        // Subscribed before the handshake, so that no change between handshake and first look is
+        // missed.
         let mut changes = self.doorkeeper.changes();
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
         let stream = match handshake.await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return self.doorkeeper.handshake_failed(address, &error.to_string()),
-            Err(_) => return self.doorkeeper.handshake_failed(address, "no handshake in time"),
+            Ok(Err(error)) => {
+                return self
+                    .doorkeeper
+                    .handshake_failed(address, &error.to_string());
+            }
+            Err(_) => {
+                return self
+                    .doorkeeper
+                    .handshake_failed(address, "no handshake in time");
+            }
         };
-        let caller = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
+        let caller = match stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(<[_]>::first)
+        {
             None => None,
             Some(der) => match Caller::from_der(der) {
                 Ok(caller) => Some(caller),
-                Err(error) => return self.doorkeeper.handshake_failed(address, &error.to_string()),
+                Err(error) => {
+                    return self
+                        .doorkeeper
+                        .handshake_failed(address, &error.to_string());
+                }
             },
         };
         let peer = Peer { caller, address };
-        let service = Gatehouse { peer: peer.clone(), doorkeeper: Arc::clone(&self.doorkeeper), routes };
+        let service = Gatehouse {
+            peer: peer.clone(),
+            doorkeeper: Arc::clone(&self.doorkeeper),
+            routes,
+        };
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -229,10 +269,16 @@ impl Server {
     }
 }
 
-/// Until the next look at a connection's end: a stranger's limit, or what is left of the certificate.
+/// Until the next look at a connection's end: a stranger's limit, or what is left of the
+/// certificate.
 fn time_left(peer: &Peer) -> Duration {
-    let Some(caller) = &peer.caller else { return STRANGER_LIMIT };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let Some(caller) = &peer.caller else {
+        return STRANGER_LIMIT;
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let end = u64::try_from(caller.not_after).unwrap_or(0);
     // One second of grace: validity ends after its last second.
     Duration::from_secs((end + 1).saturating_sub(now).min(EXPIRY_CHECK))
@@ -245,7 +291,11 @@ fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<Certi
             chain.push(ca);
         }
     }
-    Ok(CertifiedKey::from_der(chain, pki::private_key(key_pem)?, &provider())?)
+    Ok(CertifiedKey::from_der(
+        chain,
+        pki::private_key(key_pem)?,
+        &provider(),
+    )?)
 }
 
 /// Judges each call by the table before any service sees it, and notes who is calling.
@@ -258,18 +308,23 @@ struct Gatehouse {
 
 impl Gatehouse {
     fn judge(&self, path: &str) -> Result<(), Status> {
-        let kind = self.peer.caller.as_ref().map(|caller| caller.identity.kind());
+        let kind = self
+            .peer
+            .caller
+            .as_ref()
+            .map(|caller| caller.identity.kind());
         match judge(path, kind) {
             Verdict::Allowed => Ok(()),
-            Verdict::NeedsIdentity(Kind::Minion) => {
-                Err(Status::unauthenticated("this needs a minion's certificate: enrol first"))
-            }
-            Verdict::NeedsIdentity(kind) => {
-                Err(Status::unauthenticated(format!("this needs the certificate of {kind}")))
-            }
-            Verdict::Forbidden => {
-                Err(Status::permission_denied(format!("{} may not call {path}", self.peer.name())))
-            }
+            Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
+                "this needs a minion's certificate: enrol first",
+            )),
+            Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(
+                "this needs the certificate of {kind}"
+            ))),
+            Verdict::Forbidden => Err(Status::permission_denied(format!(
+                "{} may not call {path}",
+                self.peer.name()
+            ))),
             Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
         }
     }
@@ -278,19 +333,23 @@ impl Gatehouse {
 impl hyper::service::Service<Request<Incoming>> for Gatehouse {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if let Err(status) = self.judge(request.uri().path()) {
-            self.doorkeeper.refused(&self.peer, request.uri().path(), status.message());
+            self.doorkeeper
+                .refused(&self.peer, request.uri().path(), status.message());
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }
         request.extensions_mut().insert(self.peer.clone());
         let routes = self.routes.clone();
         Box::pin(async move {
             let answer = routes.oneshot(request).await;
-            Ok(answer
-                .map_or_else(|error| Status::internal(error.to_string()).into_http(), |a| a.map(Body::new)))
+            Ok(answer.map_or_else(
+                |error| Status::internal(error.to_string()).into_http(),
+                |a| a.map(Body::new),
+            ))
         })
     }
 }

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tonic::{Code, Request, Response, Status};
 
 use super::*;
-use crate::pki::{self, PrivateKey};
-use crate::v1;
+use crate::pki::PrivateKey;
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::v1::enrolment_server::{Enrolment, EnrolmentServer};
+use crate::{pki, v1};
 
 struct TestCa {
     pem: String,
@@ -27,11 +27,16 @@ impl TestCa {
         let key = PrivateKey::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, format!("test {}", key.fingerprint()));
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("test {}", key.fingerprint()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let pem = params.self_signed(key.as_key_pair()).unwrap().pem();
-        Self { pem, issuer: Issuer::new(params, key.into_key_pair()) }
+        Self {
+            pem,
+            issuer: Issuer::new(params, key.into_key_pair()),
+        }
     }
 
     fn hash(&self) -> String {
@@ -42,13 +47,20 @@ impl TestCa {
         let key = PrivateKey::generate().unwrap();
         let mut params = CertificateParams::default();
         for uri in uris {
-            params.subject_alt_names.push(SanType::URI((*uri).try_into().unwrap()));
+            params
+                .subject_alt_names
+                .push(SanType::URI((*uri).try_into().unwrap()));
         }
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
         change(&mut params);
         let certificate = params.signed_by(key.as_key_pair(), &self.issuer).unwrap();
-        ClientIdentity { certificate_pem: certificate.pem(), key_pem: key.to_pem() }
+        ClientIdentity {
+            certificate_pem: certificate.pem(),
+            key_pem: key.to_pem(),
+        }
     }
 
     fn identity(&self, uri: &str) -> ClientIdentity {
@@ -66,7 +78,11 @@ struct Keeper {
 impl Keeper {
     fn new() -> Arc<Self> {
         let changes = watch::Sender::new(0);
-        Arc::new(Self { banned: Mutex::default(), changes, told: Mutex::default() })
+        Arc::new(Self {
+            banned: Mutex::default(),
+            changes,
+            told: Mutex::default(),
+        })
     }
 
     fn ban(&self, id: &str) {
@@ -78,7 +94,11 @@ impl Keeper {
 impl Doorkeeper for Keeper {
     fn admit(&self, caller: &Caller) -> Result<(), String> {
         let banned = self.banned.lock().unwrap();
-        if banned.iter().any(|id| id == caller.identity.id()) { Err("banned".to_owned()) } else { Ok(()) }
+        if banned.iter().any(|id| id == caller.identity.id()) {
+            Err("banned".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -86,11 +106,17 @@ impl Doorkeeper for Keeper {
     }
 
     fn refused(&self, peer: &Peer, path: &str, _reason: &str) {
-        self.told.lock().unwrap().push(format!("{} {path}", peer.name()));
+        self.told
+            .lock()
+            .unwrap()
+            .push(format!("{} {path}", peer.name()));
     }
 
     fn handshake_failed(&self, _address: SocketAddr, reason: &str) {
-        self.told.lock().unwrap().push(format!("handshake {reason}"));
+        self.told
+            .lock()
+            .unwrap()
+            .push(format!("handshake {reason}"));
     }
 }
 
@@ -99,12 +125,18 @@ struct Echo;
 
 #[tonic::async_trait]
 impl Enrolment for Echo {
-    async fn enrol(&self, request: Request<v1::EnrolRequest>) -> Result<Response<v1::EnrolReply>, Status> {
+    async fn enrol(
+        &self,
+        request: Request<v1::EnrolRequest>,
+    ) -> Result<Response<v1::EnrolReply>, Status> {
         let name = Peer::of(&request)?.name();
         if request.get_ref().id == "wait" {
             std::future::pending::<()>().await;
         }
-        Ok(Response::new(v1::EnrolReply { reason: name, ..Default::default() }))
+        Ok(Response::new(v1::EnrolReply {
+            reason: name,
+            ..Default::default()
+        }))
     }
 }
 
@@ -141,7 +173,9 @@ async fn careless(endpoint: &str, identity: &ClientIdentity) -> String {
             Ok(HandshakeSignatureValid::assertion())
         }
         fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-            tls::provider().signature_verification_algorithms.supported_schemes()
+            tls::provider()
+                .signature_verification_algorithms
+                .supported_schemes()
         }
     }
     let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
@@ -157,8 +191,14 @@ async fn careless(endpoint: &str, identity: &ClientIdentity) -> String {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let stream = tokio::net::TcpStream::connect(endpoint).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
-    tokio::io::AsyncReadExt::read_u8(&mut stream).await.unwrap_err().to_string()
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .unwrap();
+    tokio::io::AsyncReadExt::read_u8(&mut stream)
+        .await
+        .unwrap_err()
+        .to_string()
 }
 
 struct Running {
@@ -175,8 +215,16 @@ async fn start_as(uri: &str) -> Running {
     let keeper = Keeper::new();
     let own = ca.identity(uri);
     let doorkeeper = Arc::clone(&keeper) as Arc<dyn Doorkeeper>;
-    let server =
-        Arc::new(Server::new("prod", &own.certificate_pem, &own.key_pem, &ca.pem, doorkeeper).unwrap());
+    let server = Arc::new(
+        Server::new(
+            "prod",
+            &own.certificate_pem,
+            &own.key_pem,
+            &ca.pem,
+            doorkeeper,
+        )
+        .unwrap(),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo));
@@ -184,7 +232,14 @@ async fn start_as(uri: &str) -> Running {
     let serving = Arc::clone(&server).serve(listener, routes, async move {
         let _ = stopped.await;
     });
-    Running { ca, endpoint, keeper, server, stop: Some(stop), task: tokio::spawn(serving) }
+    Running {
+        ca,
+        endpoint,
+        keeper,
+        server,
+        stop: Some(stop),
+        task: tokio::spawn(serving),
+    }
 }
 
 async fn start() -> Running {
@@ -196,7 +251,9 @@ impl Running {
         let channel = connect(&self.endpoint, &self.ca.pem, identity)
             .await
             .map_err(|error| Status::unknown(error.to_string()))?;
-        let reply = EnrolmentClient::new(channel).enrol(v1::EnrolRequest::default()).await?;
+        let reply = EnrolmentClient::new(channel)
+            .enrol(v1::EnrolRequest::default())
+            .await?;
         Ok(reply.into_inner().reason)
     }
 }
@@ -226,25 +283,50 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
     running.keeper.ban("gone");
     let good = "halite://prod/operator/root";
     let cases = [
-        ("expired", ca.issue(&[good], |p| p.not_after = past), "it has expired"),
-        ("unknown CA", stranger.identity(good), "not of this cluster's CA"),
-        ("not admitted", ca.identity("halite://prod/minion/gone"), "does not accept this identity"),
-        ("two identities", ca.issue(&[good, "halite://prod/operator/eve"], |_| {}), "exactly one is needed"),
+        (
+            "expired",
+            ca.issue(&[good], |p| p.not_after = past),
+            "it has expired",
+        ),
+        (
+            "unknown CA",
+            stranger.identity(good),
+            "not of this cluster's CA",
+        ),
+        (
+            "not admitted",
+            ca.identity("halite://prod/minion/gone"),
+            "does not accept this identity",
+        ),
+        (
+            "two identities",
+            ca.issue(&[good, "halite://prod/operator/eve"], |_| {}),
+            "exactly one is needed",
+        ),
         (
             "server certificate only",
-            ca.issue(&[good], |p| p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]),
+            ca.issue(&[good], |p| {
+                p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]
+            }),
             "refused our certificate",
         ),
     ];
     for (what, identity, wanted) in cases {
         let error = running.call(Some(&identity)).await.unwrap_err();
         assert!(error.message().contains(wanted), "{what}: {error}");
-        assert_ne!(error.code(), Code::PermissionDenied, "{what} reached the table");
+        assert_ne!(
+            error.code(),
+            Code::PermissionDenied,
+            "{what} reached the table"
+        );
     }
     // Our own end finds out first that the master is of another cluster.
     let other = ca.identity("halite://other/operator/root");
     let error = running.call(Some(&other)).await.unwrap_err();
-    assert!(error.message().contains("master of cluster \"prod\""), "{error}");
+    assert!(
+        error.message().contains("master of cluster \"prod\""),
+        "{error}"
+    );
     // A caller that does not look is refused by the server all the same.
     let error = careless(&running.endpoint, &other).await;
     assert!(error.contains("AccessDenied"), "{error}");
@@ -252,38 +334,64 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
     let error = careless(&running.endpoint, &two).await;
     assert!(error.contains("CertificateUnknown"), "{error}");
     let told = running.keeper.told.lock().unwrap().clone();
-    assert!(told.iter().all(|line| line.starts_with("handshake ")), "{told:?}");
+    assert!(
+        told.iter().all(|line| line.starts_with("handshake ")),
+        "{told:?}"
+    );
     assert!(told.len() >= 4, "{told:?}");
 }
 
 #[tokio::test]
 async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
     for (uri, wanted) in [
-        ("halite://prod/minion/worker-1", "of kind minion, not a master"),
-        ("halite://prod/operator/root", "of kind operator, not a master"),
+        (
+            "halite://prod/minion/worker-1",
+            "of kind minion, not a master",
+        ),
+        (
+            "halite://prod/operator/root",
+            "of kind operator, not a master",
+        ),
         ("https://prod.example", "exactly one is needed"),
     ] {
         let running = start_as(uri).await;
         let error = running.call(None).await.unwrap_err();
         assert!(error.message().contains(wanted), "{uri}: {error}");
-        let error = connect_pinned(&running.endpoint, &running.ca.hash()).await.unwrap_err();
+        let error = connect_pinned(&running.endpoint, &running.ca.hash())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(wanted), "{uri}: {error}");
     }
     let running = start().await;
-    let error = connect(&running.endpoint, &TestCa::new().pem, None).await.unwrap_err();
-    assert!(error.to_string().contains("not of the CA that we trust"), "{error}");
+    let error = connect(&running.endpoint, &TestCa::new().pem, None)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("not of the CA that we trust"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_newcomer_knows_the_master_by_the_hash_of_its_ca() {
     let running = start().await;
-    let pinned = connect_pinned(&running.endpoint, &running.ca.hash().to_uppercase()).await.unwrap();
+    let pinned = connect_pinned(&running.endpoint, &running.ca.hash().to_uppercase())
+        .await
+        .unwrap();
     assert_eq!(pinned.ca_pem.trim(), running.ca.pem.trim());
-    assert_eq!(pinned.channel.master().to_string(), "halite://prod/master/m1");
-    let reply = EnrolmentClient::new(pinned.channel).enrol(v1::EnrolRequest::default()).await.unwrap();
+    assert_eq!(
+        pinned.channel.master().to_string(),
+        "halite://prod/master/m1"
+    );
+    let reply = EnrolmentClient::new(pinned.channel)
+        .enrol(v1::EnrolRequest::default())
+        .await
+        .unwrap();
     assert_eq!(reply.into_inner().reason, "127.0.0.1");
 
-    let error = connect_pinned(&running.endpoint, &TestCa::new().hash()).await.unwrap_err();
+    let error = connect_pinned(&running.endpoint, &TestCa::new().hash())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("no CA with the hash"), "{error}");
 }
 
@@ -291,7 +399,10 @@ async fn a_newcomer_knows_the_master_by_the_hash_of_its_ca() {
 async fn the_hash_of_the_leaf_is_not_the_hash_of_a_ca() {
     let running = start().await;
     let own = running.ca.identity("halite://prod/master/m2");
-    running.server.replace_certificate(&own.certificate_pem, &own.key_pem).unwrap();
+    running
+        .server
+        .replace_certificate(&own.certificate_pem, &own.key_pem)
+        .unwrap();
     let leaf = pki::sha256_hex(&pki::certificates(&own.certificate_pem).unwrap()[0]);
     let error = connect_pinned(&running.endpoint, &leaf).await.unwrap_err();
     assert!(error.to_string().contains("is not a CA"), "{error}");
@@ -301,11 +412,21 @@ async fn the_hash_of_the_leaf_is_not_the_hash_of_a_ca() {
 async fn a_new_certificate_is_shown_without_a_restart() {
     let running = start().await;
     let own = running.ca.identity("halite://prod/master/m2");
-    running.server.replace_certificate(&own.certificate_pem, &own.key_pem).unwrap();
-    let channel = connect(&running.endpoint, &running.ca.pem, None).await.unwrap();
+    running
+        .server
+        .replace_certificate(&own.certificate_pem, &own.key_pem)
+        .unwrap();
+    let channel = connect(&running.endpoint, &running.ca.pem, None)
+        .await
+        .unwrap();
     assert_eq!(channel.master().id(), "m2");
     let other = running.ca.identity("halite://prod/master/m3");
-    assert!(running.server.replace_certificate(&own.certificate_pem, &other.key_pem).is_err());
+    assert!(
+        running
+            .server
+            .replace_certificate(&own.certificate_pem, &other.key_pem)
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -313,29 +434,48 @@ async fn who_is_no_longer_welcome_is_cut_off_at_once() {
     let running = start().await;
     let worker = running.ca.identity("halite://prod/minion/worker-1");
     let other = running.ca.identity("halite://prod/minion/worker-2");
-    let cut = connect(&running.endpoint, &running.ca.pem, Some(&worker)).await.unwrap();
-    let kept = connect(&running.endpoint, &running.ca.pem, Some(&other)).await.unwrap();
+    let cut = connect(&running.endpoint, &running.ca.pem, Some(&worker))
+        .await
+        .unwrap();
+    let kept = connect(&running.endpoint, &running.ca.pem, Some(&other))
+        .await
+        .unwrap();
     // A first call proves that the server has taken both in.
     for channel in [&cut, &kept] {
-        let refused =
-            EnrolmentClient::new(channel.clone()).enrol(v1::EnrolRequest::default()).await.unwrap_err();
+        let refused = EnrolmentClient::new(channel.clone())
+            .enrol(v1::EnrolRequest::default())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
     }
     running.keeper.ban("worker-1");
-    tokio::time::timeout(Duration::from_secs(10), cut.closed()).await.expect("the connection lives on");
-    let refused = EnrolmentClient::new(kept).enrol(v1::EnrolRequest::default()).await.unwrap_err();
+    tokio::time::timeout(Duration::from_secs(10), cut.closed())
+        .await
+        .expect("the connection lives on");
+    let refused = EnrolmentClient::new(kept)
+        .enrol(v1::EnrolRequest::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
 #[tokio::test]
 async fn an_open_call_ends_when_the_master_stops() {
     let mut running = start().await;
-    let channel = connect(&running.endpoint, &running.ca.pem, None).await.unwrap();
-    let request = v1::EnrolRequest { id: "wait".to_owned(), ..Default::default() };
+    let channel = connect(&running.endpoint, &running.ca.pem, None)
+        .await
+        .unwrap();
+    let request = v1::EnrolRequest {
+        id: "wait".to_owned(),
+        ..Default::default()
+    };
     let mut client = EnrolmentClient::new(channel.clone());
     let call = tokio::spawn(async move { client.enrol(request).await });
     // The second call on the same connection is answered only after the first was sent.
-    EnrolmentClient::new(channel.clone()).enrol(v1::EnrolRequest::default()).await.unwrap();
+    EnrolmentClient::new(channel.clone())
+        .enrol(v1::EnrolRequest::default())
+        .await
+        .unwrap();
     drop(running.stop.take());
     tokio::time::timeout(Duration::from_secs(20), running.task)
         .await
@@ -343,7 +483,10 @@ async fn an_open_call_ends_when_the_master_stops() {
         .unwrap();
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
-    let error = EnrolmentClient::new(channel).enrol(v1::EnrolRequest::default()).await.unwrap_err();
+    let error = EnrolmentClient::new(channel)
+        .enrol(v1::EnrolRequest::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
 }
 
@@ -354,13 +497,18 @@ async fn where_nothing_answers_or_no_tls_the_error_says_so() {
     let ca = TestCa::new();
     let plain = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
     });
     let error = connect(&endpoint, &ca.pem, None).await.unwrap_err();
     assert!(matches!(error, ConnectError::Untrusted { .. }), "{error}");
     plain.await.unwrap();
     let error = connect(&endpoint, &ca.pem, None).await.unwrap_err();
-    assert!(error.to_string().contains("cannot reach the master"), "{error}");
+    assert!(
+        error.to_string().contains("cannot reach the master"),
+        "{error}"
+    );
     for bad in ["", "nowhere", "127.0.0.1", "https://x:1"] {
         assert!(connect(bad, &ca.pem, None).await.is_err(), "{bad:?}");
     }
@@ -368,6 +516,9 @@ async fn where_nothing_answers_or_no_tls_the_error_says_so() {
 
 #[test]
 fn debug_output_of_an_identity_holds_no_key() {
-    let identity = ClientIdentity { certificate_pem: "CERT".to_owned(), key_pem: "SECRET".to_owned() };
+    let identity = ClientIdentity {
+        certificate_pem: "CERT".to_owned(),
+        key_pem: "SECRET".to_owned(),
+    };
     assert!(!format!("{identity:?}").contains("SECRET"));
 }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -19,7 +18,8 @@ use super::Doorkeeper;
 use crate::identity::{Identity, Kind};
 use crate::pki::{Inspected, PkiError, sha256_hex};
 
-/// Makes ring the process's cryptography, for libraries that ask for a default. May be called any number of times.
+/// Makes ring the process's cryptography, for libraries that ask for a default. May be called any
+/// number of times.
 pub fn install_crypto() {
     // An error says that one is installed already: then it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -72,10 +72,13 @@ impl fmt::Display for Reason {
 impl std::error::Error for Reason {}
 
 fn refuse(reason: impl fmt::Display) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Reason(reason.to_string())))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Reason(
+        reason.to_string(),
+    )))))
 }
 
-/// Judges client certificates: a chain to our CA, an identity of our cluster, and the doorkeeper's word.
+/// Judges client certificates: a chain to our CA, an identity of our cluster, and the doorkeeper's
+/// word.
 pub(super) struct CallerVerifier {
     pub(super) chain: Arc<dyn ClientCertVerifier>,
     pub(super) cluster: String,
@@ -84,7 +87,9 @@ pub(super) struct CallerVerifier {
 
 impl fmt::Debug for CallerVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallerVerifier").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("CallerVerifier")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,10 +108,14 @@ impl ClientCertVerifier for CallerVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
+        let verified = self
+            .chain
+            .verify_client_cert(end_entity, intermediates, now)?;
         let caller = Caller::from_der(end_entity).map_err(refuse)?;
         if caller.identity.cluster() != self.cluster {
-            return Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure));
+            return Err(Error::InvalidCertificate(
+                CertificateError::ApplicationVerificationFailure,
+            ));
         }
         if let Err(reason) = self.doorkeeper.admit(&caller) {
             tracing::debug!(identity = %caller.identity, reason, "identity is not admitted");
@@ -143,12 +152,13 @@ impl ClientCertVerifier for CallerVerifier {
 pub(super) enum Trust {
     /// One of these CAs.
     Roots(RootCertStore),
-    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a newcomer knows.
+    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a newcomer
+    /// knows.
     Pinned(String),
 }
 
-/// Judges the master's certificate by its kind, not by a DNS name: a host may be reached by any address, but only a
-/// certificate that our CA gave to a master makes it one.
+/// Judges the master's certificate by its kind, not by a DNS name: a host may be reached by any
+/// address, but only a certificate that our CA gave to a master makes it one.
 #[derive(Debug)]
 pub(super) struct MasterVerifier {
     pub(super) trust: Trust,
@@ -164,11 +174,13 @@ impl MasterVerifier {
             Trust::Pinned(pin) => pin,
         };
         let pinned = chain.iter().find(|der| sha256_hex(der) == *pin);
-        let pinned =
-            pinned.ok_or_else(|| refuse("the server's chain holds no CA with the hash in the token"))?;
+        let pinned = pinned
+            .ok_or_else(|| refuse("the server's chain holds no CA with the hash in the token"))?;
         let is_ca = Inspected::from_der(pinned).map_err(refuse)?.is_ca;
         if !is_ca {
-            return Err(refuse("the certificate with the hash in the token is not a CA"));
+            return Err(refuse(
+                "the certificate with the hash in the token is not a CA",
+            ));
         }
         let mut roots = RootCertStore::empty();
         roots.add((*pinned).clone().into_owned())?;
@@ -185,7 +197,8 @@ impl ServerCertVerifier for MasterVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let chain: Vec<&CertificateDer<'_>> = std::iter::once(end_entity).chain(intermediates).collect();
+        let chain: Vec<&CertificateDer<'_>> =
+            std::iter::once(end_entity).chain(intermediates).collect();
         let roots = self.roots(&chain)?;
         let parsed = ParsedCertificate::try_from(end_entity)?;
         rustls::client::verify_server_cert_signed_by_trust_anchor(
@@ -197,12 +210,16 @@ impl ServerCertVerifier for MasterVerifier {
         )?;
         let identity = Caller::from_der(end_entity).map_err(refuse)?.identity;
         if identity.kind() != Kind::Master {
-            return Err(refuse(format!("the server is of kind {}, not a master", identity.kind())));
+            return Err(refuse(format!(
+                "the server is of kind {}, not a master",
+                identity.kind()
+            )));
         }
         match &self.cluster {
-            Some(cluster) if cluster != identity.cluster() => {
-                Err(refuse(format!("the server is a master of cluster {:?}", identity.cluster())))
-            }
+            Some(cluster) if cluster != identity.cluster() => Err(refuse(format!(
+                "the server is a master of cluster {:?}",
+                identity.cluster()
+            ))),
             _ => Ok(ServerCertVerified::assertion()),
         }
     }
@@ -213,7 +230,12 @@ impl ServerCertVerifier for MasterVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -222,11 +244,18 @@ impl ServerCertVerifier for MasterVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -246,6 +275,8 @@ impl LiveCertificate {
 
 impl ResolvesServerCert for LiveCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(
+            &self.0.read().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 }

@@ -19,8 +19,11 @@ pub(super) fn signature(
         return Some(signature);
     }
     let all = signatures::signatures();
-    let functions: Vec<&str> =
-        all.iter().filter(|known| known.state == state).map(|known| known.fun).collect();
+    let functions: Vec<&str> = all
+        .iter()
+        .filter(|known| known.state == state)
+        .map(|known| known.fun)
+        .collect();
     let hint = if functions.is_empty() {
         let modules = all.iter().map(|known| known.state);
         did_you_mean(state, modules)
@@ -33,7 +36,10 @@ pub(super) fn signature(
     problems.push(
         Problem::at(
             &declaration.position,
-            format!("there is no state function `{state}.{fun}` (in `{}`)", declaration.id),
+            format!(
+                "there is no state function `{state}.{fun}` (in `{}`)",
+                declaration.id
+            ),
         )
         .hint(hint.unwrap_or_else(|| "docs/reference/states.md lists all".to_owned())),
     );
@@ -50,7 +56,11 @@ pub(super) fn convert(
     let mut converted = Map::new();
     let function = format!("{}.{}", declaration.state, declaration.fun);
     for argument in arguments {
-        let Some(wanted) = signature.args.iter().find(|known| known.name == argument.name) else {
+        let Some(wanted) = signature
+            .args
+            .iter()
+            .find(|known| known.name == argument.name)
+        else {
             problems.push(unknown(&function, signature, argument));
             continue;
         };
@@ -63,20 +73,26 @@ pub(super) fn convert(
                 converted.insert(argument.name.clone(), value);
             }
             Err(message) => problems.push(
-                Problem::at(&argument.value.position, format!("`{}` of {function} {message}", argument.name))
-                    .hint(wanted.doc),
+                Problem::at(
+                    &argument.value.position,
+                    format!("`{}` of {function} {message}", argument.name),
+                )
+                .hint(wanted.doc),
             ),
         }
     }
     for wanted in signature.args.iter().filter(|wanted| wanted.required) {
-        let given = arguments
-            .iter()
-            .any(|argument| argument.name == wanted.name && !matches!(argument.value.kind, Kind::Null));
+        let given = arguments.iter().any(|argument| {
+            argument.name == wanted.name && !matches!(argument.value.kind, Kind::Null)
+        });
         if !given {
             problems.push(
                 Problem::at(
                     &declaration.position,
-                    format!("{function} in `{}` needs the argument `{}`", declaration.id, wanted.name),
+                    format!(
+                        "{function} in `{}` needs the argument `{}`",
+                        declaration.id, wanted.name
+                    ),
                 )
                 .hint(wanted.doc),
             );
@@ -86,9 +102,15 @@ pub(super) fn convert(
 }
 
 fn unknown(function: &str, signature: &Signature, argument: &Argument) -> Problem {
-    let problem = Problem::at(&argument.position, format!("{function} has no argument `{}`", argument.name));
+    let problem = Problem::at(
+        &argument.position,
+        format!("{function} has no argument `{}`", argument.name),
+    );
     if let Some(why) = globals::absent(&argument.name) {
-        return problem.hint(format!("Salt's `{}` is not needed here: {why}", argument.name));
+        return problem.hint(format!(
+            "Salt's `{}` is not needed here: {why}",
+            argument.name
+        ));
     }
     let own = signature.args.iter().map(|known| known.name);
     let hint = match did_you_mean(&argument.name, own.clone().chain(globals::names())) {
@@ -109,15 +131,22 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
     let but = |what: &str| format!("takes {what}, but this is {}", node.kind_name());
     match wanted.kind {
         Wanted::Any => Ok(node.to_json()),
-        Wanted::Text => text(wanted.name, node).map(Value::from).ok_or_else(|| but("a text")),
+        Wanted::Text => text(wanted.name, node)
+            .map(Value::from)
+            .ok_or_else(|| but("a text")),
         Wanted::Integer => match (&node.kind, node.raw.parse::<i64>()) {
             (Kind::Int(number), _) => Ok(Value::from(*number)),
             (Kind::Text(_), Ok(number)) => Ok(Value::from(number)),
             _ => Err(but("a whole number")),
         },
-        Wanted::Boolean => boolean(node).map(Value::from).ok_or_else(|| but("true or false")),
+        Wanted::Boolean => boolean(node)
+            .map(Value::from)
+            .ok_or_else(|| but("true or false")),
         Wanted::Mode => mode(&node.raw).map(Value::from).ok_or_else(|| {
-            format!("takes a file mode of octal digits like 0644, but this is `{}`", node.raw)
+            format!(
+                "takes a file mode of octal digits like 0644, but this is `{}`",
+                node.raw
+            )
         }),
         Wanted::TextList => match &node.kind {
             Kind::List(items) => items
@@ -129,7 +158,10 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
                 })
                 .collect::<Result<Vec<_>, _>>()
                 .map(Value::from),
-            _ => node.text().map(|text| Value::from(vec![text])).ok_or_else(|| but("a list of texts")),
+            _ => node
+                .text()
+                .map(|text| Value::from(vec![text]))
+                .ok_or_else(|| but("a list of texts")),
         },
         Wanted::Mapping => match &node.kind {
             Kind::Map(_) => Ok(node.to_json()),

@@ -1,17 +1,16 @@
-//! From declarations to calls: `names` expanded, global arguments read, own arguments checked, sources resolved.
+//! From declarations to calls: `names` expanded, global arguments read, own arguments checked,
+//! sources resolved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::arguments;
 use super::declaration::{Argument, Declaration};
-use super::globals::{self, Order};
+use super::globals::Order;
 use super::load::Loaded;
 use super::memo::Memo;
 use super::requisite::{Reference, is_edge, references};
 use super::rewrite::lay_over;
-use super::sources;
-use super::{Input, Provenance};
+use super::{Input, Provenance, arguments, globals, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::problem::Problem;
 use crate::template::{Asked, Renderer};
@@ -69,16 +68,21 @@ pub(super) fn expand(
 ) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for (number, declaration) in declarations.iter().enumerate() {
-        let calls = memo.and_then(|memo| memo.calls(declaration, renderer)).unwrap_or_else(|| {
-            let before = problems.len();
-            let mut asked = Vec::new();
-            let calls = calls(input, renderer, loaded, declaration, &mut asked, problems);
-            if let Some(memo) = memo.filter(|_| problems.len() == before) {
-                memo.keep_calls(declaration, asked, &calls);
-            }
-            calls
-        });
-        drafts.extend(calls.into_iter().map(|call| Draft { call, declaration: number }));
+        let calls = memo
+            .and_then(|memo| memo.calls(declaration, renderer))
+            .unwrap_or_else(|| {
+                let before = problems.len();
+                let mut asked = Vec::new();
+                let calls = calls(input, renderer, loaded, declaration, &mut asked, problems);
+                if let Some(memo) = memo.filter(|_| problems.len() == before) {
+                    memo.keep_calls(declaration, asked, &calls);
+                }
+                calls
+            });
+        drafts.extend(calls.into_iter().map(|call| Draft {
+            call,
+            declaration: number,
+        }));
     }
     drafts
 }
@@ -94,7 +98,9 @@ fn calls(
 ) -> Vec<Rc<Call>> {
     let mut calls = Vec::new();
     for (name_order, name, arguments) in names(declaration, problems) {
-        let Some(mut call) = call(declaration, name, arguments, problems) else { continue };
+        let Some(mut call) = call(declaration, name, arguments, problems) else {
+            continue;
+        };
         call.name_order = name_order;
         if let Some(sls) = loaded.find(&declaration.sls) {
             call.provenance.files.clone_from(&sls.rendered.files);
@@ -107,17 +113,29 @@ fn calls(
 }
 
 /// One entry for each name: its position, the name, and the arguments with its overrides.
-fn names(declaration: &Declaration, problems: &mut Vec<Problem>) -> Vec<(usize, String, Vec<Argument>)> {
-    let arguments: Vec<Argument> =
-        declaration.arguments.iter().filter(|argument| argument.name != "names").cloned().collect();
-    let Some(names) = declaration.argument("names").filter(|names| !matches!(names.value.kind, Kind::Null))
+fn names(
+    declaration: &Declaration,
+    problems: &mut Vec<Problem>,
+) -> Vec<(usize, String, Vec<Argument>)> {
+    let arguments: Vec<Argument> = declaration
+        .arguments
+        .iter()
+        .filter(|argument| argument.name != "names")
+        .cloned()
+        .collect();
+    let Some(names) = declaration
+        .argument("names")
+        .filter(|names| !matches!(names.value.kind, Kind::Null))
     else {
         return vec![(0, name(declaration, problems), arguments)];
     };
     let Kind::List(items) = &names.value.kind else {
         problems.push(Problem::at(
             &names.value.position,
-            format!("`names` must be a list, but it is {}", names.value.kind_name()),
+            format!(
+                "`names` must be a list, but it is {}",
+                names.value.kind_name()
+            ),
         ));
         return Vec::new();
     };
@@ -130,7 +148,10 @@ fn names(declaration: &Declaration, problems: &mut Vec<Problem>) -> Vec<(usize, 
                 problems.push(
                     Problem::at(
                         &item.position,
-                        format!("an entry of `names` must be a text, but it is {}", item.kind_name()),
+                        format!(
+                            "an entry of `names` must be a text, but it is {}",
+                            item.kind_name()
+                        ),
                     )
                     .hint("an entry with arguments of its own is `- NAME:` with a list below it"),
                 );
@@ -140,12 +161,19 @@ fn names(declaration: &Declaration, problems: &mut Vec<Problem>) -> Vec<(usize, 
         if expanded.iter().any(|(_, known, _)| *known == name) {
             continue;
         }
-        let mut own: Vec<Argument> =
-            arguments.iter().filter(|argument| argument.name != "name").cloned().collect();
+        let mut own: Vec<Argument> = arguments
+            .iter()
+            .filter(|argument| argument.name != "name")
+            .cloned()
+            .collect();
         for (key, value) in overrides.iter().flat_map(Node::entries) {
             lay_over(
                 &mut own,
-                Argument { name: key.raw.clone(), value: value.clone(), position: key.position.clone() },
+                Argument {
+                    name: key.raw.clone(),
+                    value: value.clone(),
+                    position: key.position.clone(),
+                },
             );
         }
         expanded.push((expanded.len() + 1, name, own));
@@ -154,7 +182,9 @@ fn names(declaration: &Declaration, problems: &mut Vec<Problem>) -> Vec<(usize, 
 }
 
 fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
-    let Some(argument) = declaration.argument("name") else { return declaration.id.clone() };
+    let Some(argument) = declaration.argument("name") else {
+        return declaration.id.clone();
+    };
     match (&argument.value.kind, argument.value.text()) {
         (Kind::Null, _) => declaration.id.clone(),
         (_, Some(text)) => text.to_owned(),
@@ -162,7 +192,10 @@ fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
             problems.push(
                 Problem::at(
                     &argument.value.position,
-                    format!("`name` must be a text, but it is {}", argument.value.kind_name()),
+                    format!(
+                        "`name` must be a text, but it is {}",
+                        argument.value.kind_name()
+                    ),
                 )
                 .hint("several names go into `names`"),
             );
@@ -178,7 +211,10 @@ fn call(
     problems: &mut Vec<Problem>,
 ) -> Option<Call> {
     let signature = arguments::signature(declaration, problems);
-    let mut controls = Controls { fail_run: !is_custom(&declaration.sls), ..Controls::default() };
+    let mut controls = Controls {
+        fail_run: !is_custom(&declaration.sls),
+        ..Controls::default()
+    };
     let mut order = Order::Auto;
     let mut found = Vec::new();
     let mut own = Vec::new();
@@ -189,14 +225,21 @@ fn call(
             problems.push(
                 Problem::at(
                     &argument.position,
-                    format!("`{}` is given twice: first in line {}", argument.name, first.line),
+                    format!(
+                        "`{}` is given twice: first in line {}",
+                        argument.name, first.line
+                    ),
                 )
                 .hint("the second would silently replace the first"),
             );
             continue;
         }
-        let is_own =
-            signature.is_some_and(|signature| signature.args.iter().any(|known| known.name == argument.name));
+        let is_own = signature.is_some_and(|signature| {
+            signature
+                .args
+                .iter()
+                .any(|known| known.name == argument.name)
+        });
         if argument.name == "source" {
             source_argument = argument.value.position.clone();
         }
@@ -230,7 +273,10 @@ fn call(
         order,
         references: found,
         source_argument,
-        provenance: Provenance { source: declaration.position.clone(), ..Provenance::default() },
+        provenance: Provenance {
+            source: declaration.position.clone(),
+            ..Provenance::default()
+        },
         blobs: BTreeMap::new(),
     })
 }

@@ -72,9 +72,14 @@ pub(super) fn read(sls: &str, node: &Node, declared: &mut Declared, problems: &m
         problems.push(
             Problem::at(
                 &node.position,
-                format!("an SLS must be a mapping of ids, but this is {}", node.kind_name()),
+                format!(
+                    "an SLS must be a mapping of ids, but this is {}",
+                    node.kind_name()
+                ),
             )
-            .hint("write `id:` and below it, indented, `module.function:` with a list of arguments"),
+            .hint(
+                "write `id:` and below it, indented, `module.function:` with a list of arguments",
+            ),
         );
         return;
     }
@@ -129,7 +134,9 @@ fn calls(id: &Node, value: &Node, partial: bool, problems: &mut Vec<Problem>) ->
                 if function.raw.starts_with("__") {
                     continue;
                 }
-                let Some(call) = call(&id.raw, function, arguments, partial, problems) else { continue };
+                let Some(call) = call(&id.raw, function, arguments, partial, problems) else {
+                    continue;
+                };
                 if let Some(first) = found.iter().find(|other| other.state == call.state) {
                     problems.push(
                         Problem::at(
@@ -218,19 +225,32 @@ fn call(
     }
     if fun.is_empty() && !partial {
         problems.push(
-            Problem::at(&function.position, format!("`{}` in `{id}` names no function", function.raw))
-                .hint(format!("write `{state}.FUNCTION`, for example `file.managed`")),
+            Problem::at(
+                &function.position,
+                format!("`{}` in `{id}` names no function", function.raw),
+            )
+            .hint(format!(
+                "write `{state}.FUNCTION`, for example `file.managed`"
+            )),
         );
         return None;
     }
-    Some(Call { state, fun, position: function.position.clone(), arguments: read })
+    Some(Call {
+        state,
+        fun,
+        position: function.position.clone(),
+        arguments: read,
+    })
 }
 
 fn extend(sls: &str, value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
     if !matches!(value.kind, Kind::Map(_) | Kind::Null) {
         problems.push(Problem::at(
             &value.position,
-            format!("`extend` must be a mapping of ids, but it is {}", value.kind_name()),
+            format!(
+                "`extend` must be a mapping of ids, but it is {}",
+                value.kind_name()
+            ),
         ));
     }
     for (id, value) in value.entries() {
@@ -262,10 +282,17 @@ fn exclude(value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
             (_, [(key, name)]) if key.raw == "id" => (false, name),
             (Kind::Text(_), _) => (true, item),
             _ => {
-                problems.push(Problem::at(&item.position, "an exclude is `- sls: NAME` or `- id: ID`"));
+                problems.push(Problem::at(
+                    &item.position,
+                    "an exclude is `- sls: NAME` or `- id: ID`",
+                ));
                 continue;
             }
         };
-        declared.excludes.push(Exclude { is_sls, name: name.raw.clone(), position: item.position.clone() });
+        declared.excludes.push(Exclude {
+            is_sls,
+            name: name.raw.clone(),
+            position: item.position.clone(),
+        });
     }
 }

@@ -24,8 +24,14 @@ pub(super) const REQUISITES: &[&str] = &[
 ];
 
 /// The forms that declare an edge from the other side.
-pub(super) const INVERTED: &[&str] =
-    &["require_in", "watch_in", "onchanges_in", "onfail_in", "prereq_in", "listen_in"];
+pub(super) const INVERTED: &[&str] = &[
+    "require_in",
+    "watch_in",
+    "onchanges_in",
+    "onfail_in",
+    "prereq_in",
+    "listen_in",
+];
 
 /// Global arguments besides requisites.
 pub(super) const CONTROLS: &[&str] = &[
@@ -45,14 +51,26 @@ pub(super) const CONTROLS: &[&str] = &[
 
 /// Salt's global arguments that do not exist here, each with the reason.
 const ABSENT: &[(&str, &str)] = &[
-    ("aggregate", "packages of one state are always one transaction"),
+    (
+        "aggregate",
+        "packages of one state are always one transaction",
+    ),
     ("cmd_opts_exclude", "give the command what it needs itself"),
     ("fire_event", "every state already sends an event"),
     ("no_log", "a state that holds a secret is never shown"),
-    ("reload_grains", "grains are taken before a run; what a state makes is known after the next"),
-    ("reload_modules", "there are no modules to load during a run"),
+    (
+        "reload_grains",
+        "grains are taken before a run; what a state makes is known after the next",
+    ),
+    (
+        "reload_modules",
+        "there are no modules to load during a run",
+    ),
     ("reload_pillar", "the pillar does not change during a run"),
-    ("runas_password", "commands run as root or as `runas`, without passwords"),
+    (
+        "runas_password",
+        "commands run as root or as `runas`, without passwords",
+    ),
     ("saltenv", "the state tree is one environment"),
     ("umask", "give modes where they matter"),
 ];
@@ -69,12 +87,20 @@ pub(super) fn is_requisite_list(name: &str) -> bool {
 
 /// Why an argument that Salt has does not exist here.
 pub(super) fn absent(name: &str) -> Option<&'static str> {
-    ABSENT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+    ABSENT
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, why)| *why)
 }
 
 /// All names that are not arguments of the function itself, for suggestions.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    REQUISITES.iter().chain(INVERTED).chain(CONTROLS).copied().chain(["use", "use_in"])
+    REQUISITES
+        .iter()
+        .chain(INVERTED)
+        .chain(CONTROLS)
+        .copied()
+        .chain(["use", "use_in"])
 }
 
 /// Where a state goes, before requisites are looked at.
@@ -98,10 +124,11 @@ pub(super) fn read(
     problems: &mut Vec<Problem>,
 ) -> bool {
     let value = &argument.value;
-    let mut flag = |problems: &mut Vec<Problem>, place: fn(&mut Controls) -> &mut bool| match boolean(value) {
-        Some(read) => *place(controls) = read,
-        None => problems.push(wrong(argument, "true or false")),
-    };
+    let mut flag =
+        |problems: &mut Vec<Problem>, place: fn(&mut Controls) -> &mut bool| match boolean(value) {
+            Some(read) => *place(controls) = read,
+            None => problems.push(wrong(argument, "true or false")),
+        };
     match argument.name.as_str() {
         "parallel" => flag(problems, |controls| &mut controls.parallel),
         "failhard" => flag(problems, |controls| &mut controls.failhard),
@@ -129,7 +156,11 @@ pub(super) fn read(
 fn wrong(argument: &Argument, wanted: &str) -> Problem {
     Problem::at(
         &argument.value.position,
-        format!("`{}` takes {wanted}, but this is {}", argument.name, argument.value.kind_name()),
+        format!(
+            "`{}` takes {wanted}, but this is {}",
+            argument.name,
+            argument.value.kind_name()
+        ),
     )
 }
 
@@ -143,7 +174,9 @@ fn conditions(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Value> {
     items
         .into_iter()
         .filter_map(|item| match &item.kind {
-            Kind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => Some(item.to_json()),
+            Kind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => {
+                Some(item.to_json())
+            }
             Kind::Map(_) | Kind::List(_) | Kind::Null => {
                 problems.push(Problem::at(
                     &item.position,
@@ -179,16 +212,28 @@ fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {
 
 /// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s) and `until` (true).
 fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
-    let mut retry = Retry { attempts: 2, interval: 30.0, until: true };
+    let mut retry = Retry {
+        attempts: 2,
+        interval: 30.0,
+        until: true,
+    };
     let entries = match &argument.value.kind {
         Kind::Bool(wanted) => return wanted.then_some(retry),
-        Kind::Map(entries) => entries.iter().map(|(key, value)| (key, value)).collect::<Vec<_>>(),
+        Kind::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| (key, value))
+            .collect::<Vec<_>>(),
         // Salt also takes a list of single pairs.
-        Kind::List(items) => {
-            items.iter().flat_map(|item| item.entries()).map(|(key, value)| (key, value)).collect()
-        }
+        Kind::List(items) => items
+            .iter()
+            .flat_map(|item| item.entries())
+            .map(|(key, value)| (key, value))
+            .collect(),
         _ => {
-            problems.push(wrong(argument, "true, or a mapping of attempts, interval and until"));
+            problems.push(wrong(
+                argument,
+                "true, or a mapping of attempts, interval and until",
+            ));
             return None;
         }
     };
@@ -216,8 +261,13 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
         };
         if !read {
             problems.push(
-                Problem::at(&key.position, format!("`retry` has no `{}: {}`", key.raw, value.raw))
-                    .hint("it takes attempts (1 to 10000), interval (seconds) and until (true or false)"),
+                Problem::at(
+                    &key.position,
+                    format!("`retry` has no `{}: {}`", key.raw, value.raw),
+                )
+                .hint(
+                    "it takes attempts (1 to 10000), interval (seconds) and until (true or false)",
+                ),
             );
         }
     }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use super::declaration::{self, Declaration, Declared, Exclude, Extension};
+use super::declaration;
+use super::declaration::{Declaration, Declared, Exclude, Extension};
 use super::memo::Memo;
 use super::top::Assignment;
 use crate::low::Position;
@@ -46,7 +47,10 @@ impl Loaded {
         let mut at = 0;
         while let Some(name) = seen.get(at).copied() {
             at += 1;
-            for included in self.find(name).map_or(&[][..], |sls| &sls.declared.includes) {
+            for included in self
+                .find(name)
+                .map_or(&[][..], |sls| &sls.declared.includes)
+            {
                 if included == inner {
                     return true;
                 }
@@ -64,7 +68,10 @@ pub(super) type Names = BTreeMap<String, String>;
 
 /// The SLS files of a tree; `a/b.sls` wins over `a/b/init.sls`.
 pub(super) fn names(tree: &dyn Tree) -> Names {
-    tree.list().into_iter().filter_map(|path| sls_name(&path).map(|name| (name, path))).collect()
+    tree.list()
+        .into_iter()
+        .filter_map(|path| sls_name(&path).map(|name| (name, path)))
+        .collect()
 }
 
 pub(super) fn load(
@@ -74,8 +81,14 @@ pub(super) fn load(
     wanted: Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) -> Loaded {
-    let mut loader =
-        Loader { renderer, names, memo, visited: Vec::new(), loaded: Loaded::default(), problems };
+    let mut loader = Loader {
+        renderer,
+        names,
+        memo,
+        visited: Vec::new(),
+        loaded: Loaded::default(),
+        problems,
+    };
     for assignment in wanted {
         for name in loader.named(&assignment.sls, &assignment.position) {
             loader.visit(&name);
@@ -109,7 +122,12 @@ impl Loader<'_> {
         if Glob::is_pattern(wanted)
             && let Ok(glob) = Glob::new(wanted)
         {
-            let found: Vec<String> = self.names.keys().filter(|name| glob.is_match(name)).cloned().collect();
+            let found: Vec<String> = self
+                .names
+                .keys()
+                .filter(|name| glob.is_match(name))
+                .cloned()
+                .collect();
             if !found.is_empty() {
                 return found;
             }
@@ -130,7 +148,10 @@ impl Loader<'_> {
         }
         self.visited.push(name.to_owned());
         let Some(path) = self.path(name) else { return };
-        let rendered = match self.renderer.render(Purpose::Sls, &path, &variables(name, &path)) {
+        let rendered = match self
+            .renderer
+            .render(Purpose::Sls, &path, &variables(name, &path))
+        {
             Ok(rendered) => rendered,
             Err(problem) => return self.problems.push(problem),
         };
@@ -144,13 +165,28 @@ impl Loader<'_> {
         for included in &declared.includes {
             self.visit(included);
         }
-        self.loaded.declarations.extend(declared.declarations.iter().cloned());
-        self.loaded.extensions.extend(declared.extensions.iter().cloned());
-        self.loaded.excludes.extend(declared.excludes.iter().cloned());
-        self.loaded.sls.push(Sls { name: name.to_owned(), rendered, declared });
+        self.loaded
+            .declarations
+            .extend(declared.declarations.iter().cloned());
+        self.loaded
+            .extensions
+            .extend(declared.extensions.iter().cloned());
+        self.loaded
+            .excludes
+            .extend(declared.excludes.iter().cloned());
+        self.loaded.sls.push(Sls {
+            name: name.to_owned(),
+            rendered,
+            declared,
+        });
     }
 
-    fn declared(&mut self, name: &str, path: &str, rendered: &Rc<Rendered>) -> Result<Rc<Declared>, Problem> {
+    fn declared(
+        &mut self,
+        name: &str,
+        path: &str,
+        rendered: &Rc<Rendered>,
+    ) -> Result<Rc<Declared>, Problem> {
         let node = rendered.node()?;
         let before = self.problems.len();
         let mut declared = Declared::default();
@@ -174,7 +210,10 @@ impl Loader<'_> {
             self.problems.push(
                 Problem::at(
                     &include.position,
-                    format!("`include` must be a list, but it is {}", include.kind_name()),
+                    format!(
+                        "`include` must be a list, but it is {}",
+                        include.kind_name()
+                    ),
                 )
                 .hint("write `include:` and below it one `- name` a line"),
             );
@@ -190,13 +229,18 @@ impl Loader<'_> {
             let Some(text) = item.text() else {
                 self.problems.push(Problem::at(
                     &item.position,
-                    format!("an include must be the name of an SLS, but it is {}", item.kind_name()),
+                    format!(
+                        "an include must be the name of an SLS, but it is {}",
+                        item.kind_name()
+                    ),
                 ));
                 continue;
             };
             let Some(absolute) = absolute(text, name, path.ends_with("/init.sls")) else {
-                self.problems
-                    .push(Problem::at(&item.position, format!("`{text}` leads out of the state tree")));
+                self.problems.push(Problem::at(
+                    &item.position,
+                    format!("`{text}` leads out of the state tree"),
+                ));
                 continue;
             };
             for named in self.named(&absolute, &item.position) {
@@ -233,7 +277,8 @@ pub(super) fn variables(name: &str, path: &str) -> BTreeMap<String, Value> {
     let folder = if path.ends_with("/init.sls") {
         name.replace('.', "/")
     } else {
-        name.rsplit_once('.').map_or_else(String::new, |(folder, _)| folder.replace('.', "/"))
+        name.rsplit_once('.')
+            .map_or_else(String::new, |(folder, _)| folder.replace('.', "/"))
     };
     BTreeMap::from([
         ("sls".to_owned(), json!(name)),
@@ -262,7 +307,11 @@ mod tests {
             ("...c", "a.b", false, None),
             ("x.y", "a", false, Some("x.y")),
         ] {
-            assert_eq!(absolute(text, from, init).as_deref(), wanted, "{text} from {from}");
+            assert_eq!(
+                absolute(text, from, init).as_deref(),
+                wanted,
+                "{text} from {from}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The compiler: SLS files, pillar and grains of one minion become its low state.
 //!
-//! Everything is rendered and checked before anything is sent to a host, and every problem is reported at once: what is
-//! wrong in one file does not hide what is wrong in the next.
+//! Everything is rendered and checked before anything is sent to a host, and every problem is
+//! reported at once: what is wrong in one file does not hide what is wrong in the next.
 
 mod arguments;
 mod chunks;
@@ -18,16 +18,15 @@ mod top;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use chunks::Draft;
+use load::Names;
+use memo::Memo;
 use serde_json::Value;
 
 use crate::low::{FORMAT, LowState, Position, Requisites};
 use crate::problem::Problem;
 use crate::template::Renderer;
 use crate::tree::Tree;
-
-use chunks::Draft;
-use load::Names;
-use memo::Memo;
 
 pub use chunks::Call;
 pub use top::Assignment;
@@ -63,7 +62,8 @@ pub struct Compiled {
 pub struct Provenance {
     /// The line of the SLS or macro.
     pub source: Position,
-    /// Files of the state tree that were read for it: its SLS, what that imports, templates of its contents.
+    /// Files of the state tree that were read for it: its SLS, what that imports, templates of its
+    /// contents.
     pub files: Vec<String>,
     /// Pillar paths that its SLS and its templates read.
     pub pillar: Vec<String>,
@@ -95,8 +95,9 @@ pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
     compiler.assigned(input)
 }
 
-/// Compiles one tree for many minions. It reads each file once, and renders a template again only for a minion of which
-/// the template sees something that it has not seen before; what comes out is the same.
+/// Compiles one tree for many minions. It reads each file once, and renders a template again only
+/// for a minion of which the template sees something that it has not seen before; what comes out is
+/// the same.
 pub struct Compiler {
     renderer: Renderer,
     names: Names,
@@ -107,7 +108,11 @@ impl Compiler {
     /// A compiler of a tree; what is changed in that afterwards it does not see.
     #[must_use]
     pub fn new(tree: &dyn Tree) -> Self {
-        Self { renderer: Renderer::new(tree), names: load::names(tree), memo: Memo::default() }
+        Self {
+            renderer: Renderer::new(tree),
+            names: load::names(tree),
+            memo: Memo::default(),
+        }
     }
 
     /// As [`highstate`]; the tree has to be the one that it was made for.
@@ -130,27 +135,40 @@ impl Compiler {
         Ok(ordered.compiled(input))
     }
 
-    /// The calls of [`highstate`], or of [`sls`] with names, in their order, for whoever compiles for many minions and
-    /// does not run them: a call that an earlier minion had too is the same object. `input.bundle` has to answer the
-    /// same each time; of what it said once it is not asked again.
+    /// The calls of [`highstate`], or of [`sls`] with names, in their order, for whoever compiles
+    /// for many minions and does not run them: a call that an earlier minion had too is the same
+    /// object. `input.bundle` has to answer the same each time; of what it said once it is not
+    /// asked again.
     ///
     /// # Errors
     /// All problems, sorted by place.
-    pub fn calls(&mut self, input: &Input, names: Option<&[String]>) -> Result<Vec<Rc<Call>>, Vec<Problem>> {
+    pub fn calls(
+        &mut self,
+        input: &Input,
+        names: Option<&[String]>,
+    ) -> Result<Vec<Rc<Call>>, Vec<Problem>> {
         self.about(input);
         let assigned = names.map_or_else(|| self.assigned(input), |names| Ok(named(names)))?;
         let Ordered { drafts, order, .. } = self.ordered(input, Some(&self.memo), assigned)?;
-        Ok(order.into_iter().map(|at| drafts[at].call.clone()).collect())
+        Ok(order
+            .into_iter()
+            .map(|at| drafts[at].call.clone())
+            .collect())
     }
 
     fn about(&mut self, input: &Input) {
-        self.renderer.about(input.minion, input.pillar, input.grains);
+        self.renderer
+            .about(input.minion, input.pillar, input.grains);
     }
 
     fn assigned(&self, input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
         let mut problems = Vec::new();
         let assigned = top::assigned(input, &self.renderer, &mut problems);
-        if problems.is_empty() { Ok(assigned) } else { Err(report(problems, &self.renderer)) }
+        if problems.is_empty() {
+            Ok(assigned)
+        } else {
+            Err(report(problems, &self.renderer))
+        }
     }
 
     fn ordered(
@@ -169,7 +187,11 @@ impl Compiler {
         let edges = requisite::resolve(&loaded, &drafts, complete, &mut problems);
         let order = order::order(&drafts, &edges, &mut problems);
         if problems.is_empty() {
-            Ok(Ordered { drafts, edges, order })
+            Ok(Ordered {
+                drafts,
+                edges,
+                order,
+            })
         } else {
             Err(report(problems, renderer))
         }
@@ -177,7 +199,13 @@ impl Compiler {
 }
 
 fn named(names: &[String]) -> Vec<Assignment> {
-    names.iter().map(|sls| Assignment { sls: sls.clone(), position: Position::default() }).collect()
+    names
+        .iter()
+        .map(|sls| Assignment {
+            sls: sls.clone(),
+            position: Position::default(),
+        })
+        .collect()
 }
 
 /// Calls without problems.
@@ -199,8 +227,16 @@ impl Ordered {
                 (call.chunk, call.provenance)
             })
             .unzip();
-        let low = LowState { format: FORMAT, minion: input.minion.to_owned(), chunks };
-        Compiled { low, blobs, provenance }
+        let low = LowState {
+            format: FORMAT,
+            minion: input.minion.to_owned(),
+            chunks,
+        };
+        Compiled {
+            low,
+            blobs,
+            provenance,
+        }
     }
 }
 

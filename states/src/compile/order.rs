@@ -1,5 +1,6 @@
-//! The order of calls, by Salt's rules: requisites always win; among what may run next goes the lowest order number,
-//! then what lower numbered calls wait for, then module, name and function in alphabetical order.
+//! The order of calls, by Salt's rules: requisites always win; among what may run next goes the
+//! lowest order number, then what lower numbered calls wait for, then module, name and function in
+//! alphabetical order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -14,8 +15,13 @@ const FIRST: i64 = 10_000;
 /// `order: last` and negative numbers count from here.
 const END: i64 = 1_000_000;
 
-/// Positions of drafts in the order in which they run. Cycles are problems; then the order is incomplete.
-pub(super) fn order(drafts: &[Draft], edges: &[Requisites], problems: &mut Vec<Problem>) -> Vec<usize> {
+/// Positions of drafts in the order in which they run. Cycles are problems; then the order is
+/// incomplete.
+pub(super) fn order(
+    drafts: &[Draft],
+    edges: &[Requisites],
+    problems: &mut Vec<Problem>,
+) -> Vec<usize> {
     let after = successors(edges);
     let numbers = numbers(drafts);
     let mut waiting = vec![0usize; drafts.len()];
@@ -34,8 +40,10 @@ pub(super) fn order(drafts: &[Draft], edges: &[Requisites], problems: &mut Vec<P
             at,
         })
     };
-    let mut heap: BinaryHeap<Reverse<Key>> =
-        (0..drafts.len()).filter(|at| waiting[*at] == 0).map(key).collect();
+    let mut heap: BinaryHeap<Reverse<Key>> = (0..drafts.len())
+        .filter(|at| waiting[*at] == 0)
+        .map(key)
+        .collect();
     let mut order = Vec::with_capacity(drafts.len());
     while let Some(Reverse(Key { at, .. })) = heap.pop() {
         order.push(at);
@@ -117,7 +125,8 @@ fn successors(edges: &[Requisites]) -> Vec<Vec<usize>> {
     after
 }
 
-/// Salt's order numbers: 10000 and up in the order of the files, `names` in steps of a ten-thousandth.
+/// Salt's order numbers: 10000 and up in the order of the files, `names` in steps of a
+/// ten-thousandth.
 fn numbers(drafts: &[Draft]) -> Vec<f64> {
     let mut cap = 1;
     for (at, draft) in drafts.iter().enumerate() {
@@ -141,13 +150,19 @@ fn numbers(drafts: &[Draft]) -> Vec<f64> {
                 Order::Last => cap.saturating_add(END),
             };
             let number = number as f64 + draft.call.name_order as f64 / 10_000.0;
-            if number < 0.0 { (cap.saturating_add(END)) as f64 + number } else { number }
+            if number < 0.0 {
+                (cap.saturating_add(END)) as f64 + number
+            } else {
+                number
+            }
         })
         .collect()
 }
 
 fn at_number(draft: &Draft, at: usize) -> i64 {
-    i64::try_from(draft.declaration).or_else(|_| i64::try_from(at)).unwrap_or(0)
+    i64::try_from(draft.declaration)
+        .or_else(|_| i64::try_from(at))
+        .unwrap_or(0)
 }
 
 /// For each call the lowest number of all that wait for it, directly or not.
@@ -184,8 +199,18 @@ fn verb(word: &str) -> &str {
 }
 
 /// Names each cycle once, link by link.
-fn cycles(drafts: &[Draft], edges: &[Requisites], mut waiting: Vec<usize>, problems: &mut Vec<Problem>) {
-    let describe = |at: usize| format!("`{}: {}`", drafts[at].call.chunk.state, drafts[at].call.chunk.id);
+fn cycles(
+    drafts: &[Draft],
+    edges: &[Requisites],
+    mut waiting: Vec<usize>,
+    problems: &mut Vec<Problem>,
+) {
+    let describe = |at: usize| {
+        format!(
+            "`{}: {}`",
+            drafts[at].call.chunk.state, drafts[at].call.chunk.id
+        )
+    };
     // For each call a link to one that it waits for, among those that are stuck.
     let link = |at: usize, waiting: &[usize]| {
         predecessors(&edges[at])
@@ -205,7 +230,9 @@ fn cycles(drafts: &[Draft], edges: &[Requisites], mut waiting: Vec<usize>, probl
         let mut path = vec![start];
         let mut words = Vec::new();
         let closed = loop {
-            let Some((word, next)) = path.last().and_then(|at| link(*at, &waiting)) else { break None };
+            let Some((word, next)) = path.last().and_then(|at| link(*at, &waiting)) else {
+                break None;
+            };
             words.push(word);
             if let Some(first) = path.iter().position(|known| *known == next) {
                 break Some(first);
@@ -222,13 +249,23 @@ fn cycles(drafts: &[Draft], edges: &[Requisites], mut waiting: Vec<usize>, probl
             .zip(&words[first..])
             .map(|(at, word)| {
                 let source = &drafts[*at].call.chunk.source;
-                format!("{} ({}:{}) {}", describe(*at), source.file, source.line, verb(word))
+                format!(
+                    "{} ({}:{}) {}",
+                    describe(*at),
+                    source.file,
+                    source.line,
+                    verb(word)
+                )
             })
             .collect();
         problems.push(
             Problem::at(
                 &drafts[circle[0]].call.chunk.source,
-                format!("requisites go round in a circle: {} {}", links.join(" "), describe(circle[0])),
+                format!(
+                    "requisites go round in a circle: {} {}",
+                    links.join(" "),
+                    describe(circle[0])
+                ),
             )
             .hint("take one of them away"),
         );

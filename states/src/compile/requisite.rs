@@ -39,7 +39,8 @@ impl Reference {
             declaration.argument(name).is_some_and(|argument| {
                 argument.value.raw == self.key
                     || argument.value.items().iter().any(|item| {
-                        item.raw == self.key || item.entries().iter().any(|(key, _)| key.raw == self.key)
+                        item.raw == self.key
+                            || item.entries().iter().any(|(key, _)| key.raw == self.key)
                     })
             })
         };
@@ -59,13 +60,23 @@ pub(super) fn references(argument: &Argument, problems: &mut Vec<Problem>) -> Ve
         problems.push(
             Problem::at(
                 &argument.value.position,
-                format!("`{}` must be a list, but it is {}", argument.name, argument.value.kind_name()),
+                format!(
+                    "`{}` must be a list, but it is {}",
+                    argument.name,
+                    argument.value.kind_name()
+                ),
             )
-            .hint(format!("write `- {}:` and below it `- MODULE: ID`, one a line", argument.name)),
+            .hint(format!(
+                "write `- {}:` and below it `- MODULE: ID`, one a line",
+                argument.name
+            )),
         );
         return Vec::new();
     };
-    items.iter().filter_map(|item| reference(&argument.name, item, problems)).collect()
+    items
+        .iter()
+        .filter_map(|item| reference(&argument.name, item, problems))
+        .collect()
 }
 
 fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Reference> {
@@ -74,8 +85,11 @@ fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Ref
         [(module, key)] => (module.raw.as_str(), key),
         [_, (second, _), ..] => {
             problems.push(
-                Problem::at(&second.position, format!("two references in one item of `{word}`"))
-                    .hint("put `- ` before each"),
+                Problem::at(
+                    &second.position,
+                    format!("two references in one item of `{word}`"),
+                )
+                .hint("put `- ` before each"),
             );
             return None;
         }
@@ -84,7 +98,10 @@ fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Ref
         problems.push(
             Problem::at(
                 &key.position,
-                format!("a reference of `{word}` must name an id, but this is {}", key.kind_name()),
+                format!(
+                    "a reference of `{word}` must name an id, but this is {}",
+                    key.kind_name()
+                ),
             )
             .hint("write `- MODULE: ID`, for example `- file: /etc/hosts`"),
         );
@@ -100,7 +117,11 @@ fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Ref
         );
         return None;
     }
-    Some(Reference { module: module.to_owned(), key: text.to_owned(), position: item.position.clone() })
+    Some(Reference {
+        module: module.to_owned(),
+        key: text.to_owned(),
+        position: item.position.clone(),
+    })
 }
 
 /// Whether an argument is resolved here (and not by `use`).
@@ -169,7 +190,11 @@ impl<'a> Index<'a> {
                 by_key.entry(&draft.call.chunk.name).or_default().push(at);
             }
         }
-        Self { loaded, drafts, by_key }
+        Self {
+            loaded,
+            drafts,
+            by_key,
+        }
     }
 
     /// What a reference of the call at `from` means; `None` when nothing has that name.
@@ -177,8 +202,9 @@ impl<'a> Index<'a> {
         if reference.module == "sls" {
             return self.of_sls(from, &reference.key);
         }
-        let fits =
-            |at: &usize| reference.module.is_empty() || self.drafts[*at].call.chunk.state == reference.module;
+        let fits = |at: &usize| {
+            reference.module.is_empty() || self.drafts[*at].call.chunk.state == reference.module
+        };
         let exact: Vec<usize> = self
             .by_key
             .get(reference.key.as_str())
@@ -187,7 +213,9 @@ impl<'a> Index<'a> {
         if !exact.is_empty() {
             return Some(exact);
         }
-        let glob = Glob::is_pattern(&reference.key).then(|| Glob::new(&reference.key).ok()).flatten()?;
+        let glob = Glob::is_pattern(&reference.key)
+            .then(|| Glob::new(&reference.key).ok())
+            .flatten()?;
         let found: Vec<usize> = (0..self.drafts.len())
             .filter(|at| {
                 let chunk = &self.drafts[*at].call.chunk;
@@ -197,7 +225,8 @@ impl<'a> Index<'a> {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Every call of an SLS and of what it includes, except the caller's own SLS where that is included by it.
+    /// Every call of an SLS and of what it includes, except the caller's own SLS where that is
+    /// included by it.
     fn of_sls(&self, from: usize, name: &str) -> Option<Vec<usize>> {
         let glob = Glob::new(name).ok()?;
         let named: Vec<&str> = self
@@ -225,14 +254,23 @@ impl<'a> Index<'a> {
     fn missing(&self, word: &str, draft: &Draft, reference: &Reference) -> Problem {
         let problem = Problem::at(
             &reference.position,
-            format!("`{word}` of `{}` refers to {reference}, which does not exist", draft.call.chunk.id),
+            format!(
+                "`{word}` of `{}` refers to {reference}, which does not exist",
+                draft.call.chunk.id
+            ),
         );
         if reference.module == "sls" {
             return problem.hint("that SLS is not part of this run; include it");
         }
-        if let Some(other) = self.by_key.get(reference.key.as_str()).and_then(|found| found.first()) {
-            return problem
-                .hint(format!("there is `{}: {}`", self.drafts[*other].call.chunk.state, reference.key));
+        if let Some(other) = self
+            .by_key
+            .get(reference.key.as_str())
+            .and_then(|found| found.first())
+        {
+            return problem.hint(format!(
+                "there is `{}: {}`",
+                self.drafts[*other].call.chunk.state, reference.key
+            ));
         }
         match did_you_mean(&reference.key, self.by_key.keys().copied()) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),

@@ -1,4 +1,5 @@
-//! From what was written to one set of declarations: conflicting ids, `extend`, `exclude`, `use` and `use_in`.
+//! From what was written to one set of declarations: conflicting ids, `extend`, `exclude`, `use`
+//! and `use_in`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,8 +31,9 @@ fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, (&str, &Position)> = HashMap::new();
     let mut told: Vec<(&str, &str)> = Vec::new();
     for declaration in declarations {
-        let (sls, first) =
-            *seen.entry(&declaration.id).or_insert((&declaration.sls, &declaration.id_position));
+        let (sls, first) = *seen
+            .entry(&declaration.id)
+            .or_insert((&declaration.sls, &declaration.id_position));
         if sls != declaration.sls && !told.contains(&(&declaration.id, &declaration.sls)) {
             told.push((&declaration.id, &declaration.sls));
             problems.push(
@@ -51,10 +53,16 @@ fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
 /// Scalars are replaced, requisite lists appended, as in Salt.
 fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
     for extension in std::mem::take(&mut loaded.extensions) {
-        let Some(model) = loaded.declarations.iter().find(|declaration| declaration.id == extension.id)
+        let Some(model) = loaded
+            .declarations
+            .iter()
+            .find(|declaration| declaration.id == extension.id)
         else {
             if complete {
-                let ids = loaded.declarations.iter().map(|declaration| declaration.id.as_str());
+                let ids = loaded
+                    .declarations
+                    .iter()
+                    .map(|declaration| declaration.id.as_str());
                 let hint = match did_you_mean(&extension.id, ids) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "the SLS that has it must be included".to_owned(),
@@ -70,10 +78,9 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
             continue;
         };
         let (sls, id_position) = (model.sls.clone(), model.id_position.clone());
-        let same = loaded
-            .declarations
-            .iter_mut()
-            .find(|declaration| declaration.id == extension.id && declaration.state == extension.state);
+        let same = loaded.declarations.iter_mut().find(|declaration| {
+            declaration.id == extension.id && declaration.state == extension.state
+        });
         let Some(declaration) = same else {
             if extension.fun.is_empty() {
                 problems.push(
@@ -84,7 +91,10 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
                             extension.id, extension.state
                         ),
                     )
-                    .hint(format!("to add one, name its function: `{}.FUNCTION`", extension.state)),
+                    .hint(format!(
+                        "to add one, name its function: `{}.FUNCTION`",
+                        extension.state
+                    )),
                 );
                 continue;
             }
@@ -111,10 +121,14 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
 
 /// Adds or replaces an argument; lists of requisites grow.
 pub(super) fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
-    match arguments.iter_mut().find(|known| known.name == argument.name) {
+    match arguments
+        .iter_mut()
+        .find(|known| known.name == argument.name)
+    {
         Some(known) => {
             if is_requisite_list(&argument.name)
-                && let (Kind::List(items), Kind::List(more)) = (&mut known.value.kind, &argument.value.kind)
+                && let (Kind::List(items), Kind::List(more)) =
+                    (&mut known.value.kind, &argument.value.kind)
             {
                 items.extend(more.iter().cloned());
             } else {
@@ -142,8 +156,11 @@ fn exclude(
         if declarations.len() == before && complete && !known {
             let what = if exclude.is_sls { "SLS" } else { "id" };
             problems.push(
-                Problem::at(&exclude.position, format!("there is no {what} `{}` to exclude", exclude.name))
-                    .hint("it may be gone or renamed; remove this line if nothing must be left out"),
+                Problem::at(
+                    &exclude.position,
+                    format!("there is no {what} `{}` to exclude", exclude.name),
+                )
+                .hint("it may be gone or renamed; remove this line if nothing must be left out"),
             );
         }
     }
@@ -154,12 +171,16 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, declaration) in declarations.iter().enumerate() {
         for (word, from_other) in [("use", true), ("use_in", false)] {
-            let Some(argument) = declaration.argument(word) else { continue };
+            let Some(argument) = declaration.argument(word) else {
+                continue;
+            };
             for reference in references(argument, problems) {
                 let found: Vec<usize> = declarations
                     .iter()
                     .enumerate()
-                    .filter(|(other, candidate)| *other != at && reference.names_declaration(candidate))
+                    .filter(|(other, candidate)| {
+                        *other != at && reference.names_declaration(candidate)
+                    })
                     .map(|(other, _)| other)
                     .collect();
                 if found.is_empty() {
@@ -169,7 +190,9 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
                     ));
                 }
                 pairs.extend(
-                    found.into_iter().map(|other| if from_other { (at, other) } else { (other, at) }),
+                    found
+                        .into_iter()
+                        .map(|other| if from_other { (at, other) } else { (other, at) }),
                 );
             }
         }
@@ -179,7 +202,8 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
             .arguments
             .iter()
             .filter(|argument| {
-                !is_requisite(&argument.name) && !matches!(argument.name.as_str(), "name" | "names" | "order")
+                !is_requisite(&argument.name)
+                    && !matches!(argument.name.as_str(), "name" | "names" | "order")
             })
             .cloned()
             .collect();

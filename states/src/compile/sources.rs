@@ -1,5 +1,5 @@
-//! Files that calls refer to: from the state tree as text or blob, from the bundle by hash. Whoever runs the low state
-//! asks for nothing by name.
+//! Files that calls refer to: from the state tree as text or blob, from the bundle by hash. Whoever
+//! runs the low state asks for nothing by name.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ use crate::tree::{is_plain_path, sha256};
 /// Texts up to this many bytes stand in the low state itself; larger ones are blobs.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// Resolves the source of one call, and marks it when it holds a secret. What comes out depends on the call, the tree and
-/// the texts in `asked`.
+/// Resolves the source of one call, and marks it when it holds a secret. What comes out depends on
+/// the call, the tree and the texts in `asked`.
 pub(super) fn resolve(
     input: &Input,
     renderer: &Renderer,
@@ -25,7 +25,11 @@ pub(super) fn resolve(
     asked: &mut Vec<Asked>,
     problems: &mut Vec<Problem>,
 ) {
-    let mut job = Job { input, renderer, asked };
+    let mut job = Job {
+        input,
+        renderer,
+        asked,
+    };
     let result = match (call.chunk.state.as_str(), call.chunk.fun.as_str()) {
         ("file", "managed") => job.managed(call),
         ("file", "recurse") => job.recurse(call),
@@ -58,8 +62,9 @@ impl Job<'_> {
         let Some(source) = text(&call.chunk.args, "source") else {
             for name in ["template", "context", "defaults"] {
                 if call.chunk.args.contains_key(name) {
-                    return Err(fail(call, format!("`{name}` needs a `source`"))
-                        .map_hint("`contents` are not rendered again: the SLS itself is a template"));
+                    return Err(fail(call, format!("`{name}` needs a `source`")).map_hint(
+                        "`contents` are not rendered again: the SLS itself is a template",
+                    ));
                 }
             }
             return Ok(());
@@ -73,36 +78,56 @@ impl Job<'_> {
         if let Some(path) = source.strip_prefix("bundle://") {
             self.no_template(call)?;
             let hash = self.bundled(call, path)?;
-            call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+            call.chunk
+                .args
+                .insert("source".into(), json!(format!("blob:{hash}")));
             return Ok(());
         }
         let path = tree_path(call, &source)?;
         let content = self.content(call, &path)?;
-        call.chunk
-            .args
-            .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
+        call.chunk.args.retain(|name, _| {
+            !matches!(
+                name.as_str(),
+                "source" | "template" | "context" | "defaults"
+            )
+        });
         match content {
             Content::Text(text) => {
-                // Byte for byte as in the tree: `true` would add a newline, `false` take all of them away.
+                // Byte for byte as in the tree: `true` would add a newline, `false` take all of
+                // them away.
                 let newline = text.is_empty() || text.ends_with('\n');
                 call.chunk.args.insert("contents".into(), json!(text));
-                call.chunk.args.insert("contents_newline".into(), json!(newline));
+                call.chunk
+                    .args
+                    .insert("contents_newline".into(), json!(newline));
             }
             Content::Blob(hash) => {
-                call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+                call.chunk
+                    .args
+                    .insert("source".into(), json!(format!("blob:{hash}")));
             }
         }
         Ok(())
     }
 
     fn recurse(&mut self, call: &mut Call) -> Outcome<()> {
-        let Some(source) = text(&call.chunk.args, "source") else { return Ok(()) };
+        let Some(source) = text(&call.chunk.args, "source") else {
+            return Ok(());
+        };
         let directory = tree_path(call, source.trim_end_matches('/'))?;
         let prefix = format!("{directory}/");
-        let paths: Vec<String> =
-            self.input.tree.list().into_iter().filter(|path| path.starts_with(&prefix)).collect();
+        let paths: Vec<String> = self
+            .input
+            .tree
+            .list()
+            .into_iter()
+            .filter(|path| path.starts_with(&prefix))
+            .collect();
         if paths.is_empty() {
-            return Err(fail(call, format!("the state tree has no files below `{directory}/`")));
+            return Err(fail(
+                call,
+                format!("the state tree has no files below `{directory}/`"),
+            ));
         }
         let mut files = Map::new();
         for path in paths {
@@ -113,7 +138,9 @@ impl Job<'_> {
             };
             files.insert(relative, entry);
         }
-        call.chunk.args.retain(|name, _| !matches!(name.as_str(), "template" | "context" | "defaults"));
+        call.chunk
+            .args
+            .retain(|name, _| !matches!(name.as_str(), "template" | "context" | "defaults"));
         call.chunk.args.insert("files".into(), Value::Object(files));
         Ok(())
     }
@@ -125,7 +152,10 @@ impl Job<'_> {
                 Some(_) => Err(fail(call, "`documents` must be a list of objects")),
                 None => Err(fail(
                     call,
-                    format!("kubernetes.manifest in `{}` needs `source` or `documents`", call.chunk.id),
+                    format!(
+                        "kubernetes.manifest in `{}` needs `source` or `documents`",
+                        call.chunk.id
+                    ),
                 )),
             };
         };
@@ -141,15 +171,22 @@ impl Job<'_> {
             documents?
         };
         let documents = documents.to_vec();
+        call.chunk.args.retain(|name, _| {
+            !matches!(
+                name.as_str(),
+                "source" | "template" | "context" | "defaults"
+            )
+        });
         call.chunk
             .args
-            .retain(|name, _| !matches!(name.as_str(), "source" | "template" | "context" | "defaults"));
-        call.chunk.args.insert("documents".into(), Value::Array(documents));
+            .insert("documents".into(), Value::Array(documents));
         Ok(())
     }
 
     fn archive(&mut self, call: &mut Call) -> Outcome<()> {
-        let Some(source) = text(&call.chunk.args, "source") else { return Ok(()) };
+        let Some(source) = text(&call.chunk.args, "source") else {
+            return Ok(());
+        };
         let hash = if source.starts_with('/') {
             return Ok(());
         } else if let Some(path) = source.strip_prefix("bundle://") {
@@ -164,13 +201,18 @@ impl Job<'_> {
             call.blobs.insert(hash.clone(), bytes);
             hash
         };
-        call.chunk.args.insert("source".into(), json!(format!("blob:{hash}")));
+        call.chunk
+            .args
+            .insert("source".into(), json!(format!("blob:{hash}")));
         Ok(())
     }
 
     fn no_template(&self, call: &Call) -> Outcome<()> {
         if call.chunk.args.contains_key("template") {
-            return Err(fail(call, "only files of the state tree (`salt://`) can be templates"));
+            return Err(fail(
+                call,
+                "only files of the state tree (`salt://`) can be templates",
+            ));
         }
         Ok(())
     }
@@ -184,7 +226,13 @@ impl Job<'_> {
 
     fn content(&mut self, call: &mut Call, path: &str) -> Outcome<Content> {
         let (bytes, rendered) = if call.chunk.args.contains_key("template") {
-            (self.render(call, path, Purpose::File)?.text.clone().into_bytes(), true)
+            (
+                self.render(call, path, Purpose::File)?
+                    .text
+                    .clone()
+                    .into_bytes(),
+                true,
+            )
         } else {
             let Some(bytes) = self.input.tree.read(path) else {
                 return Err(missing(self.input, call, path));
@@ -212,15 +260,25 @@ impl Job<'_> {
 
     fn render(&mut self, call: &mut Call, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
         if let Some(other) = text(&call.chunk.args, "template").filter(|name| name != "jinja") {
-            return Err(fail(call, format!("there is no template engine `{other}`; it is `jinja`")));
+            return Err(fail(
+                call,
+                format!("there is no template engine `{other}`; it is `jinja`"),
+            ));
         }
         if self.renderer.source(path).is_none() {
             return Err(missing(self.input, call, path));
         }
-        let mut all = variables(&call.chunk.sls, call.provenance.files.first().map_or("", String::as_str));
+        let mut all = variables(
+            &call.chunk.sls,
+            call.provenance.files.first().map_or("", String::as_str),
+        );
         for name in ["defaults", "context"] {
             if let Some(Value::Object(given)) = call.chunk.args.get(name) {
-                all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+                all.extend(
+                    given
+                        .iter()
+                        .map(|(key, value)| (key.clone(), value.clone())),
+                );
             }
         }
         let asked = self.renderer.ask(purpose, path, &all)?;
@@ -271,7 +329,10 @@ fn tree_path(call: &Call, source: &str) -> Outcome<String> {
             .map_hint("it is `salt://path` (state tree), `bundle://path`, or an absolute path on the host; nothing is downloaded"));
     };
     if !is_plain_path(path) {
-        return Err(fail(call, format!("`{path}` is not a path in the state tree")));
+        return Err(fail(
+            call,
+            format!("`{path}` is not a path in the state tree"),
+        ));
     }
     Ok(path.to_owned())
 }
@@ -285,7 +346,8 @@ fn missing(input: &Input, call: &Call, path: &str) -> Box<Problem> {
     }
 }
 
-/// Marks a call that holds a secret; refuses one that would show it, and a reference that would never be filled in.
+/// Marks a call that holds a secret; refuses one that would show it, and a reference that would
+/// never be filled in.
 fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
     let chunk = &mut call.chunk;
     let mut broken = false;
@@ -298,7 +360,11 @@ fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
         each_text(value, &mut look);
     }
     let controls = &chunk.controls;
-    let commands = controls.unless.iter().chain(&controls.onlyif).any(secret::is_in)
+    let commands = controls
+        .unless
+        .iter()
+        .chain(&controls.onlyif)
+        .any(secret::is_in)
         || controls
             .creates
             .iter()
@@ -328,7 +394,8 @@ fn each_text(value: &Value, look: &mut dyn FnMut(&str)) {
         Value::Array(items) => items.iter().for_each(|item| each_text(item, look)),
         Value::Object(map) => {
             for (key, value) in map {
-                // A key is never filled in: shown to `look` it would count as whole, so it is shown cut.
+                // A key is never filled in: shown to `look` it would count as whole, so it is shown
+                // cut.
                 if secret::mentions(key) {
                     look(secret::PREFIX);
                 }

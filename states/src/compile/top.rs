@@ -21,15 +21,20 @@ pub struct Assignment {
 /// The file that assigns.
 const TOP: &str = "top.sls";
 
-pub(super) fn assigned(input: &Input, renderer: &Renderer, problems: &mut Vec<Problem>) -> Vec<Assignment> {
+pub(super) fn assigned(
+    input: &Input,
+    renderer: &Renderer,
+    problems: &mut Vec<Problem>,
+) -> Vec<Assignment> {
     if renderer.source(TOP).is_none() {
-        problems.push(
-            Problem::in_file(TOP, "the state tree has no top.sls")
-                .hint("top.sls says which SLS files a minion gets; apply single ones with `ctl apply`"),
-        );
+        problems.push(Problem::in_file(TOP, "the state tree has no top.sls").hint(
+            "top.sls says which SLS files a minion gets; apply single ones with `ctl apply`",
+        ));
         return Vec::new();
     }
-    let node = renderer.render(Purpose::Sls, TOP, &BTreeMap::new()).and_then(|rendered| rendered.node());
+    let node = renderer
+        .render(Purpose::Sls, TOP, &BTreeMap::new())
+        .and_then(|rendered| rendered.node());
     let node = match node {
         Ok(node) => node,
         Err(problem) => {
@@ -37,21 +42,34 @@ pub(super) fn assigned(input: &Input, renderer: &Renderer, problems: &mut Vec<Pr
             return Vec::new();
         }
     };
-    let candidate = Candidate { id: input.minion, grains: input.grains, pillar: input.pillar };
+    let candidate = Candidate {
+        id: input.minion,
+        grains: input.grains,
+        pillar: input.pillar,
+    };
     let mut found: Vec<Assignment> = Vec::new();
     if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
-        problems.push(wrong(&node, "top.sls must be a mapping `base: {target: [sls, …]}`"));
+        problems.push(wrong(
+            &node,
+            "top.sls must be a mapping `base: {target: [sls, …]}`",
+        ));
     }
     for (environment, targets) in node.entries() {
         if environment.raw != "base" {
             problems.push(
-                Problem::at(&environment.position, format!("there is no environment `{}`", environment.raw))
-                    .hint("the state tree is one environment, `base`"),
+                Problem::at(
+                    &environment.position,
+                    format!("there is no environment `{}`", environment.raw),
+                )
+                .hint("the state tree is one environment, `base`"),
             );
             continue;
         }
         if !matches!(targets.kind, Kind::Map(_) | Kind::Null) {
-            problems.push(wrong(targets, "`base` must be a mapping from targets to lists of SLS names"));
+            problems.push(wrong(
+                targets,
+                "`base` must be a mapping from targets to lists of SLS names",
+            ));
         }
         for (target, listed) in targets.entries() {
             single(target, listed, &candidate, &mut found, problems);
@@ -61,7 +79,10 @@ pub(super) fn assigned(input: &Input, renderer: &Renderer, problems: &mut Vec<Pr
 }
 
 fn wrong(node: &Node, message: &str) -> Problem {
-    Problem::at(&node.position, format!("{message}, but it is {}", node.kind_name()))
+    Problem::at(
+        &node.position,
+        format!("{message}, but it is {}", node.kind_name()),
+    )
 }
 
 fn single(
@@ -82,11 +103,16 @@ fn single(
             Kind::Map(entries) => match entries.as_slice() {
                 [(key, value)] if key.raw == "match" && value.is_scalar() => kind = &value.raw,
                 _ => problems.push(
-                    Problem::at(&item.position, "an entry is an SLS name, or `match: KIND` once")
-                        .hint("states themselves stand in SLS files"),
+                    Problem::at(
+                        &item.position,
+                        "an entry is an SLS name, or `match: KIND` once",
+                    )
+                    .hint("states themselves stand in SLS files"),
                 ),
             },
-            Kind::List(_) | Kind::Null => problems.push(wrong(item, "an entry must be an SLS name")),
+            Kind::List(_) | Kind::Null => {
+                problems.push(wrong(item, "an entry must be an SLS name"))
+            }
             _ => names.push(item),
         }
     }
@@ -95,7 +121,10 @@ fn single(
         Ok(true) => {
             for name in names {
                 if !found.iter().any(|known| known.sls == name.raw) {
-                    found.push(Assignment { sls: name.raw.clone(), position: name.position.clone() });
+                    found.push(Assignment {
+                        sls: name.raw.clone(),
+                        position: name.position.clone(),
+                    });
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! The engine: runs a low state against the modules of a host, with Salt's semantics of requisites and global arguments.
+//! The engine: runs a low state against the modules of a host, with Salt's semantics of requisites
+//! and global arguments.
 //!
-//! States start in the order of the low state. One that is `parallel` goes on beside those that follow; whoever has a
-//! requisite on it waits. The returns stand in the order in which the states started, `listen` calls last, so a run is
-//! reported the same way every time.
+//! States start in the order of the low state. One that is `parallel` goes on beside those that
+//! follow; whoever has a requisite on it waits. The returns stand in the order in which the states
+//! started, `listen` calls last, so a run is reported the same way every time.
 
 mod hearing;
 mod requisites;
@@ -14,18 +15,19 @@ use std::time::Instant;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use hearing::Hearing;
+use requisites::Decision;
 use serde_json::{Map, Value};
+use single::{Outcome, Ties};
 
 use crate::engine::{Modules, RunOptions};
 use crate::low::{Chunk, LowState, RunReturn, StateReturn};
-use hearing::Hearing;
-use requisites::Decision;
-use single::{Outcome, Ties};
 
 /// Runs every state of `low` in order and reports each as soon as it is finished.
 ///
-/// The result is complete unless a state with `failhard` failed: then what comes after it is missing, as in Salt. A
-/// failure that an `onfail` state with `onfail_stop: false` handled does not count against the run.
+/// The result is complete unless a state with `failhard` failed: then what comes after it is
+/// missing, as in Salt. A failure that an `onfail` state with `onfail_stop: false` handled does not
+/// count against the run.
 pub async fn run<M: Modules>(
     low: &LowState,
     modules: &M,
@@ -34,7 +36,14 @@ pub async fn run<M: Modules>(
 ) -> RunReturn {
     let hearing = Hearing::new(low, modules);
     let done = vec![None; low.chunks.len()];
-    let mut run = Run { low, modules, options, hearing, done, running: FuturesUnordered::new() };
+    let mut run = Run {
+        low,
+        modules,
+        options,
+        hearing,
+        done,
+        running: FuturesUnordered::new(),
+    };
     for (index, chunk) in low.chunks.iter().enumerate() {
         for needed in requisites::indices(&chunk.requisites).filter(|needed| *needed < index) {
             while run.done[needed].is_none() && run.finish_one(&mut on_state).await {}
@@ -45,7 +54,10 @@ pub async fn run<M: Modules>(
                 run.store(skipped(chunk, index, result, comment), &mut on_state);
             }
             Decision::Run { changed } => {
-                let ties = Ties { changed, hearers: run.hearing.of(low, index) };
+                let ties = Ties {
+                    changed,
+                    hearers: run.hearing.of(low, index),
+                };
                 let future = Box::pin(single::execute(chunk, index, modules, options, ties));
                 if chunk.controls.parallel && !options.test {
                     run.running.push(future);
@@ -125,17 +137,28 @@ impl<'a, M: Modules> Run<'a, M> {
     }
 
     fn failhard(&self) -> bool {
-        self.done.iter().zip(&self.low.chunks).any(|(state, chunk)| {
-            chunk.controls.failhard && state.as_ref().is_some_and(|state| state.result == Some(false))
-        })
+        self.done
+            .iter()
+            .zip(&self.low.chunks)
+            .any(|(state, chunk)| {
+                chunk.controls.failhard
+                    && state
+                        .as_ref()
+                        .is_some_and(|state| state.result == Some(false))
+            })
     }
 
     /// After all states: one `mod_watch` for each listener whose target changed.
-    async fn listen(&mut self, states: &mut Vec<StateReturn>, on_state: &mut impl FnMut(&StateReturn)) {
+    async fn listen(
+        &mut self,
+        states: &mut Vec<StateReturn>,
+        on_state: &mut impl FnMut(&StateReturn),
+    ) {
         let (low, modules) = (self.low, self.modules);
         for (index, chunk) in low.chunks.iter().enumerate() {
             let changed = |target: &usize| {
-                requisites::state(&self.done, *target).is_some_and(|state| self.hearing.changed(state, index))
+                requisites::state(&self.done, *target)
+                    .is_some_and(|state| self.hearing.changed(state, index))
             };
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;
@@ -165,7 +188,10 @@ struct Started {
 
 impl Started {
     fn now() -> Self {
-        Self { time: jiff::Timestamp::now().to_string(), instant: Instant::now() }
+        Self {
+            time: jiff::Timestamp::now().to_string(),
+            instant: Instant::now(),
+        }
     }
 
     fn finish(self, chunk: &Chunk, index: usize, outcome: Outcome) -> StateReturn {
@@ -192,7 +218,12 @@ impl Started {
 }
 
 fn skipped(chunk: &Chunk, index: usize, result: bool, comment: String) -> StateReturn {
-    let outcome = Outcome { result: Some(result), changes: Map::new(), comment, ran: false };
+    let outcome = Outcome {
+        result: Some(result),
+        changes: Map::new(),
+        comment,
+        ran: false,
+    };
     Started::now().finish(chunk, index, outcome)
 }
 

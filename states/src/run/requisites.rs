@@ -1,13 +1,13 @@
 //! Whether a state runs, from the returns of the states that it has requisites on.
 //!
-//! The order of the decisions is Salt's (`check_requisite` in `salt/state.py`): a failed `require` or `watch` wins, then
-//! `prereq`, `onfail`, `onchanges`, and last what a changed `watch` target asks for.
-
-use crate::engine::Modules;
-use crate::low::{LowState, Requisites, StateReturn};
+//! The order of the decisions is Salt's (`check_requisite` in `salt/state.py`): a failed `require`
+//! or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last what a changed `watch` target
+//! asks for.
 
 use super::hearing::Hearing;
 use super::single;
+use crate::engine::Modules;
+use crate::low::{LowState, Requisites, StateReturn};
 
 /// What to do with a state.
 pub(super) enum Decision {
@@ -25,7 +25,8 @@ pub(super) enum Decision {
     },
 }
 
-/// All positions that must be finished before a state is decided (`prereq` and `listen` targets come later).
+/// All positions that must be finished before a state is decided (`prereq` and `listen` targets
+/// come later).
 pub(super) fn indices(requisites: &Requisites) -> impl Iterator<Item = usize> + '_ {
     [
         &requisites.require,
@@ -53,15 +54,24 @@ pub(super) async fn decide<M: Modules>(
 ) -> Decision {
     let requisites = &low.chunks[index].requisites;
     if let Some(comment) = failed(low, index, done) {
-        return Decision::Skip { result: false, comment };
+        return Decision::Skip {
+            result: false,
+            comment,
+        };
     }
     if !requisites.prereq.is_empty()
         && !any_would_change(low, &requisites.prereq, done, hearing, modules).await
     {
-        return Decision::Skip { result: true, comment: "No changes detected".into() };
+        return Decision::Skip {
+            result: true,
+            comment: "No changes detected".into(),
+        };
     }
     if let Some(comment) = not_asked_for(low, index, done, hearing) {
-        return Decision::Skip { result: true, comment };
+        return Decision::Skip {
+            result: true,
+            comment,
+        };
     }
     let changed = [&requisites.watch, &requisites.watch_any]
         .into_iter()
@@ -70,7 +80,8 @@ pub(super) async fn decide<M: Modules>(
     Decision::Run { changed }
 }
 
-/// A failure that an `onfail` state with `onfail_stop: false` handled with success does not fail the run.
+/// A failure that an `onfail` state with `onfail_stop: false` handled with success does not fail
+/// the run.
 pub(super) fn forgive_handled(low: &LowState, done: &mut [Option<StateReturn>]) {
     for (index, chunk) in low.chunks.iter().enumerate() {
         let handled = !chunk.controls.onfail_stop
@@ -79,8 +90,13 @@ pub(super) fn forgive_handled(low: &LowState, done: &mut [Option<StateReturn>]) 
             continue;
         }
         let requisites = &chunk.requisites;
-        for target in
-            [&requisites.onfail, &requisites.onfail_any, &requisites.onfail_all].into_iter().flatten()
+        for target in [
+            &requisites.onfail,
+            &requisites.onfail_any,
+            &requisites.onfail_all,
+        ]
+        .into_iter()
+        .flatten()
         {
             if let Some(Some(state)) = done.get_mut(*target)
                 && state.result == Some(false)
@@ -122,7 +138,10 @@ fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<
             shown.push(name);
         }
     }
-    Some(format!("One or more requisite failed: {}", shown.join(", ")))
+    Some(format!(
+        "One or more requisite failed: {}",
+        shown.join(", ")
+    ))
 }
 
 /// The comment when an `onfail` or `onchanges` was not met.
@@ -133,16 +152,22 @@ fn not_asked_for(
     hearing: &Hearing,
 ) -> Option<String> {
     let requisites = &low.chunks.get(index)?.requisites;
-    let fell = |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
+    let fell =
+        |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
     let changed = |target: &usize| {
-        state(done, *target).is_some_and(|state| state.result != Some(false) && hearing.changed(state, index))
+        state(done, *target)
+            .is_some_and(|state| state.result != Some(false) && hearing.changed(state, index))
     };
     let onfail_unmet = [&requisites.onfail, &requisites.onfail_any]
         .into_iter()
         .any(|targets| !targets.is_empty() && !targets.iter().any(fell))
         || !requisites.onfail_all.is_empty() && !requisites.onfail_all.iter().all(fell);
     let has_onchanges = !requisites.onchanges.is_empty() || !requisites.onchanges_any.is_empty();
-    let onchanges_met = requisites.onchanges.iter().chain(&requisites.onchanges_any).any(changed);
+    let onchanges_met = requisites
+        .onchanges
+        .iter()
+        .chain(&requisites.onchanges_any)
+        .any(changed);
     if onfail_unmet && !onchanges_met {
         return Some("State was not run because onfail req did not change".into());
     }
@@ -161,7 +186,9 @@ async fn any_would_change<M: Modules>(
     modules: &M,
 ) -> bool {
     for target in targets {
-        let Some(chunk) = low.chunks.get(*target) else { continue };
+        let Some(chunk) = low.chunks.get(*target) else {
+            continue;
+        };
         let requisites = &chunk.requisites;
         let stopped = [&requisites.require, &requisites.watch]
             .into_iter()
@@ -171,8 +198,13 @@ async fn any_would_change<M: Modules>(
         if stopped || (decided && not_asked_for(low, *target, done, hearing).is_some()) {
             continue;
         }
-        if single::controls(chunk, modules).await.is_ok_and(|skip| skip.is_none())
-            && modules.check(chunk).await.is_ok_and(|checked| !checked.changes.is_empty())
+        if single::controls(chunk, modules)
+            .await
+            .is_ok_and(|skip| skip.is_none())
+            && modules
+                .check(chunk)
+                .await
+                .is_ok_and(|checked| !checked.changes.is_empty())
         {
             return true;
         }

@@ -1,4 +1,5 @@
-//! One state: `onlyif`, `unless` and `creates`, then check and apply (or predict), `mod_watch`, `check_cmd` and `retry`.
+//! One state: `onlyif`, `unless` and `creates`, then check and apply (or predict), `mod_watch`,
+//! `check_cmd` and `retry`.
 
 use std::time::Duration;
 
@@ -19,7 +20,12 @@ pub(super) struct Outcome {
 
 impl Outcome {
     fn failed(failure: Failure) -> Self {
-        Self { result: Some(false), changes: Map::new(), comment: failure.0, ran: true }
+        Self {
+            result: Some(false),
+            changes: Map::new(),
+            comment: failure.0,
+            ran: true,
+        }
     }
 }
 
@@ -42,21 +48,35 @@ pub(super) async fn execute<M: Modules>(
 ) -> StateReturn {
     let started = Started::now();
     let mut outcome = once(chunk, modules, options, &ties).await;
-    if let Some(retry) = chunk.controls.retry.as_ref().filter(|_| !options.test && outcome.ran) {
+    if let Some(retry) = chunk
+        .controls
+        .retry
+        .as_ref()
+        .filter(|_| !options.test && outcome.ran)
+    {
         let mut comments = String::new();
         let mut attempt = 1;
         while outcome.result != Some(retry.until) && attempt < retry.attempts {
-            let result = if outcome.result == Some(false) { "False" } else { "True" };
+            let result = if outcome.result == Some(false) {
+                "False"
+            } else {
+                "True"
+            };
             comments.push_str(&format!(
                 "Attempt {attempt}: Returned a result of \"{result}\", with the following comment: \"{}\"\n",
                 outcome.comment
             ));
             attempt += 1;
-            let seconds = if retry.interval.is_finite() { retry.interval.clamp(0.0, 86_400.0) } else { 0.0 };
+            let seconds = if retry.interval.is_finite() {
+                retry.interval.clamp(0.0, 86_400.0)
+            } else {
+                0.0
+            };
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             let earlier = std::mem::take(&mut outcome.changes);
             outcome = once(chunk, modules, options, &ties).await;
-            // What an earlier attempt changed stays changed, whoever watches this state must hear of it.
+            // What an earlier attempt changed stays changed, whoever watches this state must hear
+            // of it.
             for (key, value) in earlier {
                 outcome.changes.entry(key).or_insert(value);
             }
@@ -66,7 +86,8 @@ pub(super) async fn execute<M: Modules>(
     started.finish(chunk, index, outcome)
 }
 
-/// `mod_watch` of a state; `None` when its function has none. `hearers`: those who act on its changes.
+/// `mod_watch` of a state; `None` when its function has none. `hearers`: those who act on its
+/// changes.
 pub(super) async fn watch<M: Modules>(
     chunk: &Chunk,
     modules: &M,
@@ -81,7 +102,10 @@ pub(super) async fn watch<M: Modules>(
 }
 
 /// The comment of the `onlyif`, `unless` or `creates` that keeps a state from running.
-pub(super) async fn controls<M: Modules>(chunk: &Chunk, modules: &M) -> Result<Option<String>, Failure> {
+pub(super) async fn controls<M: Modules>(
+    chunk: &Chunk,
+    modules: &M,
+) -> Result<Option<String>, Failure> {
     let controls = &chunk.controls;
     if !controls.onlyif.is_empty() && !all_hold(chunk, &controls.onlyif, modules).await? {
         return Ok(Some("onlyif condition is false".into()));
@@ -104,7 +128,11 @@ pub(super) async fn controls<M: Modules>(chunk: &Chunk, modules: &M) -> Result<O
     Ok(None)
 }
 
-async fn all_hold<M: Modules>(chunk: &Chunk, conditions: &[Value], modules: &M) -> Result<bool, Failure> {
+async fn all_hold<M: Modules>(
+    chunk: &Chunk,
+    conditions: &[Value],
+    modules: &M,
+) -> Result<bool, Failure> {
     for condition in conditions {
         if !modules.condition(chunk, condition).await? {
             return Ok(false);
@@ -113,11 +141,21 @@ async fn all_hold<M: Modules>(chunk: &Chunk, conditions: &[Value], modules: &M) 
     Ok(true)
 }
 
-async fn once<M: Modules>(chunk: &Chunk, modules: &M, options: RunOptions, ties: &Ties<'_>) -> Outcome {
+async fn once<M: Modules>(
+    chunk: &Chunk,
+    modules: &M,
+    options: RunOptions,
+    ties: &Ties<'_>,
+) -> Outcome {
     match controls(chunk, modules).await {
         Ok(None) => {}
         Ok(Some(comment)) => {
-            return Outcome { result: Some(true), changes: Map::new(), comment, ran: false };
+            return Outcome {
+                result: Some(true),
+                changes: Map::new(),
+                comment,
+                ran: false,
+            };
         }
         Err(failure) => return Outcome::failed(failure),
     }
@@ -146,13 +184,27 @@ async fn settle<M: Modules>(
     hearers: &[&Chunk],
     checked: Checked<M::Diff>,
 ) -> Outcome {
-    let Checked { mut changes, mut comment, diff } = checked;
+    let Checked {
+        mut changes,
+        mut comment,
+        diff,
+    } = checked;
     if changes.is_empty() {
-        return Outcome { result: Some(true), changes, comment, ran: true };
+        return Outcome {
+            result: Some(true),
+            changes,
+            comment,
+            ran: true,
+        };
     }
     if options.test {
         modules.predict(chunk, &diff).await;
-        return Outcome { result: None, changes, comment, ran: true };
+        return Outcome {
+            result: None,
+            changes,
+            comment,
+            ran: true,
+        };
     }
     if let Err(failure) = modules.owe(chunk, hearers) {
         return Outcome::failed(failure);
@@ -169,7 +221,12 @@ async fn settle<M: Modules>(
             if !applied.comment.is_empty() {
                 comment = applied.comment;
             }
-            Outcome { result: Some(true), changes, comment, ran: true }
+            Outcome {
+                result: Some(true),
+                changes,
+                comment,
+                ran: true,
+            }
         }
         Err(failure) => Outcome::failed(failure),
     }
@@ -177,8 +234,12 @@ async fn settle<M: Modules>(
 
 /// Salt lets `check_cmd` alone decide about the result, a failure of the state itself included.
 async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome) {
-    let conditions: Vec<Value> =
-        chunk.controls.check_cmd.iter().map(|line| Value::from(line.as_str())).collect();
+    let conditions: Vec<Value> = chunk
+        .controls
+        .check_cmd
+        .iter()
+        .map(|line| Value::from(line.as_str()))
+        .collect();
     match all_hold(chunk, &conditions, modules).await {
         Ok(true) => {
             outcome.result = Some(true);

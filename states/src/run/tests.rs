@@ -10,8 +10,8 @@ use super::*;
 use crate::engine::{Applied, Checked, Failure};
 use crate::low::{Controls, FORMAT, Requisites, Retry};
 
-/// Does what the chunk's arguments say: `fail`, `change`, `mod_watch`, `fail_times`, `hang`; and writes down what it was
-/// asked.
+/// Does what the chunk's arguments say: `fail`, `change`, `mod_watch`, `fail_times`, `hang`; and
+/// writes down what it was asked.
 #[derive(Default)]
 struct Scripted {
     log: Mutex<Vec<String>>,
@@ -21,11 +21,18 @@ struct Scripted {
 
 impl Scripted {
     fn note(&self, what: &str, chunk: &Chunk) {
-        self.log.lock().unwrap().push(format!("{what} {}", chunk.id));
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("{what} {}", chunk.id));
     }
 
     fn says(chunk: &Chunk, what: &str) -> bool {
-        chunk.args.get(what).and_then(Value::as_bool).unwrap_or(false)
+        chunk
+            .args
+            .get(what)
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
     }
 }
 
@@ -34,18 +41,32 @@ impl Modules for Scripted {
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<()>, Failure> {
         self.note("check", chunk);
-        let tries =
-            self.log.lock().unwrap().iter().filter(|line| **line == format!("check {}", chunk.id)).count();
-        let fail_times = chunk.args.get("fail_times").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let tries = self
+            .log
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|line| **line == format!("check {}", chunk.id))
+            .count();
+        let fail_times = chunk
+            .args
+            .get("fail_times")
+            .and_then(Value::as_u64)
+            .unwrap_or(0) as usize;
         if Self::says(chunk, "fail") || tries <= fail_times {
             return Err(Failure("Failure!".into()));
         }
         if Self::says(chunk, "slow") {
             yield_once().await;
         }
-        let mut checked = Checked { comment: "Success!".into(), ..Checked::default() };
+        let mut checked = Checked {
+            comment: "Success!".into(),
+            ..Checked::default()
+        };
         if Self::says(chunk, "change") {
-            checked.changes.insert("predicted".into(), json!("secret text"));
+            checked
+                .changes
+                .insert("predicted".into(), json!("secret text"));
         }
         Ok(checked)
     }
@@ -56,7 +77,10 @@ impl Modules for Scripted {
             std::future::pending::<()>().await;
         }
         match chunk.args.get("applied") {
-            Some(Value::Object(changes)) => Ok(Applied { changes: changes.clone(), comment: "done".into() }),
+            Some(Value::Object(changes)) => Ok(Applied {
+                changes: changes.clone(),
+                comment: "done".into(),
+            }),
             _ => Ok(Applied::default()),
         }
     }
@@ -89,17 +113,25 @@ impl Modules for Scripted {
         if Self::says(chunk, "disk_full") && !hearers.is_empty() {
             return Err(Failure("no space left".into()));
         }
-        let pairs = hearers.iter().map(|hearer| (chunk.id.clone(), hearer.id.clone()));
+        let pairs = hearers
+            .iter()
+            .map(|hearer| (chunk.id.clone(), hearer.id.clone()));
         self.owed.lock().unwrap().extend(pairs);
         Ok(())
     }
 
     fn is_owed(&self, chunk: &Chunk, hearer: &Chunk) -> bool {
-        self.owed.lock().unwrap().contains(&(chunk.id.clone(), hearer.id.clone()))
+        self.owed
+            .lock()
+            .unwrap()
+            .contains(&(chunk.id.clone(), hearer.id.clone()))
     }
 
     fn heard(&self, chunk: &Chunk, hearer: &Chunk) {
-        self.owed.lock().unwrap().remove(&(chunk.id.clone(), hearer.id.clone()));
+        self.owed
+            .lock()
+            .unwrap()
+            .remove(&(chunk.id.clone(), hearer.id.clone()));
     }
 }
 
@@ -120,7 +152,10 @@ async fn yield_once() {
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(value) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             return value;
         }
     }
@@ -142,15 +177,24 @@ fn chunk(id: &str, args: Value) -> Chunk {
 }
 
 fn go(chunks: Vec<Chunk>, test: bool) -> (RunReturn, Vec<String>, Vec<String>) {
-    let low = LowState { format: FORMAT, minion: "m".into(), chunks };
+    let low = LowState {
+        format: FORMAT,
+        minion: "m".into(),
+        chunks,
+    };
     let modules = Scripted::default();
     let mut reported = Vec::new();
-    let result = block_on(run(&low, &modules, RunOptions { test }, |state| reported.push(state.id.clone())));
+    let result = block_on(run(&low, &modules, RunOptions { test }, |state| {
+        reported.push(state.id.clone())
+    }));
     (result, modules.log.into_inner().unwrap(), reported)
 }
 
 fn results(run: &RunReturn) -> Vec<(&str, Option<bool>, bool)> {
-    run.states.iter().map(|s| (s.id.as_str(), s.result, s.ran)).collect()
+    run.states
+        .iter()
+        .map(|s| (s.id.as_str(), s.result, s.ran))
+        .collect()
 }
 
 #[test]
@@ -168,9 +212,21 @@ fn failhard_ends_the_run_but_not_the_prediction() {
 fn a_failing_prereq_keeps_its_target_from_running() {
     let mut before = chunk("before", json!({"fail": true}));
     before.requisites.prereq = vec![1];
-    let (run, log, _) = go(vec![before, chunk("target", json!({"change": true}))], false);
-    assert_eq!(results(&run), [("before", Some(false), true), ("target", Some(false), false)]);
-    assert_eq!(run.states[1].comment, "One or more requisite failed: s.before");
+    let (run, log, _) = go(
+        vec![before, chunk("target", json!({"change": true}))],
+        false,
+    );
+    assert_eq!(
+        results(&run),
+        [
+            ("before", Some(false), true),
+            ("target", Some(false), false)
+        ]
+    );
+    assert_eq!(
+        run.states[1].comment,
+        "One or more requisite failed: s.before"
+    );
     assert_eq!(log, ["check target", "check before"]);
 }
 
@@ -190,7 +246,10 @@ fn test_mode_predicts_and_never_applies() {
     watcher.requisites.watch = vec![0];
     let (run, log, _) = go(vec![chunk("a", json!({"change": true})), watcher], true);
     assert_eq!(results(&run), [("a", None, true), ("w", None, true)]);
-    assert_eq!(log, ["check a", "predict a", "check w", "watch w", "predict w"]);
+    assert_eq!(
+        log,
+        ["check a", "predict a", "check w", "watch w", "predict w"]
+    );
 }
 
 #[test]
@@ -233,33 +292,58 @@ fn a_parallel_state_does_not_hold_up_the_next_but_holds_its_dependents() {
     assert_eq!(reported, ["next", "slow", "dependent"]);
     assert_eq!(
         results(&run),
-        [("slow", Some(true), true), ("next", Some(true), true), ("dependent", Some(true), true)]
+        [
+            ("slow", Some(true), true),
+            ("next", Some(true), true),
+            ("dependent", Some(true), true)
+        ]
     );
-    assert_eq!(run.states.iter().map(|s| s.run_num).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(
+        run.states.iter().map(|s| s.run_num).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
 }
 
 #[test]
 fn retry_keeps_all_comments_and_stops_at_success() {
     let mut again = chunk("again", json!({"fail_times": 2}));
-    again.controls.retry = Some(Retry { attempts: 5, interval: 0.0, until: true });
-    let low = LowState { format: FORMAT, minion: "m".into(), chunks: vec![again] };
-    let modules = Scripted::default();
-    let run = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(run(
-        &low,
-        &modules,
-        RunOptions::default(),
-        |_| {},
-    ));
-    let attempt = |n| {
-        format!("Attempt {n}: Returned a result of \"False\", with the following comment: \"Failure!\"\n")
+    again.controls.retry = Some(Retry {
+        attempts: 5,
+        interval: 0.0,
+        until: true,
+    });
+    let low = LowState {
+        format: FORMAT,
+        minion: "m".into(),
+        chunks: vec![again],
     };
-    assert_eq!(run.states[0].comment, format!("{}{}Success!", attempt(1), attempt(2)));
+    let modules = Scripted::default();
+    let run = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(run(&low, &modules, RunOptions::default(), |_| {}));
+    let attempt = |n| {
+        format!(
+            "Attempt {n}: Returned a result of \"False\", with the following comment: \"Failure!\"\n"
+        )
+    };
+    assert_eq!(
+        run.states[0].comment,
+        format!("{}{}Success!", attempt(1), attempt(2))
+    );
     assert_eq!(modules.log.into_inner().unwrap().len(), 3);
 }
 
 #[test]
 fn an_apply_can_take_back_a_predicted_change() {
-    let (run, ..) = go(vec![chunk("a", json!({"change": true, "applied": {"predicted": null}}))], false);
+    let (run, ..) = go(
+        vec![chunk(
+            "a",
+            json!({"change": true, "applied": {"predicted": null}}),
+        )],
+        false,
+    );
     assert!(run.states[0].changes.is_empty());
     assert_eq!(run.states[0].comment, "done");
 }
@@ -269,17 +353,29 @@ fn values_of_sensitive_states_are_not_shown() {
     let mut own = chunk("a", json!({"change": true}));
     own.sensitive = true;
     let (run, ..) = go(vec![own], false);
-    assert_eq!(Value::Object(run.states[0].changes.clone()), json!({"predicted": "(sensitive, not shown)"}));
+    assert_eq!(
+        Value::Object(run.states[0].changes.clone()),
+        json!({"predicted": "(sensitive, not shown)"})
+    );
 }
 
 #[test]
 fn listeners_run_last_and_once() {
     let mut listener = chunk("l", json!({"mod_watch": true}));
     listener.requisites.listen = vec![1, 2];
-    let (run, ..) =
-        go(vec![listener, chunk("a", json!({"change": true})), chunk("b", json!({"change": true}))], false);
+    let (run, ..) = go(
+        vec![
+            listener,
+            chunk("a", json!({"change": true})),
+            chunk("b", json!({"change": true})),
+        ],
+        false,
+    );
     let last = run.states.last().unwrap();
-    assert_eq!((run.states.len(), last.id.as_str(), last.run_num), (4, "listener_l", 3));
+    assert_eq!(
+        (run.states.len(), last.id.as_str(), last.run_num),
+        (4, "listener_l", 3)
+    );
     assert_eq!(last.function, "test.mod_watch");
 }
 
@@ -293,7 +389,11 @@ fn a_requisite_on_nothing_is_a_failure_not_a_panic() {
 
 /// One run after the other on the same host; one that hangs is cut off there.
 fn again(modules: &Scripted, chunks: Vec<Chunk>, test: bool) -> Option<RunReturn> {
-    let low = LowState { format: FORMAT, minion: "m".into(), chunks };
+    let low = LowState {
+        format: FORMAT,
+        minion: "m".into(),
+        chunks,
+    };
     let mut run = pin!(run(&low, modules, RunOptions { test }, |_| {}));
     match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(run) => Some(run),
@@ -318,7 +418,9 @@ const TIES: [fn(&mut Requisites); 5] = [
 ];
 
 fn acted(run: &RunReturn) -> bool {
-    run.states.last().is_some_and(|state| state.ran && !state.changes.is_empty())
+    run.states
+        .last()
+        .is_some_and(|state| state.ran && !state.changes.is_empty())
 }
 
 #[test]
@@ -326,20 +428,39 @@ fn a_run_that_is_cut_off_leaves_it_to_the_next_to_tell_who_must_act() {
     for (number, tie) in TIES.into_iter().enumerate() {
         let modules = Scripted::default();
         // A command that has to run, or a service that has to restart.
-        let hearer =
-            if number == 2 || number == 3 { json!({"change": true}) } else { json!({"mod_watch": true}) };
-        let hung =
-            file_and(json!({"change": true}), json!({"change": true, "hang": true}), hearer.clone(), tie);
+        let hearer = if number == 2 || number == 3 {
+            json!({"change": true})
+        } else {
+            json!({"mod_watch": true})
+        };
+        let hung = file_and(
+            json!({"change": true}),
+            json!({"change": true, "hang": true}),
+            hearer.clone(),
+            tie,
+        );
         assert!(again(&modules, hung, false).is_none());
-        assert!(!modules.log.lock().unwrap().contains(&"apply hearer".to_owned()));
+        assert!(
+            !modules
+                .log
+                .lock()
+                .unwrap()
+                .contains(&"apply hearer".to_owned())
+        );
         let states = || file_and(json!({}), json!({}), hearer.clone(), tie);
         // To look at it is not to do it.
         for _ in 0..2 {
             let predicted = again(&modules, states(), true).unwrap();
             assert_eq!(predicted.states.last().unwrap().result, None, "{number}");
         }
-        assert!(acted(&again(&modules, states(), false).unwrap()), "{number}");
-        assert!(!acted(&again(&modules, states(), false).unwrap()), "{number}");
+        assert!(
+            acted(&again(&modules, states(), false).unwrap()),
+            "{number}"
+        );
+        assert!(
+            !acted(&again(&modules, states(), false).unwrap()),
+            "{number}"
+        );
         assert!(modules.owed.lock().unwrap().is_empty());
     }
 }
@@ -348,10 +469,18 @@ fn a_run_that_is_cut_off_leaves_it_to_the_next_to_tell_who_must_act() {
 fn who_fails_to_act_acts_again() {
     for tie in TIES.into_iter().skip(2).take(2) {
         let modules = Scripted::default();
-        let changed = file_and(json!({"change": true}), json!({}), json!({"fail": true}), tie);
+        let changed = file_and(
+            json!({"change": true}),
+            json!({}),
+            json!({"fail": true}),
+            tie,
+        );
         assert!(!again(&modules, changed, false).unwrap().succeeded());
         let still = file_and(json!({}), json!({}), json!({"fail": true}), tie);
-        assert!(!again(&modules, still, false).unwrap().succeeded(), "a failure is not forgotten");
+        assert!(
+            !again(&modules, still, false).unwrap().succeeded(),
+            "a failure is not forgotten"
+        );
         let mended = || file_and(json!({}), json!({}), json!({"change": true}), tie);
         assert!(acted(&again(&modules, mended(), false).unwrap()));
         assert!(!acted(&again(&modules, mended(), false).unwrap()));
@@ -361,37 +490,62 @@ fn who_fails_to_act_acts_again() {
 #[test]
 fn of_several_who_hear_only_those_act_again_that_have_not() {
     let states = |file: Value, second: Value| {
-        let mut hearers = [chunk("first", json!({"change": true})), chunk("second", second)];
-        hearers.iter_mut().for_each(|hearer| hearer.requisites.onchanges = vec![0]);
+        let mut hearers = [
+            chunk("first", json!({"change": true})),
+            chunk("second", second),
+        ];
+        hearers
+            .iter_mut()
+            .for_each(|hearer| hearer.requisites.onchanges = vec![0]);
         let [first, second] = hearers;
         vec![chunk("file", file), first, second]
     };
     let modules = Scripted::default();
-    again(&modules, states(json!({"change": true}), json!({"fail": true})), false).unwrap();
+    again(
+        &modules,
+        states(json!({"change": true}), json!({"fail": true})),
+        false,
+    )
+    .unwrap();
     assert_eq!(modules.owed.lock().unwrap().len(), 1);
     // In a run without the second nothing is told to it.
     let some = states(json!({}), json!({})).into_iter().take(2).collect();
     let run = again(&modules, some, false).unwrap();
     assert_eq!(results(&run)[1], ("first", Some(true), false));
     let run = again(&modules, states(json!({}), json!({"change": true})), false).unwrap();
-    assert_eq!(results(&run)[1..], [("first", Some(true), false), ("second", Some(true), true)]);
+    assert_eq!(
+        results(&run)[1..],
+        [("first", Some(true), false), ("second", Some(true), true)]
+    );
     assert!(modules.owed.lock().unwrap().is_empty());
 }
 
 #[test]
 fn nobody_acts_on_what_fails_and_all_do_once_it_succeeds() {
     for (number, tie) in TIES.into_iter().enumerate() {
-        let (modules, hearer) = (Scripted::default(), json!({"change": number != 4, "mod_watch": true}));
-        modules.owed.lock().unwrap().insert(("file".into(), "hearer".into()));
+        let (modules, hearer) = (
+            Scripted::default(),
+            json!({"change": number != 4, "mod_watch": true}),
+        );
+        modules
+            .owed
+            .lock()
+            .unwrap()
+            .insert(("file".into(), "hearer".into()));
         for _ in 0..2 {
             let failed = file_and(json!({"fail": true}), json!({}), hearer.clone(), tie);
             let run = again(&modules, failed, false).unwrap();
-            let acted =
-                run.states.iter().any(|state| state.id.contains("hearer") && !state.changes.is_empty());
+            let acted = run
+                .states
+                .iter()
+                .any(|state| state.id.contains("hearer") && !state.changes.is_empty());
             assert!(!acted, "{number}");
         }
         let mended = || file_and(json!({}), json!({}), hearer.clone(), tie);
-        assert!(acted(&again(&modules, mended(), false).unwrap()), "{number}");
+        assert!(
+            acted(&again(&modules, mended(), false).unwrap()),
+            "{number}"
+        );
         assert!(modules.owed.lock().unwrap().is_empty());
     }
 }
@@ -399,11 +553,22 @@ fn nobody_acts_on_what_fails_and_all_do_once_it_succeeds() {
 #[test]
 fn what_cannot_be_noted_is_not_begun() {
     let modules = Scripted::default();
-    let states = file_and(json!({"change": true, "disk_full": true}), json!({}), json!({}), TIES[0]);
+    let states = file_and(
+        json!({"change": true, "disk_full": true}),
+        json!({}),
+        json!({}),
+        TIES[0],
+    );
     let run = again(&modules, states, false).unwrap();
     assert_eq!(results(&run)[0], ("file", Some(false), true));
     assert_eq!(run.states[0].comment, "no space left");
-    assert!(!modules.log.lock().unwrap().contains(&"apply file".to_owned()));
+    assert!(
+        !modules
+            .log
+            .lock()
+            .unwrap()
+            .contains(&"apply file".to_owned())
+    );
 }
 
 #[test]

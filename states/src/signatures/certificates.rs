@@ -3,13 +3,22 @@
 use super::{arg, on_minion, required};
 use crate::signature::{Arg, Kind, Signature};
 
-const ALGORITHM: Arg =
-    arg("algorithm", Kind::Text, "Key: `ecdsa-p256` (default), `rsa-2048`, `rsa-4096` or `ed25519`.");
-const ORGANIZATION: Arg =
-    arg("organization", Kind::TextList, "Organizations (O) of the subject; Kubernetes' groups.");
+const ALGORITHM: Arg = arg(
+    "algorithm",
+    Kind::Text,
+    "Key: `ecdsa-p256` (default), `rsa-2048`, `rsa-4096` or `ed25519`.",
+);
+const ORGANIZATION: Arg = arg(
+    "organization",
+    Kind::TextList,
+    "Organizations (O) of the subject; Kubernetes' groups.",
+);
 const DAYS: Arg = arg("days", Kind::Integer, "Lifetime in days (default 365).");
-const RENEW: Arg =
-    arg("renew_days", Kind::Integer, "Renew when less than this is left (default a third of `days`).");
+const RENEW: Arg = arg(
+    "renew_days",
+    Kind::Integer,
+    "Renew when less than this is left (default a third of `days`).",
+);
 const CA_CERTIFICATE: &str = "PEM of the CA's certificate.";
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -18,20 +27,40 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "certificate",
         "A private key made on the host and a certificate for it, signed by a CA of the master.",
         &[
-            arg("key", Kind::Text, "Path of the key (default: the name with `.key` for its extension)."),
-            required("ca", Kind::Text, "CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`."),
+            arg(
+                "key",
+                Kind::Text,
+                "Path of the key (default: the name with `.key` for its extension).",
+            ),
+            required(
+                "ca",
+                Kind::Text,
+                "CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`.",
+            ),
             arg(
                 "ca_certificate",
                 Kind::Text,
                 "PEM of the CA's certificate; a certificate of another CA is then replaced.",
             ),
             ALGORITHM,
-            required("common_name", Kind::Text, "Common name (CN) of the subject."),
+            required(
+                "common_name",
+                Kind::Text,
+                "Common name (CN) of the subject.",
+            ),
             ORGANIZATION,
             arg("sans_dns", Kind::TextList, "DNS names."),
             arg("sans_ip", Kind::TextList, "IP addresses."),
-            arg("server_auth", Kind::Boolean, "For TLS servers (default false)."),
-            arg("client_auth", Kind::Boolean, "For TLS clients (default false)."),
+            arg(
+                "server_auth",
+                Kind::Boolean,
+                "For TLS servers (default false).",
+            ),
+            arg(
+                "client_auth",
+                Kind::Boolean,
+                "For TLS clients (default false).",
+            ),
             DAYS,
             RENEW,
             arg("user", Kind::Text, "Owner of both files (default root)."),
@@ -46,7 +75,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Boolean,
                 "Append the CA's certificate to the certificate (default false).",
             ),
-            arg("combined", Kind::Boolean, "Certificate and key in one file, at the name (default false)."),
+            arg(
+                "combined",
+                Kind::Boolean,
+                "Certificate and key in one file, at the name (default false).",
+            ),
         ],
     ),
     on_minion(
@@ -57,10 +90,18 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required("server", Kind::Text, "URL of the API server."),
             required("cluster", Kind::Text, "Name of the cluster entry."),
             required("user", Kind::Text, "Name of the user entry."),
-            arg("context", Kind::Text, "Name of the context (default `USER@CLUSTER`)."),
+            arg(
+                "context",
+                Kind::Text,
+                "Name of the context (default `USER@CLUSTER`).",
+            ),
             arg("namespace", Kind::Text, "Namespace of the context."),
             required("ca_certificate", Kind::Text, CA_CERTIFICATE),
-            arg("ca", Kind::Text, "CA that signs the client certificate (default `kubernetes`)."),
+            arg(
+                "ca",
+                Kind::Text,
+                "CA that signs the client certificate (default `kubernetes`).",
+            ),
             arg(
                 "common_name",
                 Kind::Text,
@@ -70,8 +111,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ALGORITHM,
             DAYS,
             RENEW,
-            arg("client_certificate_file", Kind::Text, "Refer to this certificate instead of embedding one."),
-            arg("client_key_file", Kind::Text, "Refer to this key; goes with `client_certificate_file`."),
+            arg(
+                "client_certificate_file",
+                Kind::Text,
+                "Refer to this certificate instead of embedding one.",
+            ),
+            arg(
+                "client_key_file",
+                Kind::Text,
+                "Refer to this key; goes with `client_certificate_file`.",
+            ),
             arg("owner", Kind::Text, "Owner of the file (default root)."),
             arg("group", Kind::Text, "Group of the file (default root)."),
             arg("mode", Kind::Mode, "Permission bits (default 0600)."),

@@ -3,15 +3,37 @@
 use super::{arg, on_minion, required};
 use crate::signature::{Arg, Kind, Signature};
 
-const USER: Arg =
-    arg("user", Kind::Text, "Owner; what is there keeps its owner, what is made belongs to root.");
-const GROUP: Arg =
-    arg("group", Kind::Text, "Group; what is there keeps its group, what is made belongs to root.");
-const MAKEDIRS: Arg = arg("makedirs", Kind::Boolean, "Make missing parent directories (default false).");
-const TEMPLATE: Arg = arg("template", Kind::Text, "`jinja`: render the source as a template.");
+const USER: Arg = arg(
+    "user",
+    Kind::Text,
+    "Owner; what is there keeps its owner, what is made belongs to root.",
+);
+const GROUP: Arg = arg(
+    "group",
+    Kind::Text,
+    "Group; what is there keeps its group, what is made belongs to root.",
+);
+const MAKEDIRS: Arg = arg(
+    "makedirs",
+    Kind::Boolean,
+    "Make missing parent directories (default false).",
+);
+const TEMPLATE: Arg = arg(
+    "template",
+    Kind::Text,
+    "`jinja`: render the source as a template.",
+);
 const CONTEXT: Arg = arg("context", Kind::Mapping, "Variables of the template.");
-const DEFAULTS: Arg = arg("defaults", Kind::Mapping, "Variables of the template, where `context` has none.");
-const SHOW: Arg = arg("show_changes", Kind::Boolean, "Show the difference in the changes (default true).");
+const DEFAULTS: Arg = arg(
+    "defaults",
+    Kind::Mapping,
+    "Variables of the template, where `context` has none.",
+);
+const SHOW: Arg = arg(
+    "show_changes",
+    Kind::Boolean,
+    "Show the difference in the changes (default true).",
+);
 const EXCLUDE: Arg = arg(
     "exclude_pat",
     Kind::TextList,
@@ -40,7 +62,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DEFAULTS,
             USER,
             GROUP,
-            arg("mode", Kind::Mode, "Permission bits; what is there keeps its own, a new file gets 0644."),
+            arg(
+                "mode",
+                Kind::Mode,
+                "Permission bits; what is there keeps its own, a new file gets 0644.",
+            ),
             MAKEDIRS,
             arg(
                 "dir_mode",
@@ -52,7 +78,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Boolean,
                 "false: keep the content of a file that is already there (default true).",
             ),
-            arg("create", Kind::Boolean, "false: do not make a file that is not there (default true)."),
+            arg(
+                "create",
+                Kind::Boolean,
+                "false: do not make a file that is not there (default true).",
+            ),
             SHOW,
             arg(
                 "check_cmd",
@@ -74,8 +104,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Mode,
                 "Permission bits of the directory (a new one: 0755), with `recurse: [mode]` of all below.",
             ),
-            arg("file_mode", Kind::Mode, "Permission bits of the files below, with `recurse: [mode]`."),
-            arg("recurse", Kind::TextList, "What to enforce on all below: `user`, `group`, `mode`."),
+            arg(
+                "file_mode",
+                Kind::Mode,
+                "Permission bits of the files below, with `recurse: [mode]`.",
+            ),
+            arg(
+                "recurse",
+                Kind::TextList,
+                "What to enforce on all below: `user`, `group`, `mode`.",
+            ),
             MAKEDIRS,
             arg(
                 "clean",
@@ -91,7 +129,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "A symbolic link.",
         &[
             required("target", Kind::Text, "What it points at."),
-            arg("force", Kind::Boolean, "Replace a file or directory that is there (default false)."),
+            arg(
+                "force",
+                Kind::Boolean,
+                "Replace a file or directory that is there (default false).",
+            ),
             MAKEDIRS,
         ],
     ),
@@ -106,7 +148,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "recurse",
         "A directory with a copy of a tree of files.",
         &[
-            required("source", Kind::Text, "Directory in the state tree (`salt://path`)."),
+            required(
+                "source",
+                Kind::Text,
+                "Directory in the state tree (`salt://path`).",
+            ),
             arg(
                 "files",
                 Kind::Mapping,
@@ -117,8 +163,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DEFAULTS,
             USER,
             GROUP,
-            arg("dir_mode", Kind::Mode, "Permission bits of the directories; made ones get 0755 without it."),
-            arg("file_mode", Kind::Mode, "Permission bits of the files; made ones get 0644 without it."),
+            arg(
+                "dir_mode",
+                Kind::Mode,
+                "Permission bits of the directories; made ones get 0755 without it.",
+            ),
+            arg(
+                "file_mode",
+                Kind::Mode,
+                "Permission bits of the files; made ones get 0644 without it.",
+            ),
             arg(
                 "clean",
                 Kind::Boolean,
@@ -163,15 +217,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Text,
                 "`ensure` (there, between `after` and `before`), `replace`, `insert` (there, at the place told) or `delete`.",
             ),
-            arg("before", Kind::Text, "Text in the line before which it goes."),
+            arg(
+                "before",
+                Kind::Text,
+                "Text in the line before which it goes.",
+            ),
             arg("after", Kind::Text, "Text in the line after which it goes."),
-            arg("location", Kind::Text, "`start` or `end` of the file, for `insert`."),
+            arg(
+                "location",
+                Kind::Text,
+                "`start` or `end` of the file, for `insert`.",
+            ),
             arg(
                 "indent",
                 Kind::Boolean,
                 "Take over the indentation of the neighbouring line (default true).",
             ),
-            arg("create", Kind::Boolean, "Make the file when it is missing (default false)."),
+            arg(
+                "create",
+                Kind::Boolean,
+                "Make the file when it is missing (default false).",
+            ),
             SHOW,
         ],
     ),
@@ -180,9 +246,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "blockreplace",
         "A block of text between two marker lines.",
         &[
-            required("marker_start", Kind::Text, "Text in the line that begins the block."),
-            required("marker_end", Kind::Text, "Text in the line that ends the block."),
-            arg("content", Kind::Text, "What stands between the markers (default: nothing)."),
+            required(
+                "marker_start",
+                Kind::Text,
+                "Text in the line that begins the block.",
+            ),
+            required(
+                "marker_end",
+                Kind::Text,
+                "Text in the line that ends the block.",
+            ),
+            arg(
+                "content",
+                Kind::Text,
+                "What stands between the markers (default: nothing).",
+            ),
             arg(
                 "append_if_not_found",
                 Kind::Boolean,

@@ -4,17 +4,30 @@ use super::{arg, required};
 use crate::signature::{Arg, Kind, RunsOn, Signature};
 
 const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
-    Signature { state: "halite", fun, doc, args, runs_on: RunsOn::Orchestration }
+    Signature {
+        state: "halite",
+        fun,
+        doc,
+        args,
+        runs_on: RunsOn::Orchestration,
+    }
 }
 
-const TGT: Arg =
-    required("tgt", Kind::Text, "Minions to address; `master` is the master itself (Kubernetes objects).");
+const TGT: Arg = required(
+    "tgt",
+    Kind::Text,
+    "Minions to address; `master` is the master itself (Kubernetes objects).",
+);
 const TGT_TYPE: Arg = arg(
     "tgt_type",
     Kind::Text,
     "How `tgt` is read: `glob` (default), `list`, `pcre`, `grain`, `pillar`, `ipcidr` or `compound`.",
 );
-const TIMEOUT: Arg = arg("timeout", Kind::Integer, "Seconds after which the step has failed (default 900).");
+const TIMEOUT: Arg = arg(
+    "timeout",
+    Kind::Integer,
+    "Seconds after which the step has failed (default 900).",
+);
 
 pub(super) const SIGNATURES: &[Signature] = &[
     step(
@@ -24,9 +37,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             TGT,
             TGT_TYPE,
             arg("sls", Kind::TextList, "SLS files to apply."),
-            arg("highstate", Kind::Boolean, "Apply everything that `top.sls` assigns (default false)."),
+            arg(
+                "highstate",
+                Kind::Boolean,
+                "Apply everything that `top.sls` assigns (default false).",
+            ),
             TIMEOUT,
-            arg("batch", Kind::Text, "How many minions at a time: a number or a percentage (default: all)."),
+            arg(
+                "batch",
+                Kind::Text,
+                "How many minions at a time: a number or a percentage (default: all).",
+            ),
             arg(
                 "offline",
                 Kind::Text,

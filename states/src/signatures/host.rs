@@ -9,6 +9,10 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "A host name in `/etc/hosts`; other lines, names and comments stay.",
     &[
         required("ip", Kind::TextList, "Addresses of the name."),
-        arg("clean", Kind::Boolean, "Remove the name from all other addresses (default true)."),
+        arg(
+            "clean",
+            Kind::Boolean,
+            "Remove the name from all other addresses (default true).",
+        ),
     ],
 )];

@@ -10,7 +10,11 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     &[
         arg("status", Kind::Integer, "Wanted status (default 200)."),
         arg("match", Kind::Text, "Text that the body contains."),
-        arg("wait_for", Kind::Integer, "Seconds after which it has failed (default 300)."),
+        arg(
+            "wait_for",
+            Kind::Integer,
+            "Seconds after which it has failed (default 300).",
+        ),
         arg(
             "ca",
             Kind::Text,

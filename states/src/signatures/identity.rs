@@ -9,8 +9,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A user account.",
         &[
-            arg("uid", Kind::Integer, "User id (default: the system's choice)."),
-            arg("gid", Kind::Text, "Primary group, name or number (default: a group of the user's name)."),
+            arg(
+                "uid",
+                Kind::Integer,
+                "User id (default: the system's choice).",
+            ),
+            arg(
+                "gid",
+                Kind::Text,
+                "Primary group, name or number (default: a group of the user's name).",
+            ),
             arg("groups", Kind::TextList, "Supplementary groups."),
             arg(
                 "remove_groups",
@@ -25,22 +33,38 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg("shell", Kind::Text, "Login shell."),
             arg("fullname", Kind::Text, "Full name (GECOS)."),
-            arg("system", Kind::Boolean, "A new user is a system user (default false)."),
+            arg(
+                "system",
+                Kind::Boolean,
+                "A new user is a system user (default false).",
+            ),
         ],
     ),
     on_minion(
         "user",
         "absent",
         "No such user account.",
-        &[arg("purge", Kind::Boolean, "Remove the home directory too (default false).")],
+        &[arg(
+            "purge",
+            Kind::Boolean,
+            "Remove the home directory too (default false).",
+        )],
     ),
     on_minion(
         "group",
         "present",
         "A group.",
         &[
-            arg("gid", Kind::Integer, "Group id (default: the system's choice)."),
-            arg("system", Kind::Boolean, "A new group is a system group (default false)."),
+            arg(
+                "gid",
+                Kind::Integer,
+                "Group id (default: the system's choice).",
+            ),
+            arg(
+                "system",
+                Kind::Boolean,
+                "A new group is a system group (default false).",
+            ),
             arg("members", Kind::TextList, "Exactly these members."),
             arg("addusers", Kind::TextList, "At least these members."),
             arg("delusers", Kind::TextList, "None of these members."),

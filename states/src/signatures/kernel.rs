@@ -9,8 +9,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A kernel parameter, now and after a boot.",
         &[
-            arg("value", Kind::Any, "The value; without one, or with null, the parameter is left alone."),
-            arg("config", Kind::Text, "File that keeps it (default `/etc/sysctl.d/99-halite.conf`)."),
+            arg(
+                "value",
+                Kind::Any,
+                "The value; without one, or with null, the parameter is left alone.",
+            ),
+            arg(
+                "config",
+                Kind::Text,
+                "File that keeps it (default `/etc/sysctl.d/99-halite.conf`).",
+            ),
         ],
     ),
     on_minion(

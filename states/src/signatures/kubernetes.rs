@@ -4,7 +4,13 @@ use super::{arg, required};
 use crate::signature::{Arg, Kind, RunsOn, Signature};
 
 const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
-    Signature { state: "kubernetes", fun, doc, args, runs_on: RunsOn::Master }
+    Signature {
+        state: "kubernetes",
+        fun,
+        doc,
+        args,
+        runs_on: RunsOn::Master,
+    }
 }
 
 const WHOLE: Arg = arg(
@@ -18,11 +24,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "manifest",
         "All objects of a manifest file, by server-side apply.",
         &[
-            arg("source", Kind::Text, "`salt://path` of a YAML file with one document or more."),
-            arg("documents", Kind::Any, "The objects themselves, a list; set by the compiler from `source`."),
-            arg("template", Kind::Text, "`jinja`: render the source as a template."),
+            arg(
+                "source",
+                Kind::Text,
+                "`salt://path` of a YAML file with one document or more.",
+            ),
+            arg(
+                "documents",
+                Kind::Any,
+                "The objects themselves, a list; set by the compiler from `source`.",
+            ),
+            arg(
+                "template",
+                Kind::Text,
+                "`jinja`: render the source as a template.",
+            ),
             arg("context", Kind::Mapping, "Variables of the template."),
-            arg("defaults", Kind::Mapping, "Variables of the template, where `context` has none."),
+            arg(
+                "defaults",
+                Kind::Mapping,
+                "Variables of the template, where `context` has none.",
+            ),
             WHOLE,
             arg(
                 "set",
@@ -54,22 +76,42 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required("api_version", Kind::Text, "For example `apps/v1`."),
             required("kind", Kind::Text, "For example `DaemonSet`."),
-            arg("object", Kind::Text, "The object's name (default: the state's name)."),
-            arg("namespace", Kind::Text, "The object's namespace, if it lives in one."),
+            arg(
+                "object",
+                Kind::Text,
+                "The object's name (default: the state's name).",
+            ),
+            arg(
+                "namespace",
+                Kind::Text,
+                "The object's namespace, if it lives in one.",
+            ),
         ],
     ),
     on_master(
         "api_ready",
         "Waits until the API server says that it is ready.",
-        &[arg("timeout", Kind::Integer, "Seconds after which it has failed (default 300).")],
+        &[arg(
+            "timeout",
+            Kind::Integer,
+            "Seconds after which it has failed (default 300).",
+        )],
     ),
     on_master(
         "node",
         "Labels, annotations and taints of a node.",
         &[
-            arg("object", Kind::Text, "The node's name (default: the state's name)."),
+            arg(
+                "object",
+                Kind::Text,
+                "The node's name (default: the state's name).",
+            ),
             arg("labels", Kind::Mapping, "Labels; null removes one."),
-            arg("annotations", Kind::Mapping, "Annotations; null removes one."),
+            arg(
+                "annotations",
+                Kind::Mapping,
+                "Annotations; null removes one.",
+            ),
             arg(
                 "taints",
                 Kind::Any,

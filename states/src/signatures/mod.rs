@@ -1,7 +1,8 @@
 //! The signatures of all state functions: what may be written in an SLS.
 //!
-//! Names and arguments are Salt's where Salt has the function. The compiler checks every call against these, the
-//! reference (`docs/reference/states.md`) is generated from them, and a test holds the implementations to them.
+//! Names and arguments are Salt's where Salt has the function. The compiler checks every call
+//! against these, the reference (`docs/reference/states.md`) is generated from them, and a test
+//! holds the implementations to them.
 
 mod archive;
 mod certificates;
@@ -23,9 +24,9 @@ mod test;
 
 use std::sync::LazyLock;
 
-pub use reference::reference;
-
 use crate::signature::{Arg, Kind, RunsOn, Signature};
+
+pub use reference::reference;
 
 static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
     let mut all = [
@@ -67,12 +68,22 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
 
 /// An optional argument.
 const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
-    Arg { name, kind, required: false, doc }
+    Arg {
+        name,
+        kind,
+        required: false,
+        doc,
+    }
 }
 
 /// An argument that must be given.
 const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
-    Arg { name, kind, required: true, doc }
+    Arg {
+        name,
+        kind,
+        required: true,
+        doc,
+    }
 }
 
 /// A function that the minion runs.
@@ -82,7 +93,13 @@ const fn on_minion(
     doc: &'static str,
     args: &'static [Arg],
 ) -> Signature {
-    Signature { state, fun, doc, args, runs_on: RunsOn::Minion }
+    Signature {
+        state,
+        fun,
+        doc,
+        args,
+        runs_on: RunsOn::Minion,
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +113,13 @@ mod tests {
             let mut names: Vec<_> = signature.args.iter().map(|arg| arg.name).collect();
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), signature.args.len(), "{}.{}", signature.state, signature.fun);
+            assert_eq!(
+                names.len(),
+                signature.args.len(),
+                "{}.{}",
+                signature.state,
+                signature.fun
+            );
             assert!(!names.contains(&"name"), "`name` is every function's own");
         }
         let mut functions: Vec<_> = signatures().iter().map(|s| (s.state, s.fun)).collect();
@@ -108,7 +131,12 @@ mod tests {
     #[test]
     fn every_sentence_ends_with_a_full_stop() {
         for signature in signatures() {
-            for doc in signature.args.iter().map(|arg| arg.doc).chain([signature.doc]) {
+            for doc in signature
+                .args
+                .iter()
+                .map(|arg| arg.doc)
+                .chain([signature.doc])
+            {
                 assert!(
                     doc.ends_with('.') && !doc.contains('\n'),
                     "{}.{}: {doc}",

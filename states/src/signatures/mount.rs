@@ -12,10 +12,22 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required("device", Kind::Text, "Device or source, as in fstab(5)."),
             required("fstype", Kind::Text, "File system type."),
             arg("opts", Kind::TextList, "Options (default `defaults`)."),
-            arg("mkmnt", Kind::Boolean, "Make the mount point (default false)."),
+            arg(
+                "mkmnt",
+                Kind::Boolean,
+                "Make the mount point (default false).",
+            ),
             arg("dump", Kind::Integer, "fstab(5)'s fifth field (default 0)."),
-            arg("pass_num", Kind::Integer, "fstab(5)'s sixth field (default 0)."),
-            arg("persist", Kind::Boolean, "Keep it in `/etc/fstab` (default true)."),
+            arg(
+                "pass_num",
+                Kind::Integer,
+                "fstab(5)'s sixth field (default 0).",
+            ),
+            arg(
+                "persist",
+                Kind::Boolean,
+                "Keep it in `/etc/fstab` (default true).",
+            ),
             arg("mount", Kind::Boolean, "Mount it now (default true)."),
         ],
     ),
@@ -24,8 +36,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "unmounted",
         "Nothing mounted at that path.",
         &[
-            arg("device", Kind::Text, "Only when this is the mounted device."),
-            arg("persist", Kind::Boolean, "Remove it from `/etc/fstab` too (default false)."),
+            arg(
+                "device",
+                Kind::Text,
+                "Only when this is the mounted device.",
+            ),
+            arg(
+                "persist",
+                Kind::Boolean,
+                "Remove it from `/etc/fstab` too (default false).",
+            ),
         ],
     ),
     on_minion(

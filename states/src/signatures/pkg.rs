@@ -10,7 +10,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Installed packages, in one transaction.",
         &[
             arg("version", Kind::Text, "Exact version of the one package."),
-            arg("pkgs", Kind::Any, "Packages instead of the name: a list of names and of `{name: version}`."),
+            arg(
+                "pkgs",
+                Kind::Any,
+                "Packages instead of the name: a list of names and of `{name: version}`.",
+            ),
             arg(
                 "refresh",
                 Kind::Boolean,
@@ -22,19 +26,43 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "pkg",
         "removed",
         "Packages that are not installed.",
-        &[arg("pkgs", Kind::TextList, "Packages, instead of the name.")],
+        &[arg(
+            "pkgs",
+            Kind::TextList,
+            "Packages, instead of the name.",
+        )],
     ),
     on_minion(
         "pkgrepo",
         "managed",
         "A package repository: `/etc/apt/sources.list.d/NAME.list` or `/etc/yum.repos.d/NAME.repo`, indexes read when it changed.",
         &[
-            arg("humanname", Kind::Text, "For people (dnf; default: the name)."),
-            arg("uris", Kind::TextList, "Addresses of the repository; dnf's `baseurl`."),
+            arg(
+                "humanname",
+                Kind::Text,
+                "For people (dnf; default: the name).",
+            ),
+            arg(
+                "uris",
+                Kind::TextList,
+                "Addresses of the repository; dnf's `baseurl`.",
+            ),
             arg("suite", Kind::Text, "Suite (apt; default `stable`)."),
-            arg("components", Kind::TextList, "Components (apt; default `main`)."),
-            arg("architectures", Kind::TextList, "Only these architectures (apt)."),
-            arg("signed_by", Kind::Text, "Path of the keyring (apt) or key (dnf) that signs it."),
+            arg(
+                "components",
+                Kind::TextList,
+                "Components (apt; default `main`).",
+            ),
+            arg(
+                "architectures",
+                Kind::TextList,
+                "Only these architectures (apt).",
+            ),
+            arg(
+                "signed_by",
+                Kind::Text,
+                "Path of the keyring (apt) or key (dnf) that signs it.",
+            ),
             arg(
                 "sslcacert",
                 Kind::Text,
@@ -50,7 +78,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Text,
                 "Proxy for it; `_none_` for none whatever the host's configuration says (dnf).",
             ),
-            arg("exclusive", Kind::Boolean, "Switch all other repositories of the host off (default false)."),
+            arg(
+                "exclusive",
+                Kind::Boolean,
+                "Switch all other repositories of the host off (default false).",
+            ),
         ],
     ),
 ];

@@ -15,8 +15,13 @@ pub fn reference() -> String {
     );
     let modules = signatures().chunk_by(|a, b| a.state == b.state);
     for module in modules.clone() {
-        let Some(first) = module.first() else { continue };
-        let names: Vec<_> = module.iter().map(|s| format!("[{}](#{}{})", s.fun, s.state, s.fun)).collect();
+        let Some(first) = module.first() else {
+            continue;
+        };
+        let names: Vec<_> = module
+            .iter()
+            .map(|s| format!("[{}](#{}{})", s.fun, s.state, s.fun))
+            .collect();
         let _ = writeln!(text, "- {}: {}", first.state, names.join(", "));
     }
     for signature in modules.flatten() {
@@ -25,7 +30,11 @@ pub fn reference() -> String {
             RunsOn::Master => " On the target `master`.",
             RunsOn::Orchestration => " A step of an orchestration.",
         };
-        let _ = write!(text, "\n## {}.{}\n\n{}{place}\n", signature.state, signature.fun, signature.doc);
+        let _ = write!(
+            text,
+            "\n## {}.{}\n\n{}{place}\n",
+            signature.state, signature.fun, signature.doc
+        );
         if signature.args.is_empty() {
             continue;
         }
@@ -33,7 +42,12 @@ pub fn reference() -> String {
         for arg in signature.args {
             let required = if arg.required { " Required." } else { "" };
             let doc = arg.doc.replace('|', "\\|");
-            let _ = writeln!(text, "| `{}` | {} | {doc}{required} |", arg.name, kind(arg.kind));
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {doc}{required} |",
+                arg.name,
+                kind(arg.kind)
+            );
         }
     }
     text

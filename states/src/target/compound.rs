@@ -1,4 +1,5 @@
-//! Compound expressions: `G@os:Debian and not ( web* or E@db\d+ )`. `not` binds tighter than `and`, `and` than `or`.
+//! Compound expressions: `G@os:Debian and not ( web* or E@db\d+ )`. `not` binds tighter than `and`,
+//! `and` than `or`.
 
 use std::iter::Peekable;
 
@@ -24,8 +25,8 @@ const LETTERS: &[(char, &str)] = &[
     ('S', "ipcidr"),
 ];
 
-/// Evaluates an expression; `test` is asked for each matcher (kind, expression), without short cuts, so that every
-/// mistake in it is found.
+/// Evaluates an expression; `test` is asked for each matcher (kind, expression), without short
+/// cuts, so that every mistake in it is found.
 pub(super) fn evaluate(
     expression: &str,
     test: &mut dyn FnMut(&str, &str) -> Result<bool, String>,
@@ -34,7 +35,11 @@ pub(super) fn evaluate(
     if words.is_empty() {
         return Ok(false);
     }
-    let mut parser = Parser { words: words.into_iter().peekable(), test, depth: 0 };
+    let mut parser = Parser {
+        words: words.into_iter().peekable(),
+        test,
+        depth: 0,
+    };
     let result = parser.or()?;
     match parser.words.next() {
         None => Ok(result),
@@ -43,7 +48,8 @@ pub(super) fn evaluate(
     }
 }
 
-/// Splits at blanks; parentheses may touch a word, except those that belong to a regular expression.
+/// Splits at blanks; parentheses may touch a word, except those that belong to a regular
+/// expression.
 fn words(expression: &str) -> Vec<Word> {
     let mut words = Vec::new();
     for mut part in expression.split_whitespace() {
@@ -130,9 +136,14 @@ impl<I: Iterator<Item = Word>> Parser<'_, I> {
         match LETTERS.iter().find(|(known, _)| *known == letter) {
             Some((_, kind)) => (self.test)(kind, rest),
             None => {
-                let known: Vec<String> =
-                    LETTERS.iter().map(|(letter, kind)| format!("{letter}@ ({kind})")).collect();
-                Err(format!("there is no matcher `{letter}@`; there are {}", known.join(", ")))
+                let known: Vec<String> = LETTERS
+                    .iter()
+                    .map(|(letter, kind)| format!("{letter}@ ({kind})"))
+                    .collect();
+                Err(format!(
+                    "there is no matcher `{letter}@`; there are {}",
+                    known.join(", ")
+                ))
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Targeting: which minions an expression means. Salt's matchers, with errors instead of silent mismatches.
+//! Targeting: which minions an expression means. Salt's matchers, with errors instead of silent
+//! mismatches.
 
 mod compound;
 pub(crate) mod pattern;
@@ -6,10 +7,10 @@ pub(crate) mod pattern;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use pattern::Glob;
 use serde_json::Value;
 
 use crate::problem::Problem;
-use pattern::Glob;
 
 /// What is known of a minion. Grains are what it says of itself: never authorise with them.
 #[derive(Debug, Clone, Copy)]
@@ -36,10 +37,12 @@ pub const KINDS: &[&str] = &[
     "compound",
 ];
 
-/// Whether an expression of a kind means this minion. An empty expression means nobody, never everybody.
+/// Whether an expression of a kind means this minion. An empty expression means nobody, never
+/// everybody.
 ///
 /// # Errors
-/// An unknown kind, a bad pattern, a bad compound expression. The problem has no place; the caller knows it.
+/// An unknown kind, a bad pattern, a bad compound expression. The problem has no place; the caller
+/// knows it.
 pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, Problem> {
     evaluate(kind, expression, candidate).map_err(|message| Problem::in_file("", message))
 }
@@ -48,21 +51,29 @@ fn evaluate(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool,
     match kind {
         "glob" => Ok(Glob::new(expression)?.is_match(candidate.id)),
         "pcre" => Ok(pattern::anchored(expression)?.is_match(candidate.id)),
-        "list" => Ok(expression.split(',').map(str::trim).any(|id| id == candidate.id)),
+        "list" => Ok(expression
+            .split(',')
+            .map(str::trim)
+            .any(|id| id == candidate.id)),
         "grain" => data(candidate.grains, expression, &glob(expression)?),
         "grain_pcre" => data(candidate.grains, expression, &regex),
         "pillar" => data(candidate.pillar, expression, &glob(expression)?),
         "pillar_pcre" => data(candidate.pillar, expression, &regex),
-        "pillar_exact" => data(candidate.pillar, expression, &|wanted, text| Ok(wanted == text)),
+        "pillar_exact" => data(candidate.pillar, expression, &|wanted, text| {
+            Ok(wanted == text)
+        }),
         "ipcidr" => address(expression, candidate.grains),
-        "compound" => {
-            compound::evaluate(expression, &mut |kind, expression| evaluate(kind, expression, candidate))
-        }
+        "compound" => compound::evaluate(expression, &mut |kind, expression| {
+            evaluate(kind, expression, candidate)
+        }),
         _ => {
             let hint = crate::problem::did_you_mean(kind, KINDS.iter().copied());
             Err(match hint {
                 Some(near) => format!("there is no target kind `{kind}`; did you mean `{near}`?"),
-                None => format!("there is no target kind `{kind}`; there are {}", KINDS.join(", ")),
+                None => format!(
+                    "there is no target kind `{kind}`; there are {}",
+                    KINDS.join(", ")
+                ),
             })
         }
     }
@@ -80,11 +91,13 @@ fn regex(wanted: &str, text: &str) -> Result<bool, String> {
     Ok(pattern::anchored(wanted)?.is_match(text))
 }
 
-/// Salt's `subdict_match`: every split of `a:b:c` into a path and a pattern is tried; lists match by any member,
-/// dictionaries by their keys.
+/// Salt's `subdict_match`: every split of `a:b:c` into a path and a pattern is tried; lists match
+/// by any member, dictionaries by their keys.
 fn data(data: &Value, expression: &str, test: &Test) -> Result<bool, String> {
     if !expression.contains(':') {
-        return Err(format!("`{expression}` needs a key and a value, separated by `:`"));
+        return Err(format!(
+            "`{expression}` needs a key and a value, separated by `:`"
+        ));
     }
     for (at, _) in expression.match_indices(':') {
         let (path, wanted) = (&expression[..at], &expression[at + 1..]);
@@ -137,7 +150,9 @@ fn address(expression: &str, grains: &Value) -> Result<bool, String> {
     let wanted: IpNet = expression
         .parse()
         .or_else(|_| expression.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| format!("`{expression}` is neither an address nor a network like 10.0.0.0/24"))?;
+        .map_err(|_| {
+            format!("`{expression}` is neither an address nor a network like 10.0.0.0/24")
+        })?;
     Ok(["ipv4", "ipv6"]
         .iter()
         .filter_map(|grain| grains.get(grain)?.as_array())

@@ -1,4 +1,5 @@
-//! Shell patterns as Python's `fnmatch` reads them, and regular expressions anchored as Python's `re.match`.
+//! Shell patterns as Python's `fnmatch` reads them, and regular expressions anchored as Python's
+//! `re.match`.
 
 use regex::{Regex, RegexBuilder};
 
@@ -43,7 +44,8 @@ impl Glob {
     }
 }
 
-/// A pattern of letters, `*` and `?`. After a letter that does not fit, the last `*` takes one letter more.
+/// A pattern of letters, `*` and `?`. After a letter that does not fit, the last `*` takes one
+/// letter more.
 fn wild(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut here) = (0, 0);
@@ -56,7 +58,9 @@ fn wild(pattern: &[char], text: &str) -> bool {
             }
             Some(c) if *c == '?' || *c == text[here] => (at, here) = (at + 1, here + 1),
             _ => {
-                let Some((after, taken)) = last else { return false };
+                let Some((after, taken)) = last else {
+                    return false;
+                };
                 (at, here) = (after, taken + 1);
                 last = Some((at, here));
             }
@@ -78,7 +82,8 @@ fn expression(pattern: &str) -> Result<Regex, String> {
             '[' => {
                 let negated = chars.get(at) == Some(&'!');
                 let first = at + usize::from(negated);
-                // A `]` that comes first belongs to the set; without an end the bracket is a letter.
+                // A `]` that comes first belongs to the set; without an end the bracket is a
+                // letter.
                 let end = (first + 1..chars.len()).find(|end| chars[*end] == ']');
                 let Some(end) = end else {
                     regex.push_str("\\[");
@@ -108,7 +113,11 @@ fn expression(pattern: &str) -> Result<Regex, String> {
 pub(crate) fn anchored(pattern: &str) -> Result<Regex, String> {
     compile(&format!("^(?:{pattern})")).map_err(|error| {
         let error = error.to_string();
-        let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let why = error
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
         format!("`{pattern}` is not a regular expression: {why}")
     })
 }
@@ -145,7 +154,11 @@ mod tests {
             ("{a,b}", "a", false),
             ("Web", "web", false),
         ] {
-            assert_eq!(Glob::new(pattern).unwrap().is_match(text), wanted, "{pattern} {text}");
+            assert_eq!(
+                Glob::new(pattern).unwrap().is_match(text),
+                wanted,
+                "{pattern} {text}"
+            );
         }
         assert!(Glob::new("[z-a]").is_err());
     }

@@ -9,8 +9,16 @@ fn check(kind: &str, expression: &str) -> Result<bool, String> {
         "num_cpus": 4, "virtual": true, "path": "a:b",
     });
     let pillar = json!({"node": {"roles": ["etcd", "control-plane"]}, "tier": "prod"});
-    matches(kind, expression, &Candidate { id: "web-1", grains: &grains, pillar: &pillar })
-        .map_err(|p| p.message)
+    matches(
+        kind,
+        expression,
+        &Candidate {
+            id: "web-1",
+            grains: &grains,
+            pillar: &pillar,
+        },
+    )
+    .map_err(|p| p.message)
 }
 
 #[test]
@@ -105,17 +113,23 @@ impl Tree {
 }
 
 fn joined(parts: &[Tree], word: &str, binding: u8, spaced: bool) -> String {
-    parts.iter().map(|part| part.print(binding + 1, spaced)).collect::<Vec<_>>().join(word)
+    parts
+        .iter()
+        .map(|part| part.print(binding + 1, spaced))
+        .collect::<Vec<_>>()
+        .join(word)
 }
 
 fn tree() -> impl Strategy<Value = Tree> {
-    any::<bool>().prop_map(Tree::Leaf).prop_recursive(4, 24, 3, |inner| {
-        prop_oneof![
-            inner.clone().prop_map(|tree| Tree::Not(Box::new(tree))),
-            prop::collection::vec(inner.clone(), 1..4).prop_map(Tree::And),
-            prop::collection::vec(inner, 1..4).prop_map(Tree::Or),
-        ]
-    })
+    any::<bool>()
+        .prop_map(Tree::Leaf)
+        .prop_recursive(4, 24, 3, |inner| {
+            prop_oneof![
+                inner.clone().prop_map(|tree| Tree::Not(Box::new(tree))),
+                prop::collection::vec(inner.clone(), 1..4).prop_map(Tree::And),
+                prop::collection::vec(inner, 1..4).prop_map(Tree::Or),
+            ]
+        })
 }
 
 proptest! {

@@ -4,10 +4,14 @@ use serde_json::Value;
 
 use crate::yaml::{Kind, scalar};
 
-/// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow style.
+/// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow
+/// style.
 pub(super) fn flow(value: &Value) -> String {
     match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(flow).collect::<Vec<_>>().join(", ")
+        ),
         Value::Object(map) => {
             let entries: Vec<String> = map
                 .iter()
@@ -35,7 +39,11 @@ fn pretty_into(value: &Value, step: usize, column: usize, out: &mut String) {
             for (number, item) in items.iter().enumerate() {
                 out.push_str(&pad);
                 pretty_into(item, step, column + step, out);
-                out.push_str(if number + 1 < items.len() { ",\n" } else { "\n" });
+                out.push_str(if number + 1 < items.len() {
+                    ",\n"
+                } else {
+                    "\n"
+                });
             }
             out.push_str(&format!("{end}]"));
         }
@@ -107,13 +115,18 @@ fn plain(text: &str) -> String {
         && !text.contains(" #")
         && text.chars().all(|c| !c.is_control())
         && matches!(scalar::resolve(text), Kind::Text(_));
-    if simple { text.to_owned() } else { Value::from(text).to_string() }
+    if simple {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn block_style_reads_back_as_it_was() {
@@ -122,7 +135,11 @@ mod tests {
             "text": "x: y", "yes": "yes", "0644": "0644", "lines": "a\nb\n", "empty": "", "star": "*", "time": "1:2",
         });
         let text = block(&value);
-        assert_eq!(crate::yaml::parse("x", &text).unwrap().to_json(), value, "{text}");
+        assert_eq!(
+            crate::yaml::parse("x", &text).unwrap().to_json(),
+            value,
+            "{text}"
+        );
         assert_eq!(block(&json!([{"a": 1, "b": 2}])), "- a: 1\n  b: 2");
     }
 
@@ -130,7 +147,13 @@ mod tests {
     fn json_is_pythons() {
         let value = json!({"a": [1, {"b": "x"}], "c": {}});
         assert_eq!(flow(&value), r#"{"a": [1, {"b": "x"}], "c": {}}"#);
-        assert_eq!(pretty(&json!({"a": [1]}), 2), "{\n  \"a\": [\n    1\n  ]\n}");
-        assert_eq!(serde_json::from_str::<Value>(&pretty(&value, 4)).unwrap(), value);
+        assert_eq!(
+            pretty(&json!({"a": [1]}), 2),
+            "{\n  \"a\": [\n    1\n  ]\n}"
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&pretty(&value, 4)).unwrap(),
+            value
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What there is for a template: its language, the functions that it can call, and the data of a minion.
+//! What there is for a template: its language, the functions that it can call, and the data of a
+//! minion.
 
 use std::sync::Arc;
 
@@ -7,12 +8,13 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use serde_json::Value as Json;
 
 use super::files::Files;
-use super::guard::{self, Purpose};
+use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
 use super::values::from_json;
-use super::{lines, methods, salt};
+use super::{guard, lines, methods, salt};
 
-/// Steps that one template may take; enough for thousands of objects, too little for an endless loop.
+/// Steps that one template may take; enough for thousands of objects, too little for an endless
+/// loop.
 const FUEL: u64 = 2_000_000;
 
 /// The same environment twice: for the text, and for the text with line marks.
@@ -23,7 +25,10 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new(files: &Arc<Files>, purpose: Purpose) -> Self {
-        Self { plain: environment(files, purpose, false), marked: environment(files, purpose, true) }
+        Self {
+            plain: environment(files, purpose, false),
+            marked: environment(files, purpose, true),
+        }
     }
 
     /// From now on templates are rendered for a minion. What was compiled of them stays.
@@ -61,25 +66,42 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
     });
     let loaded = files.clone();
     env.set_loader(move |path| {
-        let (Some(source), Some(number)) = (loaded.text(path), loaded.number(path)) else { return Ok(None) };
+        let (Some(source), Some(number)) = (loaded.text(path), loaded.number(path)) else {
+            return Ok(None);
+        };
         let Prepared { text, .. } = prepare(path, source)
             .map_err(|message| Error::new(ErrorKind::SyntaxError, format!("{path}: {message}")))?;
-        Ok(Some(if marked { lines::mark(&text, number) } else { text }))
+        Ok(Some(if marked {
+            lines::mark(&text, number)
+        } else {
+            text
+        }))
     });
     env.add_global("saltenv", "base");
-    env.add_function("import_yaml", |state: &mut State, path: &str| -> Result<Value, Error> {
-        let text = imported(state, path)?;
-        let node = crate::yaml::parse(path, &text)
-            .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
-        Ok(from_json(&node.to_json()))
+    env.add_function(
+        "import_yaml",
+        |state: &mut State, path: &str| -> Result<Value, Error> {
+            let text = imported(state, path)?;
+            let node = crate::yaml::parse(path, &text)
+                .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
+            Ok(from_json(&node.to_json()))
+        },
+    );
+    env.add_function(
+        "import_json",
+        |state: &mut State, path: &str| -> Result<Value, Error> {
+            let json: Json = serde_json::from_str(&imported(state, path)?).map_err(|error| {
+                Error::new(
+                    ErrorKind::InvalidOperation,
+                    format!("{path} is not JSON: {error}"),
+                )
+            })?;
+            Ok(from_json(&json))
+        },
+    );
+    env.add_function("import_text", |state: &mut State, path: &str| {
+        imported(state, path)
     });
-    env.add_function("import_json", |state: &mut State, path: &str| -> Result<Value, Error> {
-        let json: Json = serde_json::from_str(&imported(state, path)?).map_err(|error| {
-            Error::new(ErrorKind::InvalidOperation, format!("{path} is not JSON: {error}"))
-        })?;
-        Ok(from_json(&json))
-    });
-    env.add_function("import_text", |state: &mut State, path: &str| imported(state, path));
     env.add_function("raise", |message: &str| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()))
     });
@@ -92,7 +114,8 @@ fn imported(state: &mut State, path: &str) -> Result<String, Error> {
     Ok(lines::strip(&template.render(Value::from(()))?))
 }
 
-/// The path of an imported template: `./x` and `../x` are relative to the importing file, all else to the root.
+/// The path of an imported template: `./x` and `../x` are relative to the importing file, all else
+/// to the root.
 fn resolve(name: &str, parent: &str) -> String {
     let name = name.strip_prefix("salt://").unwrap_or(name);
     if !name.starts_with("./") && !name.starts_with("../") {

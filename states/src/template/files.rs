@@ -21,12 +21,25 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn new(tree: &dyn Tree) -> Self {
         let text = |path: String| {
-            let content = tree.read(&path).filter(|content| content.len() <= MAX_TEMPLATE)?;
-            Some(Source { name: path, text: Arc::from(String::from_utf8(content).ok()?) })
+            let content = tree
+                .read(&path)
+                .filter(|content| content.len() <= MAX_TEMPLATE)?;
+            Some(Source {
+                name: path,
+                text: Arc::from(String::from_utf8(content).ok()?),
+            })
         };
         let sources: Arc<[Source]> = tree.list().into_iter().filter_map(text).collect();
-        let numbers = sources.iter().enumerate().map(|(at, source)| (source.name.clone(), at)).collect();
-        Self { sources, numbers, read: Mutex::default() }
+        let numbers = sources
+            .iter()
+            .enumerate()
+            .map(|(at, source)| (source.name.clone(), at))
+            .collect();
+        Self {
+            sources,
+            numbers,
+            read: Mutex::default(),
+        }
     }
 
     pub(super) fn text(&self, path: &str) -> Option<&Arc<str>> {
@@ -43,7 +56,9 @@ impl Files {
 
     /// Remembers that a file is read, if it is there.
     pub(super) fn note(&self, path: &str) {
-        let Some(number) = self.number(path) else { return };
+        let Some(number) = self.number(path) else {
+            return;
+        };
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if !read.contains(&number) {
             read.push(number);
@@ -53,6 +68,9 @@ impl Files {
     /// The files that were read since the last call, in the order in which they were first.
     pub(super) fn take(&self) -> Vec<String> {
         let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
-        read.into_iter().filter_map(|at| self.sources.get(at)).map(|source| source.name.clone()).collect()
+        read.into_iter()
+            .filter_map(|at| self.sources.get(at))
+            .map(|source| source.name.clone())
+            .collect()
     }
 }

@@ -39,7 +39,10 @@ pub(super) fn compile(pattern: &str, flags: Option<&Kwargs>) -> Result<Regex, Er
         builder.multi_line(flags.get::<Option<bool>>("multiline")?.unwrap_or(false));
         flags.assert_all_used()?;
     }
-    builder.size_limit(1 << 20).build().map_err(|error| invalid(format!("not a regular expression: {error}")))
+    builder
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| invalid(format!("not a regular expression: {error}")))
 }
 
 fn groups(regex: &Regex, text: &str) -> Value {
@@ -51,8 +54,13 @@ fn groups(regex: &Regex, text: &str) -> Value {
                 .skip(1)
                 .map(|group| group.map_or_else(|| Value::from(()), |group| group.as_str().into()))
                 .collect();
-            // Python's match objects of a pattern without groups give `()`, which is false; the match itself says more.
-            if groups.is_empty() { Value::from(vec![found[0].to_owned()]) } else { groups.into() }
+            // Python's match objects of a pattern without groups give `()`, which is false; the
+            // match itself says more.
+            if groups.is_empty() {
+                Value::from(vec![found[0].to_owned()])
+            } else {
+                groups.into()
+            }
         },
     )
 }
@@ -66,24 +74,38 @@ fn texts(env: &mut Environment<'static>) {
                 let _sorted: Option<bool> = kwargs.get("sort_keys")?;
                 kwargs.assert_all_used()?;
                 let json = to_json(value)?;
-                Ok(indent.map_or_else(|| dump::flow(&json), |indent| dump::pretty(&json, indent.min(16))))
+                Ok(indent.map_or_else(
+                    || dump::flow(&json),
+                    |indent| dump::pretty(&json, indent.min(16)),
+                ))
             },
         );
     }
-    env.add_filter("yaml", |value: &Value, flow: Option<bool>| -> Result<String, Error> {
-        let json = to_json(value)?;
-        Ok(if flow.unwrap_or(true) { dump::flow(&json) } else { dump::block(&json) })
-    });
+    env.add_filter(
+        "yaml",
+        |value: &Value, flow: Option<bool>| -> Result<String, Error> {
+            let json = to_json(value)?;
+            Ok(if flow.unwrap_or(true) {
+                dump::flow(&json)
+            } else {
+                dump::block(&json)
+            })
+        },
+    );
     env.add_filter("yaml_encode", |value: &Value| -> Result<String, Error> {
         match to_json(value)? {
-            Json::Array(_) | Json::Object(_) => {
-                Err(invalid("yaml_encode takes a scalar; use `yaml` for lists and mappings".into()))
-            }
+            Json::Array(_) | Json::Object(_) => Err(invalid(
+                "yaml_encode takes a scalar; use `yaml` for lists and mappings".into(),
+            )),
             scalar => Ok(dump::flow(&scalar)),
         }
     });
-    env.add_filter("yaml_dquote", |value: &Value| dump::flow(&Json::from(value.to_string())));
-    env.add_filter("yaml_squote", |value: &Value| format!("'{}'", value.to_string().replace('\'', "''")));
+    env.add_filter("yaml_dquote", |value: &Value| {
+        dump::flow(&Json::from(value.to_string()))
+    });
+    env.add_filter("yaml_squote", |value: &Value| {
+        format!("'{}'", value.to_string().replace('\'', "''"))
+    });
     env.add_filter("quote", |value: &Value| {
         let text = value.to_string();
         let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
@@ -95,7 +117,10 @@ fn texts(env: &mut Environment<'static>) {
     });
     env.add_filter("to_bool", |value: &Value| match value.kind() {
         ValueKind::String => {
-            matches!(value.as_str().unwrap_or_default().to_lowercase().as_str(), "yes" | "1" | "true")
+            matches!(
+                value.as_str().unwrap_or_default().to_lowercase().as_str(),
+                "yes" | "1" | "true"
+            )
         }
         ValueKind::Number => f64::try_from(value.clone()).is_ok_and(|number| number > 0.0),
         _ => value.is_true(),
@@ -105,24 +130,45 @@ fn texts(env: &mut Environment<'static>) {
     }
     for name in ["base64_decode", "b64decode"] {
         env.add_filter(name, |value: &str| -> Result<String, Error> {
-            let bytes =
-                STANDARD.decode(value.trim()).map_err(|error| invalid(format!("not base64: {error}")))?;
+            let bytes = STANDARD
+                .decode(value.trim())
+                .map_err(|error| invalid(format!("not base64: {error}")))?;
             String::from_utf8(bytes).map_err(|_| invalid("the decoded base64 is not text".into()))
         });
     }
-    env.add_filter("sha256", |value: &Value| hex(&Sha256::digest(value.to_string())));
-    env.add_filter("sha512", |value: &Value| hex(&Sha512::digest(value.to_string())));
+    env.add_filter("sha256", |value: &Value| {
+        hex(&Sha256::digest(value.to_string()))
+    });
+    env.add_filter("sha512", |value: &Value| {
+        hex(&Sha512::digest(value.to_string()))
+    });
     env.add_filter("regex_escape", |value: &str| regex::escape(value));
-    env.add_filter("regex_match", |value: &str, pattern: &str, flags: Kwargs| {
-        Ok::<_, Error>(groups(&compile(&format!("^(?:{pattern})"), Some(&flags))?, value))
-    });
-    env.add_filter("regex_search", |value: &str, pattern: &str, flags: Kwargs| {
-        Ok::<_, Error>(groups(&compile(pattern, Some(&flags))?, value))
-    });
-    env.add_filter("regex_replace", |value: &str, pattern: &str, with: &str, flags: Kwargs| {
-        let regex = compile(pattern, Some(&flags))?;
-        Ok::<_, Error>(regex.replace_all(value, replacement(with).as_str()).into_owned())
-    });
+    env.add_filter(
+        "regex_match",
+        |value: &str, pattern: &str, flags: Kwargs| {
+            Ok::<_, Error>(groups(
+                &compile(&format!("^(?:{pattern})"), Some(&flags))?,
+                value,
+            ))
+        },
+    );
+    env.add_filter(
+        "regex_search",
+        |value: &str, pattern: &str, flags: Kwargs| {
+            Ok::<_, Error>(groups(&compile(pattern, Some(&flags))?, value))
+        },
+    );
+    env.add_filter(
+        "regex_replace",
+        |value: &str, pattern: &str, with: &str, flags: Kwargs| {
+            let regex = compile(pattern, Some(&flags))?;
+            Ok::<_, Error>(
+                regex
+                    .replace_all(value, replacement(with).as_str())
+                    .into_owned(),
+            )
+        },
+    );
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -142,8 +188,11 @@ fn replacement(python: &str) -> String {
             }
             ('\\', Some('g')) => {
                 chars.next();
-                let name: String =
-                    chars.by_ref().skip_while(|c| *c == '<').take_while(|c| *c != '>').collect();
+                let name: String = chars
+                    .by_ref()
+                    .skip_while(|c| *c == '<')
+                    .take_while(|c| *c != '>')
+                    .collect();
                 out.push_str(&format!("${{{name}}}"));
             }
             ('\\', Some('\\')) => {
@@ -159,7 +208,10 @@ fn replacement(python: &str) -> String {
 fn structures(env: &mut Environment<'static>) {
     env.add_filter("is_list", |value: &Value| value.kind() == ValueKind::Seq);
     env.add_filter("is_iter", |value: &Value| {
-        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
+        matches!(
+            value.kind(),
+            ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
+        )
     });
     env.add_filter("sequence", |value: Value| match value.kind() {
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => value,
@@ -167,7 +219,8 @@ fn structures(env: &mut Environment<'static>) {
     });
     env.add_filter("load_yaml", |text: &Value| -> Result<Value, Error> {
         let text = lines::strip(&text.to_string());
-        let node = crate::yaml::parse("load_yaml", &text).map_err(|problem| invalid(problem.to_string()))?;
+        let node = crate::yaml::parse("load_yaml", &text)
+            .map_err(|problem| invalid(problem.to_string()))?;
         Ok(from_json(&node.to_json()))
     });
     env.add_filter("load_json", |text: &Value| -> Result<Value, Error> {
@@ -207,16 +260,20 @@ fn structures(env: &mut Environment<'static>) {
         ("difference", |a, b| a && !b),
         ("symmetric_difference", |a, b| a != b),
     ] {
-        env.add_filter(name, move |one: &Value, two: &Value| -> Result<Vec<Value>, Error> {
-            let (one, two): (Vec<Value>, Vec<Value>) = (one.try_iter()?.collect(), two.try_iter()?.collect());
-            let mut kept: Vec<Value> = Vec::new();
-            for item in one.iter().chain(&two) {
-                if keep(one.contains(item), two.contains(item)) && !kept.contains(item) {
-                    kept.push(item.clone());
+        env.add_filter(
+            name,
+            move |one: &Value, two: &Value| -> Result<Vec<Value>, Error> {
+                let (one, two): (Vec<Value>, Vec<Value>) =
+                    (one.try_iter()?.collect(), two.try_iter()?.collect());
+                let mut kept: Vec<Value> = Vec::new();
+                for item in one.iter().chain(&two) {
+                    if keep(one.contains(item), two.contains(item)) && !kept.contains(item) {
+                        kept.push(item.clone());
+                    }
                 }
-            }
-            Ok(kept)
-        });
+                Ok(kept)
+            },
+        );
     }
 }
 
@@ -242,23 +299,51 @@ pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::{Purpose, tests::render};
+    use super::super::guard::Purpose;
+    use super::super::guard::tests::render;
 
     #[test]
     fn filters_are_salts() {
         for (text, wanted) in [
             ("{{ {'a': [1, True]} | tojson }}", r#"{"a": [1, true]}"#),
             ("{{ {'a': [1]} | yaml(False) }}", "a:\n- 1"),
-            ("{{ 'x\"y' | yaml_dquote }} {{ 5 | yaml_encode }}", r#""x\"y" 5"#),
-            ("{{ 'Yes' | to_bool }} {{ 'no' | to_bool }} {{ 2 | to_bool }}", "True False True"),
-            ("{{ 'abcd' | regex_search('(b)(c)') }} {{ 'x' | regex_match('y') }}", "['b', 'c'] None"),
-            (r"{{ 'lets replace spaces' | regex_replace('\s+', '_') }}", "lets_replace_spaces"),
-            (r"{{ 'ab' | regex_replace('(a)(B)', '\\2\\1', ignorecase=True) }}", "ba"),
-            ("{{ 'hi' | base64_encode }} {{ 'aGk=' | b64decode }}", "aGk= hi"),
-            ("{{ [1, 2] | union([2, 3]) }} {{ [1, 2] | difference([2]) }}", "[1, 2, 3] [1]"),
+            (
+                "{{ 'x\"y' | yaml_dquote }} {{ 5 | yaml_encode }}",
+                r#""x\"y" 5"#,
+            ),
+            (
+                "{{ 'Yes' | to_bool }} {{ 'no' | to_bool }} {{ 2 | to_bool }}",
+                "True False True",
+            ),
+            (
+                "{{ 'abcd' | regex_search('(b)(c)') }} {{ 'x' | regex_match('y') }}",
+                "['b', 'c'] None",
+            ),
+            (
+                r"{{ 'lets replace spaces' | regex_replace('\s+', '_') }}",
+                "lets_replace_spaces",
+            ),
+            (
+                r"{{ 'ab' | regex_replace('(a)(B)', '\\2\\1', ignorecase=True) }}",
+                "ba",
+            ),
+            (
+                "{{ 'hi' | base64_encode }} {{ 'aGk=' | b64decode }}",
+                "aGk= hi",
+            ),
+            (
+                "{{ [1, 2] | union([2, 3]) }} {{ [1, 2] | difference([2]) }}",
+                "[1, 2, 3] [1]",
+            ),
             ("{{ {'a': {'b': [5]}} | traverse('a:b:0') }}", "5"),
-            ("{{ {'a': 1} | set_dict_key_value('b:c', 2) }}", "{'a': 1, 'b': {'c': 2}}"),
-            ("{{ [3, 1] | sort | join('-') }} {{ \"it's\" | quote }}", "1-3 'it'\"'\"'s'"),
+            (
+                "{{ {'a': 1} | set_dict_key_value('b:c', 2) }}",
+                "{'a': 1, 'b': {'c': 2}}",
+            ),
+            (
+                "{{ [3, 1] | sort | join('-') }} {{ \"it's\" | quote }}",
+                "1-3 'it'\"'\"'s'",
+            ),
             ("{{ ['a', 'b'] | map('upper') | list }}", "['A', 'B']"),
             ("{{ missing | default('x') }}", "x"),
         ] {

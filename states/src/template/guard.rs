@@ -1,4 +1,5 @@
-//! The filters and tests of templates, each with a guard: none may compute with a reference to a secret.
+//! The filters and tests of templates, each with a guard: none may compute with a reference to a
+//! secret.
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -37,8 +38,17 @@ const PASS: &[&str] = &[
     "join",
 ];
 
-/// Filters whose result is read back by YAML or JSON before the secret is filled in: right in an SLS, wrong in a file.
-const QUOTE: &[&str] = &["indent", "json", "tojson", "yaml", "yaml_dquote", "yaml_encode", "yaml_squote"];
+/// Filters whose result is read back by YAML or JSON before the secret is filled in: right in an
+/// SLS, wrong in a file.
+const QUOTE: &[&str] = &[
+    "indent",
+    "json",
+    "tojson",
+    "yaml",
+    "yaml_dquote",
+    "yaml_encode",
+    "yaml_squote",
+];
 
 /// What else is there, for the guard to cover: the engine's own and ours.
 const OTHERS: &[&str] = &[
@@ -109,11 +119,14 @@ pub(crate) enum Purpose {
 /// Adds all filters and tests to an environment.
 pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
     for name in PASS.iter().chain(QUOTE).chain(OTHERS) {
-        env.add_filter(*name, move |_: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
-            let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
-            guard(name, &args, purpose)?;
-            unguarded().empty_state().apply_filter(name, &args)
-        });
+        env.add_filter(
+            *name,
+            move |_: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+                let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
+                guard(name, &args, purpose)?;
+                unguarded().empty_state().apply_filter(name, &args)
+            },
+        );
     }
     env.add_test("match", |value: &str, pattern: &str| {
         Ok::<_, Error>(compile(&format!("^(?:{pattern})"), None)?.is_match(value))
@@ -147,12 +160,16 @@ fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
     } else {
         "a template sees only a reference to it, so the result would be wrong"
     };
-    Err(Error::new(ErrorKind::InvalidOperation, format!("`{name}` cannot be used on a secret: {why}")))
+    Err(Error::new(
+        ErrorKind::InvalidOperation,
+        format!("`{name}` cannot be used on a secret: {why}"),
+    ))
 }
 
 /// Whether a method may be called on a value that is, or holds, a secret.
 pub(super) fn guard_method(method: &str, value: &Value, args: &[Value]) -> Result<(), Error> {
-    let on_text = value.kind() == ValueKind::String || value.downcast_object_ref::<Secret>().is_some();
+    let on_text =
+        value.kind() == ValueKind::String || value.downcast_object_ref::<Secret>().is_some();
     let fine = matches!(method, "join" | "format");
     if on_text && !fine && std::iter::once(value).chain(args).any(holds_secret) {
         return Err(Error::new(
@@ -173,7 +190,8 @@ pub(super) mod tests {
     use super::super::values::from_json;
     use super::*;
 
-    /// What a text comes to, or the error, where `s` and the `k` of `d` are secrets and `t` is a text.
+    /// What a text comes to, or the error, where `s` and the `k` of `d` are secrets and `t` is a
+    /// text.
     pub(in crate::template) fn render(text: &str, purpose: Purpose) -> String {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -181,7 +199,8 @@ pub(super) mod tests {
         let context = from_json(
             &json!({"s": "halite-secret::pki.key::", "d": {"k": "halite-secret::x::"}, "t": "text"}),
         );
-        env.render_str(text, context).unwrap_or_else(|error| error.to_string())
+        env.render_str(text, context)
+            .unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
@@ -197,11 +216,20 @@ pub(super) mod tests {
                 assert!(render(text, purpose).contains("halite-secret::"), "{text}");
             }
         }
-        for text in
-            ["{{ s | indent(8) }}", "{{ d | tojson }}", "{{ s | yaml_dquote }}", "{{ d | yaml(False) }}"]
-        {
-            assert!(render(text, Purpose::Sls).contains("halite-secret::"), "{text}");
-            assert!(render(text, Purpose::File).contains("cannot be used on a secret"), "{text}");
+        for text in [
+            "{{ s | indent(8) }}",
+            "{{ d | tojson }}",
+            "{{ s | yaml_dquote }}",
+            "{{ d | yaml(False) }}",
+        ] {
+            assert!(
+                render(text, Purpose::Sls).contains("halite-secret::"),
+                "{text}"
+            );
+            assert!(
+                render(text, Purpose::File).contains("cannot be used on a secret"),
+                "{text}"
+            );
         }
         for text in [
             "{{ s | b64encode }}",

@@ -1,8 +1,9 @@
 //! From a line of rendered text back to the line of the template that made it.
 //!
-//! A template is rendered twice: as it is, and with invisible marks that say file and line in front of every piece of
-//! text. Without its marks the second text must equal the first; then the marks tell the origin of each line, through
-//! imports, macros and loops. Where it does not (a template that measures its own text), lines are matched by content.
+//! A template is rendered twice: as it is, and with invisible marks that say file and line in front
+//! of every piece of text. Without its marks the second text must equal the first; then the marks
+//! tell the origin of each line, through imports, macros and loops. Where it does not (a template
+//! that measures its own text), lines are matched by content.
 
 use std::sync::Arc;
 
@@ -76,10 +77,14 @@ pub(crate) fn mark(text: &str, file: usize) -> String {
 
 /// Whether the tag at the start of `text` is `name`.
 fn is_tag(text: &str, name: &str) -> bool {
-    let inside = text.trim_start_matches("{%").trim_start_matches(['-', '+']).trim_start();
-    inside
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.trim_start_matches(['-', '+', ' ', '\t']).starts_with("%}"))
+    let inside = text
+        .trim_start_matches("{%")
+        .trim_start_matches(['-', '+'])
+        .trim_start();
+    inside.strip_prefix(name).is_some_and(|rest| {
+        rest.trim_start_matches(['-', '+', ' ', '\t'])
+            .starts_with("%}")
+    })
 }
 
 /// The length of the tag at the start of `text`, its end mark included.
@@ -131,15 +136,28 @@ pub(crate) fn strip(text: &str) -> String {
 }
 
 impl LineMap {
-    /// Reads the marks of `marked`, if it says the same as `plain`; otherwise matches lines by content with the source of
-    /// a number.
-    pub(crate) fn new(sources: Arc<[Source]>, number: usize, plain: &str, marked: Option<&str>) -> Self {
+    /// Reads the marks of `marked`, if it says the same as `plain`; otherwise matches lines by
+    /// content with the source of a number.
+    pub(crate) fn new(
+        sources: Arc<[Source]>,
+        number: usize,
+        plain: &str,
+        marked: Option<&str>,
+    ) -> Self {
         let rendered: Vec<String> = plain.lines().map(str::to_owned).collect();
         let lines = match marked.filter(|marked| strip(marked) == plain) {
             Some(marked) => read_marks(marked),
-            None => match_lines(&rendered, number, sources.get(number).map_or("", |source| &source.text)),
+            None => match_lines(
+                &rendered,
+                number,
+                sources.get(number).map_or("", |source| &source.text),
+            ),
         };
-        Self { sources, lines, rendered }
+        Self {
+            sources,
+            lines,
+            rendered,
+        }
     }
 
     /// Changes a position in the rendered text into one in its source.
@@ -152,16 +170,31 @@ impl LineMap {
         let mark = (0..=wanted).rev().find_map(|line| {
             let marks = &self.lines[line];
             if line == wanted {
-                marks.iter().rev().find(|mark| mark.0 <= column).or(marks.first())
+                marks
+                    .iter()
+                    .rev()
+                    .find(|mark| mark.0 <= column)
+                    .or(marks.first())
             } else {
                 marks.last()
             }
         });
         let Some(&(_, file, line)) = mark else { return };
-        let Some(source) = self.sources.get(file) else { return };
-        let text = source.text.lines().nth(line as usize - 1).unwrap_or_default();
+        let Some(source) = self.sources.get(file) else {
+            return;
+        };
+        let text = source
+            .text
+            .lines()
+            .nth(line as usize - 1)
+            .unwrap_or_default();
         let rendered = self.rendered.get(wanted).map_or("", String::as_str);
-        let same = text.chars().zip(rendered.chars()).take_while(|(a, b)| a == b).count() >= column;
+        let same = text
+            .chars()
+            .zip(rendered.chars())
+            .take_while(|(a, b)| a == b)
+            .count()
+            >= column;
         position.file.clone_from(&source.name);
         position.line = line;
         if !same {
@@ -202,7 +235,9 @@ fn match_lines(rendered: &[String], number: usize, source: &str) -> Vec<Vec<(usi
     rendered
         .iter()
         .map(|line| {
-            let Some(at) = source.iter().skip(next).position(|text| *text == line) else { return Vec::new() };
+            let Some(at) = source.iter().skip(next).position(|text| *text == line) else {
+                return Vec::new();
+            };
             next += at + 1;
             vec![(0, number, u32::try_from(next).unwrap_or(0))]
         })
@@ -236,9 +271,16 @@ mod tests {
 
     #[test]
     fn matching_by_content_is_the_fallback() {
-        let source = Source { name: "f".into(), text: "a: 1\n{% set x %}\nb: 2\n".into() };
+        let source = Source {
+            name: "f".into(),
+            text: "a: 1\n{% set x %}\nb: 2\n".into(),
+        };
         let map = LineMap::new([source].into(), 0, "a: 1\n\nb: 2\n", None);
-        let mut position = Position { file: "f".into(), line: 3, column: 1 };
+        let mut position = Position {
+            file: "f".into(),
+            line: 3,
+            column: 1,
+        };
         map.locate(&mut position);
         assert_eq!((position.line, position.column), (3, 1));
     }

@@ -4,7 +4,12 @@ use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// The callback for methods that the engine itself does not know.
-pub(super) fn call(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn call(
+    state: &mut State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Map => dict(state, value, method, args),
         ValueKind::Seq => list(value, method, args),
@@ -18,7 +23,11 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
         "get" => {
             let (key, default): (&Value, Option<Value>) = from_args(args)?;
             let found = value.get_item(key)?;
-            Ok(if found.is_undefined() { default.unwrap_or_else(|| Value::from(())) } else { found })
+            Ok(if found.is_undefined() {
+                default.unwrap_or_else(|| Value::from(()))
+            } else {
+                found
+            })
         }
         "items" => state.apply_filter("items", std::slice::from_ref(value)),
         "keys" => Ok(value.try_iter()?.collect::<Vec<Value>>().into()),
@@ -41,13 +50,24 @@ fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     match method {
         "count" => {
             let (wanted,): (&Value,) = from_args(args)?;
-            Ok(value.try_iter()?.filter(|item| item == wanted).count().into())
+            Ok(value
+                .try_iter()?
+                .filter(|item| item == wanted)
+                .count()
+                .into())
         }
         "index" => {
             let (wanted,): (&Value,) = from_args(args)?;
-            value.try_iter()?.position(|item| item == *wanted).map(Value::from).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidOperation, format!("{wanted:?} is not in the list"))
-            })
+            value
+                .try_iter()?
+                .position(|item| item == *wanted)
+                .map(Value::from)
+                .ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::InvalidOperation,
+                        format!("{wanted:?} is not in the list"),
+                    )
+                })
         }
         "copy" => Ok(value.clone()),
         "append" | "extend" | "insert" | "remove" | "pop" | "sort" | "reverse" => Err(unchanging(
@@ -70,13 +90,16 @@ fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
     Ok(match method {
         "upper" => text.to_uppercase().into(),
         "lower" => text.to_lowercase().into(),
-        "title" => {
-            text.split_inclusive(|c: char| !c.is_alphanumeric()).map(capitalize).collect::<String>().into()
-        }
+        "title" => text
+            .split_inclusive(|c: char| !c.is_alphanumeric())
+            .map(capitalize)
+            .collect::<String>()
+            .into(),
         "capitalize" => capitalize(text).into(),
         "strip" | "lstrip" | "rstrip" => {
             let (chars,): (Option<&str>,) = from_args(args)?;
-            let matches = |c: char| chars.map_or_else(|| c.is_whitespace(), |chars| chars.contains(c));
+            let matches =
+                |c: char| chars.map_or_else(|| c.is_whitespace(), |chars| chars.contains(c));
             match method {
                 "strip" => text.trim_matches(matches),
                 "lstrip" => text.trim_start_matches(matches),
@@ -107,21 +130,35 @@ fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
             let first = method == "partition";
-            let cut = if first { text.split_once(separator) } else { text.rsplit_once(separator) };
+            let cut = if first {
+                text.split_once(separator)
+            } else {
+                text.rsplit_once(separator)
+            };
             let parts = match cut {
                 Some((a, b)) => [a, separator, b],
                 None if first => [text, "", ""],
                 None => ["", "", text],
             };
-            parts.into_iter().map(Value::from).collect::<Vec<_>>().into()
+            parts
+                .into_iter()
+                .map(Value::from)
+                .collect::<Vec<_>>()
+                .into()
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
-            items.try_iter()?.map(|item| item.to_string()).collect::<Vec<_>>().join(text).into()
+            items
+                .try_iter()?
+                .map(|item| item.to_string())
+                .collect::<Vec<_>>()
+                .join(text)
+                .into()
         }
         "find" => {
             let (part,): (&str,) = from_args(args)?;
-            text.find(part).map_or(Value::from(-1), |at| text[..at].chars().count().into())
+            text.find(part)
+                .map_or(Value::from(-1), |at| text[..at].chars().count().into())
         }
         "count" => {
             let (part,): (&str,) = from_args(args)?;
@@ -129,13 +166,21 @@ fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
         }
         "zfill" => {
             let (width,): (usize,) = from_args(args)?;
-            format!("{}{text}", "0".repeat(width.min(1000).saturating_sub(text.chars().count()))).into()
+            format!(
+                "{}{text}",
+                "0".repeat(width.min(1000).saturating_sub(text.chars().count()))
+            )
+            .into()
         }
         "isdigit" | "isnumeric" => (!text.is_empty() && text.chars().all(char::is_numeric)).into(),
         "isalpha" => (!text.is_empty() && text.chars().all(char::is_alphabetic)).into(),
         "isalnum" => (!text.is_empty() && text.chars().all(char::is_alphanumeric)).into(),
-        "islower" => (text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)).into(),
-        "isupper" => (text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)).into(),
+        "islower" => {
+            (text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)).into()
+        }
+        "isupper" => {
+            (text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)).into()
+        }
         "format" => format(text, args)?.into(),
         _ => return Err(Error::from(ErrorKind::UnknownMethod)),
     })
@@ -153,17 +198,24 @@ fn any_of(args: &[Value], holds: impl Fn(&str) -> bool) -> Result<Value, Error> 
     let (parts,): (&Value,) = from_args(args)?;
     Ok(match parts.as_str() {
         Some(part) => holds(part),
-        None => parts.try_iter()?.any(|part| part.as_str().is_some_and(&holds)),
+        None => parts
+            .try_iter()?
+            .any(|part| part.as_str().is_some_and(&holds)),
     }
     .into())
 }
 
 fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
     let (separator, limit): (Option<Value>, Option<i64>) = from_args(args)?;
-    let pieces = limit.filter(|limit| *limit >= 0).map_or(usize::MAX, |limit| limit as usize + 1);
+    let pieces = limit
+        .filter(|limit| *limit >= 0)
+        .map_or(usize::MAX, |limit| limit as usize + 1);
     let parts: Vec<&str> = match separator.as_ref().and_then(Value::as_str) {
         Some("") => {
-            return Err(Error::new(ErrorKind::InvalidOperation, "split needs a separator that is not empty"));
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "split needs a separator that is not empty",
+            ));
         }
         Some(separator) if from_right => {
             let mut parts: Vec<&str> = text.rsplitn(pieces, separator).collect();
@@ -173,12 +225,17 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
         Some(separator) => text.splitn(pieces, separator).collect(),
         None => text.split_whitespace().collect(),
     };
-    Ok(parts.into_iter().map(Value::from).collect::<Vec<_>>().into())
+    Ok(parts
+        .into_iter()
+        .map(Value::from)
+        .collect::<Vec<_>>()
+        .into())
 }
 
 /// `'{} {0} {name}'.format(…)`, without format specifications.
 fn format(text: &str, args: &[Value]) -> Result<String, Error> {
-    let (named, positional): (Vec<&Value>, Vec<&Value>) = args.iter().partition(|value| value.is_kwargs());
+    let (named, positional): (Vec<&Value>, Vec<&Value>) =
+        args.iter().partition(|value| value.is_kwargs());
     let mut out = String::new();
     let mut next = 0;
     let mut chars = text.chars().peekable();
@@ -202,7 +259,10 @@ fn format(text: &str, args: &[Value]) -> Result<String, Error> {
                 } else if let Ok(number) = field.parse::<usize>() {
                     positional.get(number).map(|value| (*value).clone())
                 } else {
-                    named.first().and_then(|named| named.get_attr(&field).ok()).filter(|v| !v.is_undefined())
+                    named
+                        .first()
+                        .and_then(|named| named.get_attr(&field).ok())
+                        .filter(|v| !v.is_undefined())
                 };
                 let value = found.ok_or_else(|| {
                     Error::new(
@@ -227,24 +287,46 @@ mod tests {
     fn render(text: &str) -> String {
         let mut env = minijinja::Environment::new();
         env.set_unknown_method_callback(call);
-        env.render_str(text, ()).unwrap_or_else(|error| error.to_string())
+        env.render_str(text, ())
+            .unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
     fn methods_are_pythons() {
         for (text, wanted) in [
-            ("{{ 'a.b.c'.split('.')[0] }} {{ 'a b  c'.split()|length }}", "a 3"),
+            (
+                "{{ 'a.b.c'.split('.')[0] }} {{ 'a b  c'.split()|length }}",
+                "a 3",
+            ),
             ("{{ 'a.b.c'.rsplit('.', 1) }}", "['a.b', 'c']"),
             ("{{ ' x '.strip() }}{{ 'xxaxx'.strip('x') }}", "xa"),
-            ("{{ 'v1.36.3'.startswith('v') }} {{ 'a'.endswith(['b', 'a']) }}", "True True"),
-            ("{{ '{}-{0}-{name}-{{}}'.format('a', name='n') }}", "a-a-n-{}"),
+            (
+                "{{ 'v1.36.3'.startswith('v') }} {{ 'a'.endswith(['b', 'a']) }}",
+                "True True",
+            ),
+            (
+                "{{ '{}-{0}-{name}-{{}}'.format('a', name='n') }}",
+                "a-a-n-{}",
+            ),
             ("{{ ','.join(['a', 'b']) }}", "a,b"),
-            ("{{ {'a': 1}.get('b', 2) }} {{ {'a': 1}.get('b') }}", "2 None"),
-            ("{% for k, v in {'a': 1}.items() %}{{ k }}={{ v }}{% endfor %}", "a=1"),
-            ("{{ 'hello world'.title() }} {{ 'abc'.find('c') }} {{ '7'.zfill(3) }}", "Hello World 2 007"),
+            (
+                "{{ {'a': 1}.get('b', 2) }} {{ {'a': 1}.get('b') }}",
+                "2 None",
+            ),
+            (
+                "{% for k, v in {'a': 1}.items() %}{{ k }}={{ v }}{% endfor %}",
+                "a=1",
+            ),
+            (
+                "{{ 'hello world'.title() }} {{ 'abc'.find('c') }} {{ '7'.zfill(3) }}",
+                "Hello World 2 007",
+            ),
         ] {
             assert_eq!(render(text), wanted, "{text}");
         }
-        assert!(render("{% set l = [] %}{% do l.append(1) %}").contains("cannot be changed in a template"));
+        assert!(
+            render("{% set l = [] %}{% do l.append(1) %}")
+                .contains("cannot be changed in a template")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Templates: Jinja as Salt's users write it, on minijinja. Pure: a template can compute with pillar and grains and read
-//! files of the state tree, nothing else.
+//! Templates: Jinja as Salt's users write it, on minijinja. Pure: a template can compute with
+//! pillar and grains and read files of the state tree, nothing else.
 
 mod dump;
 mod environment;
@@ -19,19 +19,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use minijinja::{Error, ErrorKind};
-use serde_json::Value as Json;
-
 use environment::Pair;
 use files::Files;
-pub(crate) use guard::Purpose;
 use lines::LineMap;
+use minijinja::{Error, ErrorKind};
+use serde_json::Value as Json;
 use trace::{GRAINS, Memory, OPTS, PILLAR, Recorder, Trace, World};
 use values::{from_json, recorded};
 
 use crate::problem::Problem;
 use crate::tree::Tree;
-use crate::yaml::{self, Node};
+use crate::yaml;
+use crate::yaml::Node;
+
+pub(crate) use guard::Purpose;
 
 /// A rendered text.
 #[derive(Debug)]
@@ -51,7 +52,9 @@ impl Rendered {
     /// The text, which has one document, as the YAML that it is; places are those in the templates.
     pub(crate) fn node(&self) -> Result<Rc<Node>, Problem> {
         kept(&self.node, || {
-            yaml::parse_located(self.path(), &self.text, &|position| self.map.locate(position))
+            yaml::parse_located(self.path(), &self.text, &|position| {
+                self.map.locate(position)
+            })
         })
     }
 
@@ -59,7 +62,11 @@ impl Rendered {
     pub(crate) fn documents(&self) -> Result<Rc<Vec<Json>>, Problem> {
         kept(&self.documents, || {
             let locate = |position: &mut yaml::Position| self.map.locate(position);
-            Ok(with_content(&yaml::parse_all_located(self.path(), &self.text, &locate)?))
+            Ok(with_content(&yaml::parse_all_located(
+                self.path(),
+                &self.text,
+                &locate,
+            )?))
         })
     }
 
@@ -69,7 +76,11 @@ impl Rendered {
 }
 
 fn with_content(nodes: &[Node]) -> Vec<Json> {
-    nodes.iter().map(Node::to_json).filter(|node| !node.is_null()).collect()
+    nodes
+        .iter()
+        .map(Node::to_json)
+        .filter(|node| !node.is_null())
+        .collect()
 }
 
 /// What is there from the last time, or what is made now.
@@ -85,7 +96,8 @@ fn kept<T>(
     Ok(made)
 }
 
-/// What a text is rendered from besides the data of a minion: for what, which file, and the variables as JSON.
+/// What a text is rendered from besides the data of a minion: for what, which file, and the
+/// variables as JSON.
 type Key = (Purpose, String, String);
 
 /// What was asked for, and what came out for the minion of that time.
@@ -105,8 +117,8 @@ impl Asked {
 /// What was rendered, each with what it found.
 type Versions = Vec<(Trace, Rc<Rendered>)>;
 
-/// Renders templates of one state tree, for one minion after the other. What was rendered for one is not rendered again
-/// for the next for whom nothing differs that the template looked at.
+/// Renders templates of one state tree, for one minion after the other. What was rendered for one
+/// is not rendered again for the next for whom nothing differs that the template looked at.
 pub(crate) struct Renderer {
     files: Arc<Files>,
     recorder: Arc<Recorder>,
@@ -139,9 +151,13 @@ impl Renderer {
     pub(crate) fn about(&mut self, minion: &str, pillar: &Json, grains: &Json) {
         self.world = World::new(minion, pillar, grains);
         self.memory.get_mut().forget();
-        let [pillar, grains, opts] =
-            [PILLAR, GRAINS, OPTS].map(|place| recorded(self.world.at(place), place, &self.recorder));
-        let known = Arc::new(salt::Known { pillar, grains, opts });
+        let [pillar, grains, opts] = [PILLAR, GRAINS, OPTS]
+            .map(|place| recorded(self.world.at(place), place, &self.recorder));
+        let known = Arc::new(salt::Known {
+            pillar,
+            grains,
+            opts,
+        });
         self.sls.about(&known);
         self.file.about(&known);
     }
@@ -158,7 +174,9 @@ impl Renderer {
         }
         let documents = yaml::parse_all(path, self.files.text(path)?).map(|nodes| {
             let documents = Rc::new(with_content(&nodes));
-            self.plain.borrow_mut().insert(path.to_owned(), documents.clone());
+            self.plain
+                .borrow_mut()
+                .insert(path.to_owned(), documents.clone());
             documents
         });
         Some(documents)
@@ -188,20 +206,27 @@ impl Renderer {
         }
         let (rendered, trace) = self.render_anew(purpose, path, variables)?;
         let rendered = Rc::new(rendered);
-        self.rendered.borrow_mut().entry(key.clone()).or_default().push((trace, rendered.clone()));
+        self.rendered
+            .borrow_mut()
+            .entry(key.clone())
+            .or_default()
+            .push((trace, rendered.clone()));
         Ok(Asked { key, rendered })
     }
 
     /// Whether the same comes out for the present minion; if not for sure, then not.
     pub(crate) fn is_same(&self, asked: &Asked) -> bool {
-        self.kept(&asked.key).is_some_and(|rendered| Rc::ptr_eq(&rendered, &asked.rendered))
+        self.kept(&asked.key)
+            .is_some_and(|rendered| Rc::ptr_eq(&rendered, &asked.rendered))
     }
 
     fn kept(&self, key: &Key) -> Option<Rc<Rendered>> {
         let rendered = self.rendered.borrow();
         let mut memory = self.memory.borrow_mut();
         let mut versions = rendered.get(key)?.iter();
-        versions.find(|(trace, _)| memory.holds(trace, &self.world)).map(|(_, same)| same.clone())
+        versions
+            .find(|(trace, _)| memory.holds(trace, &self.world))
+            .map(|(_, same)| same.clone())
     }
 
     fn render_anew(
@@ -211,10 +236,18 @@ impl Renderer {
         variables: &BTreeMap<String, Json>,
     ) -> Result<(Rendered, Trace), Problem> {
         let (Some(source), Some(number)) = (self.source(path), self.files.number(path)) else {
-            return Err(Problem::in_file(path, "there is no such text file in the state tree"));
+            return Err(Problem::in_file(
+                path,
+                "there is no such text file in the state tree",
+            ));
         };
         let prepared = prepare::prepare(path, &source).map_err(|message| {
-            Problem { line: 1, column: 1, ..Problem::in_file(path, message) }.excerpt_from(&source)
+            Problem {
+                line: 1,
+                column: 1,
+                ..Problem::in_file(path, message)
+            }
+            .excerpt_from(&source)
         })?;
         let mut rendered = Rendered {
             text: prepared.text,
@@ -242,10 +275,16 @@ impl Renderer {
             .get_template(path)
             .and_then(|template| template.render(context.clone()))
             .map_err(|error| self.explain(&error, path))?;
-        rendered.files.extend(self.files.take().into_iter().filter(|name| name != path));
+        rendered
+            .files
+            .extend(self.files.take().into_iter().filter(|name| name != path));
         let mut looks = self.recorder.take();
         rendered.pillar = looks.pillar(&self.world);
-        let marked = pair.marked.get_template(path).and_then(|template| template.render(context)).ok();
+        let marked = pair
+            .marked
+            .get_template(path)
+            .and_then(|template| template.render(context))
+            .ok();
         looks.join(self.recorder.take());
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
         let trace = self.memory.borrow_mut().trace(looks, &self.world);
@@ -272,16 +311,20 @@ impl Renderer {
         }
         let (file, line, range) = place;
         let source = self.source(&file).unwrap_or_default();
-        let mut problem =
-            Problem { line: u32::try_from(line).unwrap_or(0), ..Problem::in_file(&file, message(cause)) };
-        problem.column = range.and_then(|range| column(&file, &source, range.start, line)).unwrap_or(0);
+        let mut problem = Problem {
+            line: u32::try_from(line).unwrap_or(0),
+            ..Problem::in_file(&file, message(cause))
+        };
+        problem.column = range
+            .and_then(|range| column(&file, &source, range.start, line))
+            .unwrap_or(0);
         problem.hint = hint(cause);
         problem.excerpt_from(&source)
     }
 }
 
-/// The column of an offset in the prepared text, where that line ends as it does in the source (the first line got a
-/// head that the source does not have).
+/// The column of an offset in the prepared text, where that line ends as it does in the source (the
+/// first line got a head that the source does not have).
 fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
     let prepared = prepare::prepare(file, source).ok()?.text;
     let start = prepared.get(..offset)?.rfind('\n').map_or(0, |at| at + 1);

@@ -11,8 +11,8 @@ pub(super) struct Prepared {
     pub template: bool,
 }
 
-/// Rewrites `import_yaml`, `import_json`, `import_text`, `load_yaml`, `load_json`, `load_text`, and sets the variables
-/// that name the file itself.
+/// Rewrites `import_yaml`, `import_json`, `import_text`, `load_yaml`, `load_json`, `load_text`, and
+/// sets the variables that name the file itself.
 ///
 /// # Errors
 /// A renderer in the first line that there is not.
@@ -23,7 +23,12 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, String> {
     if let Some(first) = source.lines().next().filter(renderer) {
         match first[2..].trim() {
             "jinja|yaml" | "jinja" => {}
-            "yaml" => return Ok(Prepared { text: blank_first_line(source), template: false }),
+            "yaml" => {
+                return Ok(Prepared {
+                    text: blank_first_line(source),
+                    template: false,
+                });
+            }
             other => {
                 return Err(format!(
                     "there is no renderer `{other}`: it is `jinja|yaml` (the default) or `yaml`"
@@ -52,11 +57,16 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, String> {
         rest = &rest[end..];
     }
     text.push_str(rest);
-    Ok(Prepared { text, template: true })
+    Ok(Prepared {
+        text,
+        template: true,
+    })
 }
 
 fn blank_first_line(source: &str) -> String {
-    source.find('\n').map_or_else(String::new, |at| source[at..].to_owned())
+    source
+        .find('\n')
+        .map_or_else(String::new, |at| source[at..].to_owned())
 }
 
 /// The engine's form of one of Salt's tags; `None` when it is not one.
@@ -70,7 +80,10 @@ fn rewrite(tag: &str) -> Option<String> {
     let lines = "\n".repeat(tag.matches('\n').count());
     let words = inside.trim();
     for format in ["yaml", "json", "text"] {
-        if let Some(rest) = words.strip_prefix(&format!("import_{format}")).filter(|rest| begins_word(rest)) {
+        if let Some(rest) = words
+            .strip_prefix(&format!("import_{format}"))
+            .filter(|rest| begins_word(rest))
+        {
             let rest = rest.trim_end();
             let rest = rest
                 .strip_suffix("with context")
@@ -84,9 +97,14 @@ fn rewrite(tag: &str) -> Option<String> {
                 file.trim()
             ));
         }
-        if let Some(rest) = words.strip_prefix(&format!("load_{format}")).filter(|rest| begins_word(rest)) {
+        if let Some(rest) = words
+            .strip_prefix(&format!("load_{format}"))
+            .filter(|rest| begins_word(rest))
+        {
             let name = rest.trim().strip_prefix("as ")?.trim();
-            return Some(format!("{{%{open} set {name} | load_{format} {lines}{close}%}}"));
+            return Some(format!(
+                "{{%{open} set {name} | load_{format} {lines}{close}%}}"
+            ));
         }
     }
     (words == "endload").then(|| format!("{{%{open} endset {lines}{close}%}}"))
@@ -120,14 +138,26 @@ mod tests {
     #[test]
     fn rewrites_salts_tags() {
         for (from, to) in [
-            ("{% import_yaml 'x.yaml' as y %}", "{% set y = import_yaml('x.yaml') %}"),
+            (
+                "{% import_yaml 'x.yaml' as y %}",
+                "{% set y = import_yaml('x.yaml') %}",
+            ),
             (
                 "{%- import_json tpldir ~ '/x' as y with context -%}",
                 "{%- set y = import_json(tpldir ~ '/x') -%}",
             ),
-            ("{% load_yaml as y %}a: 1{% endload %}", "{% set y | load_yaml %}a: 1{% endset %}"),
-            ("{% import 'x' as y %}{{ a }}{", "{% import 'x' as y %}{{ a }}{"),
-            ("{% import_yaml\n 'x' as y %}", "{% set y = import_yaml('x') \n%}"),
+            (
+                "{% load_yaml as y %}a: 1{% endload %}",
+                "{% set y | load_yaml %}a: 1{% endset %}",
+            ),
+            (
+                "{% import 'x' as y %}{{ a }}{",
+                "{% import 'x' as y %}{{ a }}{",
+            ),
+            (
+                "{% import_yaml\n 'x' as y %}",
+                "{% set y = import_yaml('x') \n%}",
+            ),
         ] {
             assert_eq!(after_head(from), to);
         }
@@ -137,7 +167,12 @@ mod tests {
     fn renderers_are_named_in_the_first_line() {
         assert_eq!(prepare("x", "#!yaml\na: {{\n").unwrap().text, "\na: {{\n");
         assert!(prepare("x", "#!py\n").unwrap_err().contains("`py`"));
-        assert!(prepare("x", "#!/bin/sh\n").unwrap().text.ends_with("#!/bin/sh\n"));
+        assert!(
+            prepare("x", "#!/bin/sh\n")
+                .unwrap()
+                .text
+                .ends_with("#!/bin/sh\n")
+        );
         assert!(after_head("#!jinja|yaml\na").ends_with("\na"));
     }
 }

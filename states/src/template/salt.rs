@@ -1,4 +1,5 @@
-//! `salt['module.function'](…)` in templates: the functions that only compute. What must be asked of a host is a grain.
+//! `salt['module.function'](…)` in templates: the functions that only compute. What must be asked
+//! of a host is a grain.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use serde_json::Value as Json;
 
 use super::filters::traverse;
 use super::values::{from_json, to_json};
-use crate::target::{self, pattern::Glob};
+use crate::target;
+use crate::target::pattern::Glob;
 
 /// Functions that templates may call.
 const FUNCTIONS: &[&str] = &[
@@ -57,7 +59,10 @@ impl Object for Salt {
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = key.as_str()?.to_owned();
-        Some(Value::from_object(Function { name, known: self.0.clone() }))
+        Some(Value::from_object(Function {
+            name,
+            known: self.0.clone(),
+        }))
     }
 }
 
@@ -80,7 +85,10 @@ impl Object for Function {
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = format!("{}.{}", self.name, key.as_str()?);
-        Some(Value::from_object(Function { name, known: self.known.clone() }))
+        Some(Value::from_object(Function {
+            name,
+            known: self.known.clone(),
+        }))
     }
 
     fn call(self: &Arc<Self>, _: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
@@ -123,7 +131,9 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
         }
         "grains.has_value" => {
             let (path,): (&str,) = from_args(args)?;
-            Ok(traverse(&known.grains, path, ":")?.is_some_and(|found| found.is_true()).into())
+            Ok(traverse(&known.grains, path, ":")?
+                .is_some_and(|found| found.is_true())
+                .into())
         }
         "grains.filter_by" => filter_by(known, args),
         "defaults.merge" | "slsutil.merge" | "slsutil.update" => {
@@ -142,7 +152,11 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
             let (grains, pillar) = (to_json(&known.grains)?, to_json(&known.pillar)?);
             let id = known.opts.get_attr("id")?;
             let id = id.as_str().unwrap_or_default();
-            let candidate = target::Candidate { id, grains: &grains, pillar: &pillar };
+            let candidate = target::Candidate {
+                id,
+                grains: &grains,
+                pillar: &pillar,
+            };
             target::matches(&name[6..], expression, &candidate)
                 .map(Value::from)
                 .map_err(|problem| invalid(problem.message))
@@ -158,7 +172,10 @@ fn unknown(name: &str) -> Error {
                  be known from a host is a grain"
             .to_owned(),
     };
-    Error::new(ErrorKind::UnknownFunction, format!("salt['{name}'] cannot be called in a template: {hint}"))
+    Error::new(
+        ErrorKind::UnknownFunction,
+        format!("salt['{name}'] cannot be called in a template: {hint}"),
+    )
 }
 
 /// The arguments of `pillar.get` and its like.
@@ -173,7 +190,9 @@ fn path_args(args: &[Value]) -> Result<Wanted, Error> {
     let (path, default, kwargs): (&str, Option<Value>, Kwargs) = from_args(args)?;
     let default = match default {
         Some(default) => default,
-        None => kwargs.get::<Option<Value>>("default")?.unwrap_or_else(|| Value::from("")),
+        None => kwargs
+            .get::<Option<Value>>("default")?
+            .unwrap_or_else(|| Value::from("")),
     };
     let delimiter: Option<String> = kwargs.get("delimiter")?;
     let merge: Option<bool> = kwargs.get("merge")?;
@@ -186,10 +205,18 @@ fn path_args(args: &[Value]) -> Result<Wanted, Error> {
     })
 }
 
-/// `pillar.get` and `grains.get`: `a:b:c`, a default (`""`), and `merge=True` to lay what was found over the default.
+/// `pillar.get` and `grains.get`: `a:b:c`, a default (`""`), and `merge=True` to lay what was found
+/// over the default.
 fn get(data: &Value, args: &[Value]) -> Result<Value, Error> {
-    let Wanted { path, default, delimiter, merge: merged } = path_args(args)?;
-    let Some(found) = traverse(data, &path, &delimiter)? else { return Ok(default) };
+    let Wanted {
+        path,
+        default,
+        delimiter,
+        merge: merged,
+    } = path_args(args)?;
+    let Some(found) = traverse(data, &path, &delimiter)? else {
+        return Ok(default);
+    };
     if merged && default.kind() == ValueKind::Map && found.kind() == ValueKind::Map {
         let mut json = to_json(&default)?;
         merge(&mut json, to_json(&found)?, false);
@@ -203,14 +230,18 @@ fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
     let (table, grain, kwargs): (&Value, Option<&str>, Kwargs) = from_args(args)?;
     let grain = match grain {
         Some(grain) => grain.to_owned(),
-        None => kwargs.get::<Option<String>>("grain")?.unwrap_or_else(|| "os_family".to_owned()),
+        None => kwargs
+            .get::<Option<String>>("grain")?
+            .unwrap_or_else(|| "os_family".to_owned()),
     };
     let over: Option<Value> = kwargs.get("merge")?;
     let default: Option<String> = kwargs.get("default")?;
     let base: Option<String> = kwargs.get("base")?;
     kwargs.assert_all_used()?;
     let table = to_json(table)?;
-    let Json::Object(rows) = &table else { return Err(invalid("filter_by takes a dictionary".into())) };
+    let Json::Object(rows) = &table else {
+        return Err(invalid("filter_by takes a dictionary".into()));
+    };
     let found = traverse(&known.grains, &grain, ":")?;
     let values: Vec<String> = match &found {
         Some(value) if value.kind() == ValueKind::Seq => {
@@ -229,8 +260,15 @@ fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
             })
         })
         .or_else(|| rows.get(default.as_deref().unwrap_or("default")));
-    let mut result = base.as_deref().and_then(|base| rows.get(base)).cloned().unwrap_or(Json::Null);
-    for layer in [row.cloned(), over.as_ref().map(to_json).transpose()?].into_iter().flatten() {
+    let mut result = base
+        .as_deref()
+        .and_then(|base| rows.get(base))
+        .cloned()
+        .unwrap_or(Json::Null);
+    for layer in [row.cloned(), over.as_ref().map(to_json).transpose()?]
+        .into_iter()
+        .flatten()
+    {
         if result.is_null() {
             result = layer;
         } else if !layer.is_null() {
@@ -240,7 +278,8 @@ fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
     Ok(from_json(&result))
 }
 
-/// Lays `over` over `base`: dictionaries deep, everything else replaced; lists joined only when asked.
+/// Lays `over` over `base`: dictionaries deep, everything else replaced; lists joined only when
+/// asked.
 fn merge(base: &mut Json, over: Json, lists: bool) {
     match (base, over) {
         (Json::Object(base), Json::Object(over)) => {

@@ -7,7 +7,11 @@ use crate::tree::MemoryTree;
 fn renderer(tree: MemoryTree) -> Renderer {
     let mut renderer = Renderer::new(&tree);
     let pillar = json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"});
-    renderer.about("web-1", &pillar, &json!({"os_family": "Debian", "id": "web-1"}));
+    renderer.about(
+        "web-1",
+        &pillar,
+        &json!({"os_family": "Debian", "id": "web-1"}),
+    );
     renderer
 }
 
@@ -16,30 +20,60 @@ fn one(text: &str) -> Result<Rc<Rendered>, Problem> {
 }
 
 fn text(source: &str) -> String {
-    one(source).map_or_else(|problem| problem.to_string(), |rendered| rendered.text.clone())
+    one(source).map_or_else(
+        |problem| problem.to_string(),
+        |rendered| rendered.text.clone(),
+    )
 }
 
 #[test]
 fn salts_names_are_there() {
     for (source, wanted) in [
-        ("{{ pillar.a.b.c }} {{ pillar['a']['b']['c'] }}", "deep deep"),
-        ("{{ salt['pillar.get']('a:b:c') }} {{ salt.pillar.get('a:x', 'd') }}", "deep d"),
-        ("{{ salt['pillar.get']('list:1') }} {{ salt['grains.get']('os_family') }}", "2 Debian"),
-        ("{{ grains.id }} {{ opts.id }} {{ saltenv }}", "web-1 web-1 base"),
+        (
+            "{{ pillar.a.b.c }} {{ pillar['a']['b']['c'] }}",
+            "deep deep",
+        ),
+        (
+            "{{ salt['pillar.get']('a:b:c') }} {{ salt.pillar.get('a:x', 'd') }}",
+            "deep d",
+        ),
+        (
+            "{{ salt['pillar.get']('list:1') }} {{ salt['grains.get']('os_family') }}",
+            "2 Debian",
+        ),
+        (
+            "{{ grains.id }} {{ opts.id }} {{ saltenv }}",
+            "web-1 web-1 base",
+        ),
         (
             "{% set m = salt['grains.filter_by']({'Debian': {'x': 1}, 'default': {'y': 2}}, merge={'z': 3}) %}{{ m }}",
             "{'x': 1, 'z': 3}",
         ),
-        ("{{ salt['grains.filter_by']({'default': {'y': 2}}, grain='nope') }}", "{'y': 2}"),
-        ("{{ salt['match.compound']('G@os_family:Debian and web*') }}", "True"),
-        ("{{ salt['defaults.merge']({'a': {'b': 1}}, {'a': {'c': 2}}) }}", "{'a': {'b': 1, 'c': 2}}"),
-        ("{% if pillar.nothing %}x{% endif %}{{ pillar.get('nothing', 'd') }}", "d"),
+        (
+            "{{ salt['grains.filter_by']({'default': {'y': 2}}, grain='nope') }}",
+            "{'y': 2}",
+        ),
+        (
+            "{{ salt['match.compound']('G@os_family:Debian and web*') }}",
+            "True",
+        ),
+        (
+            "{{ salt['defaults.merge']({'a': {'b': 1}}, {'a': {'c': 2}}) }}",
+            "{'a': {'b': 1, 'c': 2}}",
+        ),
+        (
+            "{% if pillar.nothing %}x{% endif %}{{ pillar.get('nothing', 'd') }}",
+            "d",
+        ),
         (
             "{% set ns = namespace(l=[]) %}{% for i in [1,2] %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.l }}",
             "[1, 2]",
         ),
         ("{{ tplfile }} {{ tpldir }}\n", "a.sls .\n"),
-        ("{% load_yaml as d %}\nx: 0644\ny: yes\n{% endload %}{{ d }}", "{'x': 420, 'y': True}"),
+        (
+            "{% load_yaml as d %}\nx: 0644\ny: yes\n{% endload %}{{ d }}",
+            "{'x': 420, 'y': True}",
+        ),
     ] {
         assert_eq!(text(source), wanted, "{source}");
     }
@@ -51,9 +85,14 @@ fn imports_find_their_files() {
         .with("kube/init.sls", "{% from './map.jinja' import map with context %}{% import_yaml tpldir ~ '/d.yaml' as d %}{{ map.x }} {{ d.v }} {{ tplfile }}")
         .with("kube/map.jinja", "{% set map = salt['grains.filter_by']({'Debian': {'x': tplfile}}) %}")
         .with("kube/d.yaml", "v: {{ pillar.a.b.c }}");
-    let rendered = renderer(tree).render(Purpose::Sls, "kube/init.sls", &BTreeMap::new()).unwrap();
+    let rendered = renderer(tree)
+        .render(Purpose::Sls, "kube/init.sls", &BTreeMap::new())
+        .unwrap();
     assert_eq!(rendered.text, "kube/map.jinja deep kube/init.sls");
-    assert_eq!(rendered.files, ["kube/init.sls", "kube/map.jinja", "kube/d.yaml"]);
+    assert_eq!(
+        rendered.files,
+        ["kube/init.sls", "kube/map.jinja", "kube/d.yaml"]
+    );
     assert_eq!(rendered.pillar, ["a.b.c"]);
 }
 
@@ -69,7 +108,10 @@ fn undefined_values_are_named_in_full() {
 #[test]
 fn asking_the_host_is_explained() {
     let out = text("{{ salt['cmd.run']('id') }}");
-    assert!(out.contains("a.sls:1:") && out.contains("must be known from a host is a grain"), "{out}");
+    assert!(
+        out.contains("a.sls:1:") && out.contains("must be known from a host is a grain"),
+        "{out}"
+    );
     assert!(text("{{ salt['pillar.gte']('x') }}").contains("did you mean `pillar.get`?"));
 }
 
@@ -77,9 +119,18 @@ fn asking_the_host_is_explained() {
 fn errors_in_imported_files_are_placed_there() {
     let tree = MemoryTree::new()
         .with("a.sls", "\n{% from 'm.jinja' import f %}\n{{ f() }}")
-        .with("m.jinja", "{% macro f() %}\n{{ nothing.x }}\n{% endmacro %}");
-    let problem = renderer(tree).render(Purpose::Sls, "a.sls", &BTreeMap::new()).unwrap_err();
-    assert_eq!((problem.file.as_str(), problem.line), ("m.jinja", 2), "{problem}");
+        .with(
+            "m.jinja",
+            "{% macro f() %}\n{{ nothing.x }}\n{% endmacro %}",
+        );
+    let problem = renderer(tree)
+        .render(Purpose::Sls, "a.sls", &BTreeMap::new())
+        .unwrap_err();
+    assert_eq!(
+        (problem.file.as_str(), problem.line),
+        ("m.jinja", 2),
+        "{problem}"
+    );
     assert_eq!(problem.excerpt, "{{ nothing.x }}");
 }
 
@@ -88,7 +139,10 @@ fn syntax_errors_and_missing_files_have_a_place() {
     let out = text("a:\n{% if true %}\nb: 1\n");
     assert!(out.starts_with("a.sls:"), "{out}");
     let out = text("\n{% from 'nope.jinja' import x %}");
-    assert!(out.starts_with("a.sls:2") && out.contains("nope.jinja"), "{out}");
+    assert!(
+        out.starts_with("a.sls:2") && out.contains("nope.jinja"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -102,40 +156,73 @@ fn lines_lead_back_to_the_template() {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(number, line)| {
-            let mut position = Position { file: "a.sls".into(), line: number as u32 + 1, column: 1 };
+            let mut position = Position {
+                file: "a.sls".into(),
+                line: number as u32 + 1,
+                column: 1,
+            };
             rendered.map.locate(&mut position);
             (line.to_owned(), position.line)
         })
         .collect();
-    let wanted = [("id1:", 2), ("  test.nop: []", 3), ("id2:", 2), ("  test.nop: []", 3), ("last: 1", 6)];
-    assert_eq!(found, wanted.map(|(line, number)| (line.to_owned(), number)));
+    let wanted = [
+        ("id1:", 2),
+        ("  test.nop: []", 3),
+        ("id2:", 2),
+        ("  test.nop: []", 3),
+        ("last: 1", 6),
+    ];
+    assert_eq!(
+        found,
+        wanted.map(|(line, number)| (line.to_owned(), number))
+    );
 }
 
 #[test]
 fn a_macro_line_leads_to_the_macro() {
     let tree = MemoryTree::new()
         .with("a.sls", "{% from 'm.jinja' import f %}\n{{ f('x') }}\n")
-        .with("m.jinja", "\n{% macro f(n) -%}\n{{ n }}:\n  test.nope: []\n{%- endmacro %}\n");
-    let rendered = renderer(tree).render(Purpose::Sls, "a.sls", &BTreeMap::new()).unwrap();
+        .with(
+            "m.jinja",
+            "\n{% macro f(n) -%}\n{{ n }}:\n  test.nope: []\n{%- endmacro %}\n",
+        );
+    let rendered = renderer(tree)
+        .render(Purpose::Sls, "a.sls", &BTreeMap::new())
+        .unwrap();
     assert_eq!(rendered.text, "\nx:\n  test.nope: []\n");
-    let mut position = Position { file: "a.sls".into(), line: 3, column: 3 };
+    let mut position = Position {
+        file: "a.sls".into(),
+        line: 3,
+        column: 3,
+    };
     rendered.map.locate(&mut position);
-    assert_eq!((position.file.as_str(), position.line, position.column), ("m.jinja", 4, 3));
+    assert_eq!(
+        (position.file.as_str(), position.line, position.column),
+        ("m.jinja", 4, 3)
+    );
 }
 
 #[test]
 fn endless_loops_end() {
-    let out = text("{% for a in range(10000) %}{% for b in range(10000) %}{{ b }}{% endfor %}{% endfor %}");
+    let out = text(
+        "{% for a in range(10000) %}{% for b in range(10000) %}{{ b }}{% endfor %}{% endfor %}",
+    );
     assert!(out.contains("too many steps"), "{out}");
 }
 
 #[test]
 fn a_secret_is_a_reference_and_not_recorded_by_value() {
     let rendered = one("a: {{ pillar.key }}\nb: |\n  {{ pillar.key | indent(2) }}\n").unwrap();
-    assert_eq!(rendered.text, "a: halite-secret::key::\nb: |\n  halite-secret::key::\n");
+    assert_eq!(
+        rendered.text,
+        "a: halite-secret::key::\nb: |\n  halite-secret::key::\n"
+    );
     let out = text("\n{{ pillar.key | b64encode }}");
     assert!(out.starts_with("a.sls:2:"), "{out}");
-    assert!(out.contains("`b64encode` cannot be used on a secret"), "{out}");
+    assert!(
+        out.contains("`b64encode` cannot be used on a secret"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -145,7 +232,11 @@ fn yaml_only_files_are_not_templates() {
 
 /// Where a line of a rendered text comes from.
 fn origin(rendered: &Rendered, line: u32) -> (String, u32) {
-    let mut position = Position { file: rendered.files[0].clone(), line, column: 3 };
+    let mut position = Position {
+        file: rendered.files[0].clone(),
+        line,
+        column: 3,
+    };
     rendered.map.locate(&mut position);
     (position.file, position.line)
 }
@@ -154,33 +245,72 @@ fn origin(rendered: &Rendered, line: u32) -> (String, u32) {
 fn what_two_files_import_is_a_file_of_both() {
     let tree = MemoryTree::new()
         .with("a.sls", "{% from 'm.jinja' import f %}\n{{ f('x') }}\n")
-        .with("b.sls", "{% from 'n.jinja' import g %}{% from 'm.jinja' import f %}\n{{ f('y') }}{{ g() }}\n")
-        .with("m.jinja", "\n{% macro f(n) -%}\n{{ n }}:\n  test.nop: []\n{%- endmacro %}\n")
+        .with(
+            "b.sls",
+            "{% from 'n.jinja' import g %}{% from 'm.jinja' import f %}\n{{ f('y') }}{{ g() }}\n",
+        )
+        .with(
+            "m.jinja",
+            "\n{% macro f(n) -%}\n{{ n }}:\n  test.nop: []\n{%- endmacro %}\n",
+        )
         .with("n.jinja", "{% macro g() %}{% endmacro %}");
     let renderer = renderer(tree);
-    for (file, imported) in [("a.sls", &["m.jinja"][..]), ("b.sls", &["n.jinja", "m.jinja"])] {
-        let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new()).unwrap();
+    for (file, imported) in [
+        ("a.sls", &["m.jinja"][..]),
+        ("b.sls", &["n.jinja", "m.jinja"]),
+    ] {
+        let rendered = renderer
+            .render(Purpose::Sls, file, &BTreeMap::new())
+            .unwrap();
         assert_eq!(rendered.files[1..], *imported, "{file}");
-        assert_eq!(origin(&rendered, 3), ("m.jinja".to_owned(), 4), "{file}: {:?}", rendered.text);
+        assert_eq!(
+            origin(&rendered, 3),
+            ("m.jinja".to_owned(), 4),
+            "{file}: {:?}",
+            rendered.text
+        );
     }
 }
 
 #[test]
 fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
     let files = [
-        ("looked-up", "{{ pillar.a.b }} {{ pillar.get('c', 'none') }} {{ grains.id }}"),
-        ("branched", "{% if pillar.a.on %}{{ pillar.c }}{% else %}off{% endif %}"),
-        ("iterated", "{% for key in pillar.a %}{{ key }} {% endfor %}"),
+        (
+            "looked-up",
+            "{{ pillar.a.b }} {{ pillar.get('c', 'none') }} {{ grains.id }}",
+        ),
+        (
+            "branched",
+            "{% if pillar.a.on %}{{ pillar.c }}{% else %}off{% endif %}",
+        ),
+        (
+            "iterated",
+            "{% for key in pillar.a %}{{ key }} {% endfor %}",
+        ),
         ("printed", "{{ pillar.a }}"),
-        ("counted", "{{ pillar.a | length }}{% if pillar.e %}e{% endif %}"),
+        (
+            "counted",
+            "{{ pillar.a | length }}{% if pillar.e %}e{% endif %}",
+        ),
         ("all", "{{ salt['match.compound']('I@a:b:1 and one') }}"),
         ("minion", "{{ opts.id }}"),
-        ("by name", "{{ salt['pillar.get']('a:b', 0) }} {{ salt['grains.get']('id') }} {{ 'c' in pillar }}"),
-        ("guarded", "{{ pillar.a | default({}) | items | list | length }}"),
-        ("imported", "{% import 'printed' as p %}{% include 'branched' %}"),
+        (
+            "by name",
+            "{{ salt['pillar.get']('a:b', 0) }} {{ salt['grains.get']('id') }} {{ 'c' in pillar }}",
+        ),
+        (
+            "guarded",
+            "{{ pillar.a | default({}) | items | list | length }}",
+        ),
+        (
+            "imported",
+            "{% import 'printed' as p %}{% include 'branched' %}",
+        ),
         ("listed", "{{ pillar.l[1].x }}"),
     ];
-    let tree = files.iter().fold(MemoryTree::new(), |tree, (name, text)| tree.with(name, *text));
+    let tree = files.iter().fold(MemoryTree::new(), |tree, (name, text)| {
+        tree.with(name, *text)
+    });
     let a = json!({"b": 1, "on": false});
     let pillars = [
         json!({"a": a, "l": [1, {"x": 1}], "e": {}}),
@@ -200,18 +330,36 @@ fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
                 for (file, _) in &files {
                     let text = |renderer: &Renderer| {
                         let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new());
-                        rendered.map_or_else(|p| p.to_string(), |r| format!("{} {:?}", r.text, r.pillar))
+                        rendered.map_or_else(
+                            |p| p.to_string(),
+                            |r| format!("{} {:?}", r.text, r.pillar),
+                        )
                     };
-                    assert_eq!(text(&shared), text(&alone), "`{file}` with pillar {number} for {minion}");
+                    assert_eq!(
+                        text(&shared),
+                        text(&alone),
+                        "`{file}` with pillar {number} for {minion}"
+                    );
                 }
             }
         }
     }
     let versions = |file: &str| {
         let rendered = shared.rendered.borrow();
-        rendered.iter().find(|((_, path, _), _)| path == file).map_or(0, |(_, versions)| versions.len())
+        rendered
+            .iter()
+            .find(|((_, path, _), _)| path == file)
+            .map_or(0, |(_, versions)| versions.len())
     };
     // As many as there are different things to see, not as there are pillars and minions (12).
-    let counted = ["looked-up", "branched", "iterated", "printed", "minion", "listed"].map(versions);
+    let counted = [
+        "looked-up",
+        "branched",
+        "iterated",
+        "printed",
+        "minion",
+        "listed",
+    ]
+    .map(versions);
     assert_eq!(counted, [6, 3, 4, 4, 2, 2]);
 }

@@ -1,5 +1,5 @@
-//! What a template looked up of the data that it was given, and whether it would find the same again: then its text is the
-//! same, too.
+//! What a template looked up of the data that it was given, and whether it would find the same
+//! again: then its text is the same, too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -49,12 +49,17 @@ pub(crate) struct Recorder(Mutex<BTreeSet<(String, Look)>>);
 
 impl Recorder {
     pub(crate) fn note(&self, pointer: String, look: Look) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((pointer, look));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((pointer, look));
     }
 
     /// What was looked at since the last call.
     pub(crate) fn take(&self) -> Looks {
-        Looks(std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        Looks(std::mem::take(
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 }
 
@@ -65,7 +70,11 @@ pub(crate) struct Looks(BTreeSet<(String, Look)>);
 impl Looks {
     /// The pillar paths that were read, dotted: leaves, and dictionaries that were read as a whole.
     pub(crate) fn pillar(&self, world: &World) -> Vec<String> {
-        let below = |pointer: &str| pointer.strip_prefix(PILLAR).is_some_and(|rest| rest.starts_with('/'));
+        let below = |pointer: &str| {
+            pointer
+                .strip_prefix(PILLAR)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
         let read: Vec<(&str, Look)> = self
             .0
             .iter()
@@ -74,8 +83,11 @@ impl Looks {
             .map(|(pointer, look)| (pointer.as_str(), *look))
             .collect();
         let passed_through = |pointer: &str| {
-            read.iter()
-                .any(|(other, _)| other.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/')))
+            read.iter().any(|(other, _)| {
+                other
+                    .strip_prefix(pointer)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            })
         };
         let mut paths: Vec<String> = read
             .iter()
@@ -103,8 +115,8 @@ struct Shown {
     values: Vec<Option<Json>>,
 }
 
-/// Everything that was ever looked at, and everything that was ever found there. Both are numbered, so that a place is looked
-/// up once for each minion however many texts depend on it.
+/// Everything that was ever looked at, and everything that was ever found there. Both are numbered,
+/// so that a place is looked up once for each minion however many texts depend on it.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     looks: HashMap<(String, Look), usize>,
@@ -124,7 +136,11 @@ impl Memory {
         let numbered = |look: (String, Look)| {
             let number = *self.looks.entry(look.clone()).or_insert_with(|| {
                 let (pointer, look) = look;
-                self.shown.push(Shown { pointer, look, values: Vec::new() });
+                self.shown.push(Shown {
+                    pointer,
+                    look,
+                    values: Vec::new(),
+                });
                 self.now.push(None);
                 self.now.len() - 1
             });
@@ -135,7 +151,10 @@ impl Memory {
 
     /// Whether all looks show what they showed then.
     pub(crate) fn holds(&mut self, trace: &Trace, world: &World) -> bool {
-        trace.0.iter().all(|(look, then)| self.found(*look, world) == *then)
+        trace
+            .0
+            .iter()
+            .all(|(look, then)| self.found(*look, world) == *then)
     }
 
     /// What a look shows, by its number.
@@ -143,7 +162,11 @@ impl Memory {
         if let Some(found) = self.now[look] {
             return found;
         }
-        let Shown { pointer, look: how, values } = &mut self.shown[look];
+        let Shown {
+            pointer,
+            look: how,
+            values,
+        } = &mut self.shown[look];
         let value = world.0.pointer(pointer);
         let same = |then: &Option<Json>| match (then, value) {
             (Some(then), Some(now)) => is_seen(then, now, *how),
@@ -182,7 +205,11 @@ fn is_seen(then: &Json, now: &Json, look: Look) -> bool {
 fn alike(one: &Json, other: &Json) -> bool {
     match (one, other) {
         (Json::Object(one), Json::Object(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|((a, x), (b, y))| a == b && alike(x, y))
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|((a, x), (b, y))| a == b && alike(x, y))
         }
         (Json::Array(one), Json::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(x, y)| alike(x, y))
@@ -201,7 +228,10 @@ pub(crate) fn below(pointer: &str, key: &str) -> String {
 }
 
 fn dotted(pointer: &str) -> String {
-    pointer.replace('/', ".").replace("~1", "/").replace("~0", "~")
+    pointer
+        .replace('/', ".")
+        .replace("~1", "/")
+        .replace("~0", "~")
 }
 
 #[cfg(test)]
@@ -230,20 +260,54 @@ mod tests {
         let all = [Value, Whole, Length, Secret];
         let secret = json!({"d": {"k": "halite-secret::x::"}});
         for (one, other, key, seen_by) in [
-            (json!({"d": {"k": 1}}), json!({"d": {"k": 2}}), "/d", &[Whole][..]),
-            (json!({"d": {"k": 1}}), json!({"d": {"k": 1, "l": 1}}), "/d", &[Whole, Length]),
-            (json!({"d": {"a": 1, "b": 2}}), json!({"d": {"b": 2, "a": 1}}), "/d", &[Whole]),
+            (
+                json!({"d": {"k": 1}}),
+                json!({"d": {"k": 2}}),
+                "/d",
+                &[Whole][..],
+            ),
+            (
+                json!({"d": {"k": 1}}),
+                json!({"d": {"k": 1, "l": 1}}),
+                "/d",
+                &[Whole, Length],
+            ),
+            (
+                json!({"d": {"a": 1, "b": 2}}),
+                json!({"d": {"b": 2, "a": 1}}),
+                "/d",
+                &[Whole],
+            ),
             (json!({"d": {"k": "x"}}), secret, "/d", &[Whole, Secret]),
             (json!({"d": {"k": 1}}), json!({}), "/d", &all),
             (json!({}), json!({"d": null}), "/d", &all),
-            (json!({"d": [1, {"k": 1}]}), json!({"d": [1, {"k": 2}]}), "/d", &[Value, Whole, Length]),
-            (json!({"a/b": {"c~d": 1}}), json!({"a/b": {"c~d": 2}}), "/a~1b/c~0d", &[Value, Whole, Length]),
-            (json!({"d": {"k": 1}, "e": 1}), json!({"d": {"k": 1}, "e": 2}), "/d", &[]),
+            (
+                json!({"d": [1, {"k": 1}]}),
+                json!({"d": [1, {"k": 2}]}),
+                "/d",
+                &[Value, Whole, Length],
+            ),
+            (
+                json!({"a/b": {"c~d": 1}}),
+                json!({"a/b": {"c~d": 2}}),
+                "/a~1b/c~0d",
+                &[Value, Whole, Length],
+            ),
+            (
+                json!({"d": {"k": 1}, "e": 1}),
+                json!({"d": {"k": 1}, "e": 2}),
+                "/d",
+                &[],
+            ),
         ] {
             for look in all {
                 assert!(same(&[(key, look)], &one, &one), "{look:?} at {key}: {one}");
                 let differs = !same(&[(key, look)], &one, &other);
-                assert_eq!(differs, seen_by.contains(&look), "{look:?} at {key}: {one} and {other}");
+                assert_eq!(
+                    differs,
+                    seen_by.contains(&look),
+                    "{look:?} at {key}: {one} and {other}"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Pillar, grains and other data as templates see them: dictionaries that keep their order and know their path, so that
-//! what a template read can be told, and secrets that can only be passed on.
+//! Pillar, grains and other data as templates see them: dictionaries that keep their order and know
+//! their path, so that what a template read can be told, and secrets that can only be passed on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,9 @@ impl Dict {
 
 impl fmt::Debug for Dict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.entries.iter().map(|(key, value)| (key, value))).finish()
+        f.debug_map()
+            .entries(self.entries.iter().map(|(key, value)| (key, value)))
+            .finish()
     }
 }
 
@@ -47,7 +49,9 @@ impl Object for Dict {
         if let Some((pointer, recorder)) = &self.origin {
             recorder.note(below(pointer, key), Look::Value);
         }
-        self.entries.get(*self.index.get(key)?).map(|(_, value)| value.clone())
+        self.entries
+            .get(*self.index.get(key)?)
+            .map(|(_, value)| value.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -112,11 +116,17 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
             .or_else(|| number.as_u64().map(Value::from))
             .unwrap_or_else(|| Value::from(number.as_f64().unwrap_or(f64::NAN))),
         Json::String(text) => match secret::referenced(text) {
-            Some(path) => Value::from_object(Secret { path: path.to_owned() }),
+            Some(path) => Value::from_object(Secret {
+                path: path.to_owned(),
+            }),
             None => Value::from(text.as_str()),
         },
         // A list is looked at as a whole.
-        Json::Array(items) => items.iter().map(|item| convert(item, "", None)).collect::<Vec<Value>>().into(),
+        Json::Array(items) => items
+            .iter()
+            .map(|item| convert(item, "", None))
+            .collect::<Vec<Value>>()
+            .into(),
         Json::Object(map) => dict(
             map.iter().map(|(key, value)| {
                 let place = recorder.map_or_else(String::new, |_| below(pointer, key));
@@ -127,14 +137,21 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
     }
 }
 
-fn dict(entries: impl Iterator<Item = (String, Value)>, origin: Option<(String, Arc<Recorder>)>) -> Value {
+fn dict(
+    entries: impl Iterator<Item = (String, Value)>,
+    origin: Option<(String, Arc<Recorder>)>,
+) -> Value {
     let mut index = HashMap::new();
     let mut listed = Vec::new();
     for (key, value) in entries {
         index.insert(key.clone(), listed.len());
         listed.push((Value::from(key), value));
     }
-    Value::from_object(Dict { entries: listed, index, origin })
+    Value::from_object(Dict {
+        entries: listed,
+        index,
+        origin,
+    })
 }
 
 /// A template value as JSON. Keys become texts, secrets become references.
@@ -147,7 +164,10 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     }
     Ok(match value.kind() {
         ValueKind::Undefined => {
-            return Err(Error::new(ErrorKind::UndefinedError, "an undefined value cannot be passed on"));
+            return Err(Error::new(
+                ErrorKind::UndefinedError,
+                "an undefined value cannot be passed on",
+            ));
         }
         ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
@@ -163,9 +183,11 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
             }
         }
         ValueKind::String | ValueKind::Bytes => Json::from(value.to_string()),
-        ValueKind::Seq | ValueKind::Iterable => {
-            value.try_iter()?.map(|item| to_json(&item)).collect::<Result<Vec<_>, _>>()?.into()
-        }
+        ValueKind::Seq | ValueKind::Iterable => value
+            .try_iter()?
+            .map(|item| to_json(&item))
+            .collect::<Result<Vec<_>, _>>()?
+            .into(),
         ValueKind::Map => {
             let mut map = Map::new();
             for key in value.try_iter()? {
@@ -194,7 +216,9 @@ fn holds(value: &Value, depth: usize) -> bool {
     }
     match value.kind() {
         ValueKind::String => value.as_str().is_some_and(secret::mentions),
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable if depth < 16 && value.len().is_some() => {
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
+            if depth < 16 && value.len().is_some() =>
+        {
             let is_map = value.kind() == ValueKind::Map;
             if let Some(dict) = value.downcast_object_ref::<Dict>() {
                 dict.note(Look::Secret);
@@ -203,7 +227,10 @@ fn holds(value: &Value, depth: usize) -> bool {
             value.try_iter().is_ok_and(|mut items| {
                 items.any(|item| {
                     holds(&item, depth + 1)
-                        || is_map && value.get_item(&item).is_ok_and(|item| holds(&item, depth + 1))
+                        || is_map
+                            && value
+                                .get_item(&item)
+                                .is_ok_and(|item| holds(&item, depth + 1))
                 })
             })
         }
@@ -213,9 +240,10 @@ fn holds(value: &Value, depth: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::trace::{PILLAR, World};
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn json_survives_and_keeps_its_order() {
@@ -238,7 +266,13 @@ mod tests {
         let pillar = json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}});
         let world = World::new("web-1", &pillar, &json!({}));
         let pillar = recorded(world.at(PILLAR), PILLAR, &recorder);
-        pillar.get_attr("a").unwrap().get_attr("b").unwrap().get_attr("c").unwrap();
+        pillar
+            .get_attr("a")
+            .unwrap()
+            .get_attr("b")
+            .unwrap()
+            .get_attr("c")
+            .unwrap();
         assert!(pillar.get_attr("nothing").unwrap().is_undefined());
         let nodes = pillar.get_attr("nodes").unwrap();
         assert_eq!(nodes.try_iter().unwrap().count(), 1);

@@ -9,8 +9,8 @@ use super::{Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Position, scalar};
 use crate::problem::Problem;
 use crate::secret;
 
-/// All documents of a text that have content.
-/// `locate` changes each place in the text into the one that is shown (a rendered text has a template behind it).
+/// All documents of a text that have content. `locate` changes each place in the text into the one
+/// that is shown (a rendered text has a template behind it).
 pub(super) fn documents(
     file: &str,
     text: &str,
@@ -25,7 +25,14 @@ pub(super) fn documents(
     let protected = protect(text);
     let text = protected.as_ref();
     let parser = Parser::new_from_str(text);
-    let mut builder = Builder { file, text, locate, parser, anchors: HashMap::new(), nodes: 0 };
+    let mut builder = Builder {
+        file,
+        text,
+        locate,
+        parser,
+        anchors: HashMap::new(),
+        nodes: 0,
+    };
     let mut found = Vec::new();
     loop {
         match builder.next()? {
@@ -36,8 +43,7 @@ pub(super) fn documents(
                 if matches!(event.0, Event::DocumentEnd) {
                     continue;
                 }
-                let empty =
-                    matches!(&event.0, Event::Scalar(value, ScalarStyle::Plain, _, _) if value.is_empty());
+                let empty = matches!(&event.0, Event::Scalar(value, ScalarStyle::Plain, _, _) if value.is_empty());
                 let node = builder.node(event, 0)?;
                 if !empty {
                     found.push(node);
@@ -48,11 +54,12 @@ pub(super) fn documents(
     }
 }
 
-/// Stands for the colons at the end of a secret's reference, which at the end of a plain scalar would make it a key;
-/// from the private use area.
+/// Stands for the colons at the end of a secret's reference, which at the end of a plain scalar
+/// would make it a key; from the private use area.
 const COLON: char = '\u{F8F2}';
 
-/// Makes references to secrets safe to stand anywhere in a text, quoted or not. No place in the text moves.
+/// Makes references to secrets safe to stand anywhere in a text, quoted or not. No place in the
+/// text moves.
 fn protect(text: &str) -> Cow<'_, str> {
     if !secret::mentions(text) {
         return Cow::Borrowed(text);
@@ -102,8 +109,11 @@ impl<'a> Builder<'a> {
     fn count(&mut self, more: usize, position: &Position) -> Result<(), Problem> {
         self.nodes += more;
         if self.nodes > MAX_NODES {
-            return Err(Problem::at(position, format!("the document has more than {MAX_NODES} values"))
-                .hint("aliases (`*name`) count each time that they are used"));
+            return Err(Problem::at(
+                position,
+                format!("the document has more than {MAX_NODES} values"),
+            )
+            .hint("aliases (`*name`) count each time that they are used"));
         }
         Ok(())
     }
@@ -111,35 +121,52 @@ impl<'a> Builder<'a> {
     fn node(&mut self, (event, span): (Event<'a>, Span), depth: usize) -> Result<Node, Problem> {
         let position = self.position(&span);
         if depth > MAX_DEPTH {
-            return Err(Problem::at(&position, format!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(Problem::at(
+                &position,
+                format!("nested deeper than {MAX_DEPTH} levels"),
+            ));
         }
         let before = self.nodes;
         let (anchor, tag) = match &event {
             Event::Scalar(_, _, anchor, tag) => (*anchor, tag.clone()),
-            Event::SequenceStart(anchor, tag) | Event::MappingStart(anchor, tag) => (*anchor, tag.clone()),
+            Event::SequenceStart(anchor, tag) | Event::MappingStart(anchor, tag) => {
+                (*anchor, tag.clone())
+            }
             _ => (0, None),
         };
         if let Some(tag) = tag {
-            return Err(Problem::at(&position, format!("the tag `{tag}` is not allowed here"))
-                .hint("tags are refused; quote a text that begins with `!`"));
+            return Err(
+                Problem::at(&position, format!("the tag `{tag}` is not allowed here"))
+                    .hint("tags are refused; quote a text that begins with `!`"),
+            );
         }
         let mut node = match event {
             Event::Alias(id) => {
                 let Some((node, size)) = self.anchors.get(&id).cloned() else {
-                    return Err(Problem::at(&position, "an alias stands inside the value that it names"));
+                    return Err(Problem::at(
+                        &position,
+                        "an alias stands inside the value that it names",
+                    ));
                 };
                 self.count(size, &position)?;
                 return Ok(node);
             }
             Event::Scalar(value, style, ..) => {
                 self.count(1, &position)?;
-                let value =
-                    if value.contains(COLON) { value.replace(COLON, ":") } else { value.into_owned() };
+                let value = if value.contains(COLON) {
+                    value.replace(COLON, ":")
+                } else {
+                    value.into_owned()
+                };
                 let kind = match style {
                     ScalarStyle::Plain => scalar::resolve(&value),
                     _ => Kind::Text(value.clone()),
                 };
-                Node { kind, position, raw: value }
+                Node {
+                    kind,
+                    position,
+                    raw: value,
+                }
             }
             Event::SequenceStart(..) => {
                 self.count(1, &position)?;
@@ -151,16 +178,25 @@ impl<'a> Builder<'a> {
                     }
                     items.push(self.node(event, depth + 1)?);
                 }
-                Node { kind: Kind::List(items), position, raw: String::new() }
+                Node {
+                    kind: Kind::List(items),
+                    position,
+                    raw: String::new(),
+                }
             }
             Event::MappingStart(..) => {
                 self.count(1, &position)?;
                 let entries = self.entries(depth)?;
-                Node { kind: Kind::Map(entries), position, raw: String::new() }
+                Node {
+                    kind: Kind::Map(entries),
+                    position,
+                    raw: String::new(),
+                }
             }
             _ => return Err(Problem::at(&position, "a value is missing here")),
         };
-        // The parser places a map at its first `:` or key; a key's own place is the more useful one.
+        // The parser places a map at its first `:` or key; a key's own place is the more useful
+        // one.
         if let Kind::Map(entries) = &node.kind
             && let Some((key, _)) = entries.first()
             && key.position.line == node.position.line
@@ -168,7 +204,8 @@ impl<'a> Builder<'a> {
             node.position.column = node.position.column.min(key.position.column);
         }
         if anchor > 0 {
-            self.anchors.insert(anchor, (node.clone(), self.nodes - before));
+            self.anchors
+                .insert(anchor, (node.clone(), self.nodes - before));
         }
         Ok(node)
     }
@@ -187,8 +224,11 @@ impl<'a> Builder<'a> {
             let next = self.next()?;
             let value = self.node(next, depth + 1)?;
             if !key.is_scalar() {
-                return Err(Problem::at(&key.position, format!("{} cannot be a key", key.kind_name()))
-                    .hint("a template expression must be quoted: `key: \"{{ … }}\"`"));
+                return Err(Problem::at(
+                    &key.position,
+                    format!("{} cannot be a key", key.kind_name()),
+                )
+                .hint("a template expression must be quoted: `key: \"{{ … }}\"`"));
             }
             if plain && key.raw == "<<" {
                 merge(&mut merged, value)?;
@@ -218,7 +258,10 @@ impl<'a> Builder<'a> {
         let here = error.marker().line();
         // A tab in the indentation may be noticed one line late.
         for number in [here, here.saturating_sub(1)] {
-            let line = lines.get(number.wrapping_sub(1)).copied().unwrap_or_default();
+            let line = lines
+                .get(number.wrapping_sub(1))
+                .copied()
+                .unwrap_or_default();
             let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
             if let Some(column) = indent.chars().position(|c| c == '\t') {
                 let position = self.place(number, column + 1);
@@ -274,8 +317,9 @@ fn merge(into: &mut Vec<(Node, Node)>, value: Node) -> Result<(), Problem> {
                 ))
             }
         }),
-        _ => {
-            Err(Problem::at(&value.position, format!("`<<` merges mappings, this is {}", value.kind_name())))
-        }
+        _ => Err(Problem::at(
+            &value.position,
+            format!("`<<` merges mappings, this is {}", value.kind_name()),
+        )),
     }
 }

@@ -1,15 +1,18 @@
-//! The YAML tree of SLS files and of the operator's documents: every node knows where it stands and how it was written.
+//! The YAML tree of SLS files and of the operator's documents: every node knows where it stands and
+//! how it was written.
 //!
-//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges); tags are refused, duplicate
-//! keys are errors that name both places, and size, depth and aliases have limits, so that no input is a bomb.
+//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges); tags are
+//! refused, duplicate keys are errors that name both places, and size, depth and aliases have
+//! limits, so that no input is a bomb.
 
 mod build;
 pub(crate) mod scalar;
 
 use serde_json::{Map, Value};
 
-pub use crate::low::Position;
 use crate::problem::Problem;
+
+pub use crate::low::Position;
 
 /// Largest accepted text, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -60,8 +63,13 @@ pub(crate) fn parse_all_located(
     build::documents(file, text, locate)
 }
 
-/// Parses a rendered text; `locate` leads from it to the template, and the excerpt of a problem may be missing.
-pub(crate) fn parse_located(file: &str, text: &str, locate: &dyn Fn(&mut Position)) -> Result<Node, Problem> {
+/// Parses a rendered text; `locate` leads from it to the template, and the excerpt of a problem may
+/// be missing.
+pub(crate) fn parse_located(
+    file: &str,
+    text: &str,
+    locate: &dyn Fn(&mut Position),
+) -> Result<Node, Problem> {
     let mut documents = build::documents(file, text, locate)?;
     if let Some(second) = documents.get(1) {
         return Err(Problem::at(
@@ -72,12 +80,17 @@ pub(crate) fn parse_located(file: &str, text: &str, locate: &dyn Fn(&mut Positio
     }
     Ok(documents.pop().unwrap_or_else(|| Node {
         kind: Kind::Null,
-        position: Position { file: file.to_owned(), line: 1, column: 1 },
+        position: Position {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+        },
         raw: String::new(),
     }))
 }
 
-/// Parses a text that may hold several documents, separated by `---`. Documents without any content are left out.
+/// Parses a text that may hold several documents, separated by `---`. Documents without any content
+/// are left out.
 ///
 /// # Errors
 /// The first problem of the text, with its place and line.
@@ -89,7 +102,10 @@ impl Node {
     /// The value of a key of a map.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
-        self.entries().iter().find(|(k, _)| k.raw == key).map(|(_, value)| value)
+        self.entries()
+            .iter()
+            .find(|(k, _)| k.raw == key)
+            .map(|(_, value)| value)
     }
 
     /// Keys and values of a map; empty for everything else.
@@ -150,7 +166,10 @@ impl Node {
             Kind::Text(value) => Value::from(value.as_str()),
             Kind::List(items) => items.iter().map(Node::to_json).collect(),
             Kind::Map(entries) => Value::Object(
-                entries.iter().map(|(k, v)| (k.raw.clone(), v.to_json())).collect::<Map<String, Value>>(),
+                entries
+                    .iter()
+                    .map(|(k, v)| (k.raw.clone(), v.to_json()))
+                    .collect::<Map<String, Value>>(),
             ),
         }
     }

@@ -1,6 +1,7 @@
 //! YAML 1.1 plain scalars as PyYAML resolves them, because that is how Salt reads an SLS.
 //!
-//! Two things differ on purpose and stand in `docs/coming-from-salt.md`: base-60 numbers (`22:22`) and dates stay text.
+//! Two things differ on purpose and stand in `docs/coming-from-salt.md`: base-60 numbers (`22:22`)
+//! and dates stay text.
 
 use super::Kind;
 
@@ -9,8 +10,12 @@ use super::Kind;
 pub fn resolve(raw: &str) -> Kind {
     match raw {
         "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
-        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => return Kind::Bool(true),
-        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => return Kind::Bool(false),
+        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Kind::Bool(true);
+        }
+        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return Kind::Bool(false);
+        }
         _ => {}
     }
     if let Some(number) = integer(raw) {
@@ -22,7 +27,8 @@ pub fn resolve(raw: &str) -> Kind {
     Kind::Text(raw.to_owned())
 }
 
-/// `[-+]?0b[01_]+`, `[-+]?0[0-7_]+`, `[-+]?0x[0-9a-fA-F_]+`, `[-+]?(0|[1-9][0-9_]*)`; beyond 64 bits it stays text.
+/// `[-+]?0b[01_]+`, `[-+]?0[0-7_]+`, `[-+]?0x[0-9a-fA-F_]+`, `[-+]?(0|[1-9][0-9_]*)`; beyond 64
+/// bits it stays text.
 fn integer(raw: &str) -> Option<i64> {
     let (negative, digits) = sign(raw);
     let (radix, digits) = if let Some(rest) = digits.strip_prefix("0b") {
@@ -49,7 +55,11 @@ fn integer(raw: &str) -> Option<i64> {
 fn float(raw: &str) -> Option<f64> {
     let (negative, rest) = sign(raw);
     if matches!(rest, ".inf" | ".Inf" | ".INF") {
-        return Some(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
+        return Some(if negative {
+            f64::NEG_INFINITY
+        } else {
+            f64::INFINITY
+        });
     }
     if matches!(raw, ".nan" | ".NaN" | ".NAN") {
         return Some(f64::NAN);
@@ -61,7 +71,11 @@ fn float(raw: &str) -> Option<f64> {
     };
     let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '_');
     let starts = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    let shaped = if whole.is_empty() { rest.len() == raw.len() && starts(fraction) } else { starts(whole) };
+    let shaped = if whole.is_empty() {
+        rest.len() == raw.len() && starts(fraction)
+    } else {
+        starts(whole)
+    };
     if !shaped || !digits(whole) || !digits(fraction) {
         return None;
     }

@@ -74,7 +74,10 @@ fn tags_depth_size_and_bombs_are_refused() {
     assert!(error(&" ".repeat(MAX_BYTES + 1)).contains("bytes"));
     let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
     for (name, from) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e")] {
-        bomb.push_str(&format!("{name}: &{name} [{}]\n", vec![format!("*{from}"); 10].join(", ")));
+        bomb.push_str(&format!(
+            "{name}: &{name} [{}]\n",
+            vec![format!("*{from}"); 10].join(", ")
+        ));
     }
     assert!(error(&bomb).contains("more than 200000 values"));
     assert!(error("a: &a [*a]\n").contains("inside the value"));

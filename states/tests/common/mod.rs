@@ -1,4 +1,5 @@
-//! A host in memory with the few state functions that the probes use: `test.*`, `cmd.run` and some of `file.*`.
+//! A host in memory with the few state functions that the probes use: `test.*`, `cmd.run` and some
+//! of `file.*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -36,7 +37,10 @@ impl Host {
 
     fn put(&self, wanted: &Wanted) {
         if let Some((path, entry)) = &wanted.put {
-            self.entries.lock().unwrap().insert(path.clone(), entry.clone());
+            self.entries
+                .lock()
+                .unwrap()
+                .insert(path.clone(), entry.clone());
         }
     }
 }
@@ -64,11 +68,30 @@ impl Modules for Host {
     type Diff = Wanted;
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<Wanted>, Failure> {
-        let mut checked: Checked<Wanted> = Checked { comment: "Success!".to_owned(), ..Checked::default() };
-        let changed =
-            || changes(json!({"testing": {"old": "Unchanged", "new": "Something pretended to change"}}));
-        let text = |name: &str| chunk.args.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let flag = |name: &str| chunk.args.get(name).and_then(Value::as_bool).unwrap_or(true);
+        let mut checked: Checked<Wanted> = Checked {
+            comment: "Success!".to_owned(),
+            ..Checked::default()
+        };
+        let changed = || {
+            changes(
+                json!({"testing": {"old": "Unchanged", "new": "Something pretended to change"}}),
+            )
+        };
+        let text = |name: &str| {
+            chunk
+                .args
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let flag = |name: &str| {
+            chunk
+                .args
+                .get(name)
+                .and_then(Value::as_bool)
+                .unwrap_or(true)
+        };
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("test", "nop" | "succeed_without_changes") => {}
             ("test", "succeed_with_changes") => checked.changes = changed(),
@@ -95,9 +118,16 @@ impl Modules for Host {
 
     async fn apply(&self, chunk: &Chunk, wanted: &Wanted) -> Result<Applied, Failure> {
         self.put(wanted);
-        let Some(line) = &wanted.command else { return Ok(Applied::default()) };
+        let Some(line) = &wanted.command else {
+            return Ok(Applied::default());
+        };
         let (mut code, stdout) = shell(line);
-        let fine = chunk.args.get("success_retcodes").and_then(Value::as_array).cloned().unwrap_or_default();
+        let fine = chunk
+            .args
+            .get("success_retcodes")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         if fine.contains(&json!(code)) {
             code = 0;
         }
@@ -128,9 +158,9 @@ impl Modules for Host {
     async fn condition(&self, _: &Chunk, condition: &Value) -> Result<bool, Failure> {
         match condition {
             Value::String(line) => Ok(shell(line).0 == 0),
-            _ if condition["fun"] == "file.file_exists" => {
-                Ok(self.exists(condition["path"].as_str().unwrap_or_default()).await)
-            }
+            _ if condition["fun"] == "file.file_exists" => Ok(self
+                .exists(condition["path"].as_str().unwrap_or_default())
+                .await),
             _ => Err(Failure(format!("no such condition: {condition}"))),
         }
     }
@@ -146,8 +176,12 @@ impl Host {
         let mode = chunk.args.get("mode").and_then(Value::as_u64);
         let there = self.entry(&path);
         let wanted = match chunk.fun.as_str() {
-            "directory" => Entry::Directory { mode: mode.unwrap_or(0o755) },
-            "symlink" => Entry::Link { target: chunk.args["target"].as_str().unwrap_or_default().to_owned() },
+            "directory" => Entry::Directory {
+                mode: mode.unwrap_or(0o755),
+            },
+            "symlink" => Entry::Link {
+                target: chunk.args["target"].as_str().unwrap_or_default().to_owned(),
+            },
             "managed" => {
                 let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
                 if self.entry(parent).is_none() {
@@ -157,24 +191,38 @@ impl Host {
                     Some(Entry::File { mode, .. }) => *mode,
                     _ => 0o644,
                 };
-                let mut content = chunk.args["contents"].as_str().unwrap_or_default().to_owned();
+                let mut content = chunk.args["contents"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
                 if !content.ends_with('\n') {
                     content.push('\n');
                 }
-                Entry::File { content, mode: mode.unwrap_or(kept) }
+                Entry::File {
+                    content,
+                    mode: mode.unwrap_or(kept),
+                }
             }
             "append" => {
                 let Some(Entry::File { content, mode }) = &there else {
                     return Err(Failure(format!("{path} is not there")));
                 };
                 let mut content = content.clone();
-                for line in chunk.args["text"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                for line in chunk.args["text"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                {
                     if !content.lines().any(|known| known == line) {
                         content.push_str(line);
                         content.push('\n');
                     }
                 }
-                Entry::File { content, mode: *mode }
+                Entry::File {
+                    content,
+                    mode: *mode,
+                }
             }
             other => panic!("no such function here: file.{other}"),
         };

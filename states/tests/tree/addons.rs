@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use halite_states::compile::{self, Compiled, Input};
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
 use halite_states::tree::DirTree;
 use serde_json::{Value, json};
 
@@ -12,10 +13,22 @@ use crate::support::{bundle, chunk, fixture, here, highstate, sure, with};
 fn addons_are_sets_and_what_is_off_is_none() {
     let (mut pillar, grains) = fixture("master");
     let owned = |pillar: &Value| {
-        chunk(&highstate(pillar, &grains), "kubernetes.owned", "addons-owned").args["sets"].clone()
+        chunk(
+            &highstate(pillar, &grains),
+            "kubernetes.owned",
+            "addons-owned",
+        )
+        .args["sets"]
+            .clone()
     };
     assert_eq!(owned(&pillar), json!(["flannel"]));
-    let among = chunk(&highstate(&pillar, &grains), "kubernetes.owned", "addons-owned").args["among"].clone();
+    let among = chunk(
+        &highstate(&pillar, &grains),
+        "kubernetes.owned",
+        "addons-owned",
+    )
+    .args["among"]
+        .clone();
     assert_eq!(
         among,
         json!(["flannel", "metrics-server", "local-path", "chart-*"]),
@@ -25,29 +38,62 @@ fn addons_are_sets_and_what_is_off_is_none() {
     pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
     pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
     pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
-    assert_eq!(owned(&pillar), json!(["flannel", "metrics-server", "local-path"]));
+    assert_eq!(
+        owned(&pillar),
+        json!(["flannel", "metrics-server", "local-path"])
+    );
     let compiled = highstate(&pillar, &grains);
     for (set, kinds, images) in [
-        ("metrics-server", ["APIService", "Deployment"], &["r.example/metrics-server:1"][..]),
-        ("local-path", ["StorageClass", "Namespace"], &["r.example/provisioner:1", "r.example/shell:1"]),
+        (
+            "metrics-server",
+            ["APIService", "Deployment"],
+            &["r.example/metrics-server:1"][..],
+        ),
+        (
+            "local-path",
+            ["StorageClass", "Namespace"],
+            &["r.example/provisioner:1", "r.example/shell:1"],
+        ),
     ] {
         let args = &chunk(&compiled, "kubernetes.manifest", set).args;
         assert_eq!(args["set"], set);
         let documents = args["documents"].as_array().unwrap();
         for kind in kinds {
-            assert!(documents.iter().any(|document| document["kind"] == kind), "{set}: {kind}");
+            assert!(
+                documents.iter().any(|document| document["kind"] == kind),
+                "{set}: {kind}"
+            );
         }
         let text = args["documents"].to_string();
         for image in images {
             assert!(text.contains(image), "{set}: {image}");
         }
     }
-    let place = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
-    assert!(place("addons-owned") < place("metrics-server"), "what goes, goes first");
+    let place = |id: &str| {
+        compiled
+            .low
+            .chunks
+            .iter()
+            .position(|chunk| chunk.id == id)
+            .unwrap()
+    };
+    assert!(
+        place("addons-owned") < place("metrics-server"),
+        "what goes, goes first"
+    );
 
-    pillar["images"].as_object_mut().unwrap().remove("local-path-helper");
+    pillar["images"]
+        .as_object_mut()
+        .unwrap()
+        .remove("local-path-helper");
     let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
-    assert!(problems[0].to_string().contains("no image `local-path-helper`"), "{}", problems[0]);
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("no image `local-path-helper`"),
+        "{}",
+        problems[0]
+    );
 }
 
 #[test]
@@ -55,36 +101,59 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     let (mut pillar, grains) = fixture("master");
     pillar["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
     pillar["charts"] = json!(["demo"]);
-    let bundle_dir = std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
+    let bundle_dir =
+        std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
     fs::create_dir_all(bundle_dir.join("charts")).unwrap();
     let text = "kind: Service\napiVersion: v1\nmetadata: {name: demo}\n---\nkind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: demo}\n";
     fs::write(bundle_dir.join("charts/demo.yaml"), text).unwrap();
     let tree = DirTree::new().bundle(&bundle_dir).root(here().join("tree"));
     let compile = |pillar: &Value| {
-        compile::highstate(&Input { tree: &tree, minion: "master", pillar, grains: &grains, bundle: &bundle })
+        compile::highstate(&Input {
+            tree: &tree,
+            minion: "master",
+            pillar,
+            grains: &grains,
+            bundle: &bundle,
+        })
     };
     let compiled = sure(compile(&pillar));
     let args = &chunk(&compiled, "kubernetes.manifest", "chart-demo").args;
-    assert_eq!((args["set"].as_str(), args["documents"].as_array().unwrap().len()), (Some("chart-demo"), 2));
+    assert_eq!(
+        (
+            args["set"].as_str(),
+            args["documents"].as_array().unwrap().len()
+        ),
+        (Some("chart-demo"), 2)
+    );
     assert_eq!(
         chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"],
         json!(["flannel", "chart-demo"])
     );
     pillar["charts"] = json!(["dmeo"]);
     let problems = compile(&pillar).unwrap_err();
-    assert!(problems[0].to_string().contains("no chart `dmeo`; it has demo, logs"), "{}", problems[0]);
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("no chart `dmeo`; it has demo, logs"),
+        "{}",
+        problems[0]
+    );
     fs::remove_dir_all(bundle_dir).unwrap();
 }
 
-/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without the addon.
+/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without
+/// the addon.
 #[test]
 fn metrics_server_reaches_every_kubelet() {
     let rule = |text: &str| {
-        format!("rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept")
+        format!(
+            "rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept"
+        )
     };
-    for (name, other, own) in
-        [("bootstrap", "10.10.1.12", "10.10.0.11"), ("worker", "10.10.0.11", "10.10.1.12")]
-    {
+    for (name, other, own) in [
+        ("bootstrap", "10.10.1.12", "10.10.0.11"),
+        ("worker", "10.10.0.11", "10.10.1.12"),
+    ] {
         let (mut pillar, grains) = fixture(name);
         let is_open = |compiled: &Compiled, source: &str| {
             let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
@@ -100,7 +169,10 @@ fn metrics_server_reaches_every_kubelet() {
             assert!(is_open(&on, source), "{name}: {source}");
         }
         let certificate = &chunk(&on, "x509.certificate", crt).args;
-        assert_eq!((&certificate["sans_ip"], &certificate["server_auth"]), (&json!([own]), &json!(true)));
+        assert_eq!(
+            (&certificate["sans_ip"], &certificate["server_auth"]),
+            (&json!([own]), &json!(true))
+        );
         assert!(!certificate.contains_key("client_auth"));
     }
 }

@@ -10,24 +10,48 @@ use crate::support::{chunk, contents, fixture, highstate, of};
 #[test]
 fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
     let compiled = of("bootstrap");
-    let init =
-        &chunk(&compiled, "cmd.run", "/usr/local/bin/halite-master init --config /etc/halite/master.yaml")
-            .controls;
+    let init = &chunk(
+        &compiled,
+        "cmd.run",
+        "/usr/local/bin/halite-master init --config /etc/halite/master.yaml",
+    )
+    .controls;
     assert!(init.creates.is_empty());
     let calls = |fun: &str| {
         let of_fun = init.unless.iter().filter(|call| call["fun"] == fun);
-        of_fun.map(|call| call["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        of_fun
+            .map(|call| call["path"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         calls("x509.current"),
-        ["/var/lib/halite/master/identity.crt", "/etc/halite/operator/operator.crt"]
+        [
+            "/var/lib/halite/master/identity.crt",
+            "/etc/halite/operator/operator.crt"
+        ]
     );
     let kept = calls("file.file_exists");
-    for path in ["ca/halite.crt", "ca/kubernetes.key", "ca/site.crt", "sa.key", "sa.pub"] {
-        assert!(kept.contains(&format!("/var/lib/halite/master/{path}")), "{path} is not among {kept:?}");
+    for path in [
+        "ca/halite.crt",
+        "ca/kubernetes.key",
+        "ca/site.crt",
+        "sa.key",
+        "sa.pub",
+    ] {
+        assert!(
+            kept.contains(&format!("/var/lib/halite/master/{path}")),
+            "{path} is not among {kept:?}"
+        );
     }
-    let compared = init.unless.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>();
-    assert!(matches!(compared[..], [line] if line.contains("/etc/halite/operator/ca.crt")), "{compared:?}");
+    let compared = init
+        .unless
+        .iter()
+        .filter_map(serde_json::Value::as_str)
+        .collect::<Vec<_>>();
+    assert!(
+        matches!(compared[..], [line] if line.contains("/etc/halite/operator/ca.crt")),
+        "{compared:?}"
+    );
 }
 
 /// Runs a line with `systemctl` and `ctr` that answer as given; the exit code.
@@ -45,7 +69,11 @@ fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
         fs::set_permissions(path, mode).unwrap();
     }
     let path = format!("{}:/usr/bin:/bin", programs.display());
-    let output = std::process::Command::new("/bin/sh").args(["-c", line]).env("PATH", path).output().unwrap();
+    let output = std::process::Command::new("/bin/sh")
+        .args(["-c", line])
+        .env("PATH", path)
+        .output()
+        .unwrap();
     fs::remove_dir_all(programs).unwrap();
     output.status.code()
 }
@@ -54,7 +82,12 @@ fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
 fn a_containerd_without_its_cri_is_no_runtime() {
     for target in ["bootstrap", "worker"] {
         let compiled = of(target);
-        let wait = compiled.low.chunks.iter().find(|chunk| chunk.id == "containerd-answers").unwrap();
+        let wait = compiled
+            .low
+            .chunks
+            .iter()
+            .find(|chunk| chunk.id == "containerd-answers")
+            .unwrap();
         let unless = wait.controls.unless[0].as_str().unwrap();
         let line = |status: &str| {
             format!(
@@ -62,15 +95,38 @@ fn a_containerd_without_its_cri_is_no_runtime() {
             )
         };
         let good = line("ok");
-        let bad = line("error").replace("STATUS", "STATUS    \\nio.containerd.grpc.v1    images    -    ok");
-        assert_eq!(shell(unless, target, false, ""), Some(0), "not started: nothing can be said");
-        assert_eq!(shell(unless, target, true, &good), Some(0), "it answers: no change");
+        let bad = line("error").replace(
+            "STATUS",
+            "STATUS    \\nio.containerd.grpc.v1    images    -    ok",
+        );
+        assert_eq!(
+            shell(unless, target, false, ""),
+            Some(0),
+            "not started: nothing can be said"
+        );
+        assert_eq!(
+            shell(unless, target, true, &good),
+            Some(0),
+            "it answers: no change"
+        );
         assert_eq!(shell(unless, target, true, &bad), Some(1));
         assert_eq!(shell(&wait.name, target, true, &good), Some(0));
-        assert_eq!(shell(&wait.name, target, true, &bad), Some(1), "it says so after a while");
+        assert_eq!(
+            shell(&wait.name, target, true, &bad),
+            Some(1),
+            "it says so after a while"
+        );
         let kubelet = chunk(&compiled, "service.running", "kubelet");
-        let place = compiled.low.chunks.iter().position(|chunk| chunk.id == "containerd-answers").unwrap();
-        assert!(kubelet.requisites.require.contains(&place), "the kubelet waits for it");
+        let place = compiled
+            .low
+            .chunks
+            .iter()
+            .position(|chunk| chunk.id == "containerd-answers")
+            .unwrap();
+        assert!(
+            kubelet.requisites.require.contains(&place),
+            "the kubelet waits for it"
+        );
     }
 }
 
@@ -82,18 +138,26 @@ fn what_the_enrolment_script_writes_is_what_the_states_want() {
     let unit = contents(&worker, "/etc/systemd/system/halite-minion.service");
     let heredoc = |marker: &str| {
         let start = script.find(&format!("<<{marker}\n")).unwrap() + marker.len() + 3;
-        let end = script[start..].find(&format!("\n{}\n", marker.trim_matches('\''))).unwrap();
+        let end = script[start..]
+            .find(&format!("\n{}\n", marker.trim_matches('\'')))
+            .unwrap();
         format!("{}\n", &script[start..start + end])
     };
     assert_eq!(heredoc("'UNIT'"), unit);
     // Also in the last byte: otherwise the first highstate of a new node would restart its minion.
-    let managed = chunk(&worker, "file.managed", "/etc/systemd/system/halite-minion.service");
+    let managed = chunk(
+        &worker,
+        "file.managed",
+        "/etc/systemd/system/halite-minion.service",
+    );
     assert!(unit.ends_with('\n') && managed.args["contents_newline"] == json!(true));
     let configuration = contents(&worker, "/etc/halite/minion.yaml");
     let master = "10.10.0.11:4550";
     assert!(script.contains(&format!("master='{master}'")));
     assert_eq!(
-        heredoc("CONFIGURATION").replace("$name", "worker-1").replace("$master", master),
+        heredoc("CONFIGURATION")
+            .replace("$name", "worker-1")
+            .replace("$master", master),
         configuration
     );
 }
@@ -116,19 +180,55 @@ fn the_operators_settings_reach_their_files() {
     });
     let compiled = highstate(&pillar, &grains);
     let kubelet = contents(&compiled, "/var/lib/kubelet/config.yaml");
-    assert!(kubelet.contains("failCgroupV1: false\n") && kubelet.contains("maxPods: 60\n"), "{kubelet}");
+    assert!(
+        kubelet.contains("failCgroupV1: false\n") && kubelet.contains("maxPods: 60\n"),
+        "{kubelet}"
+    );
     let containerd = contents(&compiled, "/etc/containerd/config.toml");
-    assert!(containerd.contains("\"restrict_oom_score_adj\" = true\n"), "{containerd}");
-    assert!(containerd.contains("\"cni\".\"bin_dirs\" = [\"/opt/cni/bin\", \"/x\"]\n"), "{containerd}");
-    let apiserver = chunk(&compiled, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
-    let sans = |key: &str, san: &str| apiserver.args[key].as_array().unwrap().contains(&json!(san));
+    assert!(
+        containerd.contains("\"restrict_oom_score_adj\" = true\n"),
+        "{containerd}"
+    );
+    assert!(
+        containerd.contains("\"cni\".\"bin_dirs\" = [\"/opt/cni/bin\", \"/x\"]\n"),
+        "{containerd}"
+    );
+    let apiserver = chunk(
+        &compiled,
+        "x509.certificate",
+        "/etc/kubernetes/pki/apiserver.crt",
+    );
+    let sans = |key: &str, san: &str| {
+        apiserver.args[key]
+            .as_array()
+            .unwrap()
+            .contains(&json!(san))
+    };
     assert!(sans("sans_dns", "k8s.example.com") && sans("sans_ip", "192.0.2.7"));
     let pod = contents(&compiled, "/etc/kubernetes/manifests/kube-apiserver.yaml");
     assert!(pod.contains("- \"--audit-log-maxage=30\"\n"), "{pod}");
-    assert!(pod.contains("- \"--etcd-servers=https://a:1,https://b:1\"\n"), "{pod}");
-    assert!(!compiled.low.chunks.iter().any(|c| c.name == "net.ipv4.ip_forward" || c.state == "firewalld"));
-    assert!(!compiled.low.chunks.iter().any(|c| c.state == "swap" || c.state == "kmod"));
+    assert!(
+        pod.contains("- \"--etcd-servers=https://a:1,https://b:1\"\n"),
+        "{pod}"
+    );
+    assert!(
+        !compiled
+            .low
+            .chunks
+            .iter()
+            .any(|c| c.name == "net.ipv4.ip_forward" || c.state == "firewalld")
+    );
+    assert!(
+        !compiled
+            .low
+            .chunks
+            .iter()
+            .any(|c| c.state == "swap" || c.state == "kmod")
+    );
     chunk(&compiled, "sysctl.present", "vm.max_map_count");
     let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
-    assert!(packages.as_array().unwrap().contains(&json!("tmux")), "{packages}");
+    assert!(
+        packages.as_array().unwrap().contains(&json!("tmux")),
+        "{packages}"
+    );
 }

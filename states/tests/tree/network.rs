@@ -15,23 +15,45 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     pillar["apiServer"]["address"] = json!("10.10.0.11");
     let none = highstate(&pillar, &grains);
     chunk(&none, "service.dead", "keepalived");
-    assert_eq!(chunk(&none, "host.present", "api.prod.internal").args["ip"], json!(["10.10.0.11"]));
+    assert_eq!(
+        chunk(&none, "host.present", "api.prod.internal").args["ip"],
+        json!(["10.10.0.11"])
+    );
     // No certificate depends on the address of the endpoint.
     let certificates = |compiled: &Compiled| {
-        compiled.low.chunks.iter().filter(|c| c.state == "x509").map(|c| c.args.clone()).collect::<Vec<_>>()
+        compiled
+            .low
+            .chunks
+            .iter()
+            .filter(|c| c.state == "x509")
+            .map(|c| c.args.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(certificates(&of("bootstrap")), certificates(&none));
 
     // It may all the same be called by its address: then the certificate holds it, in every mode.
     pillar["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
     let none = highstate(&pillar, &grains);
-    let apiserver = chunk(&none, "x509.certificate", "/etc/kubernetes/pki/apiserver.crt");
-    assert!(apiserver.args["sans_ip"].as_array().unwrap().contains(&json!("10.10.0.100")));
+    let apiserver = chunk(
+        &none,
+        "x509.certificate",
+        "/etc/kubernetes/pki/apiserver.crt",
+    );
+    assert!(
+        apiserver.args["sans_ip"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("10.10.0.100"))
+    );
     for held in [true, false] {
         pillar["apiServer"]["vip"] = json!("10.10.0.100");
         pillar["apiServer"]["address"] = json!("10.10.0.100");
         pillar["apiServer"]["keepalived"] = json!(held);
-        assert_eq!(certificates(&highstate(&pillar, &grains)), certificates(&none), "held by us: {held}");
+        assert_eq!(
+            certificates(&highstate(&pillar, &grains)),
+            certificates(&none),
+            "held by us: {held}"
+        );
     }
 }
 
@@ -40,9 +62,15 @@ fn flannel_finds_its_interface_by_the_workload_network() {
     let (mut pillar, grains) = fixture("master");
     pillar["networks"]["workloadPlane"]["cidrs"] =
         json!(["10.20.0.0/24", "10.0.8.0/22", "172.16.0.0/12", "0.0.0.0/0"]);
-    let text =
-        serde_json::to_string(&chunk(&highstate(&pillar, &grains), "kubernetes.manifest", "flannel").args)
-            .unwrap();
+    let text = serde_json::to_string(
+        &chunk(
+            &highstate(&pillar, &grains),
+            "kubernetes.manifest",
+            "flannel",
+        )
+        .args,
+    )
+    .unwrap();
     for pattern in [
         "^10\\.20\\.0\\.[0-9]+$",
         "^10\\.0\\.(8|9|10|11)\\.[0-9]+$",
@@ -64,13 +92,20 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
         let mut low = highstate(&pillar, &grains).low;
         if name == "master" {
             // What was there is removed by its name.
-            let owned = low.chunks.iter_mut().find(|chunk| chunk.fun == "owned").unwrap();
+            let owned = low
+                .chunks
+                .iter_mut()
+                .find(|chunk| chunk.fun == "owned")
+                .unwrap();
             assert_eq!(owned.args["sets"], json!([]));
             let among = owned.args.shift_remove("among").unwrap();
             assert!(among.as_array().unwrap().contains(&json!("flannel")));
         }
         let text = serde_json::to_string(&low).unwrap();
-        assert!(!text.contains("flannel") && !text.contains("8472"), "{name}");
+        assert!(
+            !text.contains("flannel") && !text.contains("8472"),
+            "{name}"
+        );
     }
 }
 
@@ -78,7 +113,17 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
 #[test]
 fn what_another_pod_network_made_goes_before_flannel_comes() {
     let compiled = of("master");
-    let place = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
+    let place = |id: &str| {
+        compiled
+            .low
+            .chunks
+            .iter()
+            .position(|chunk| chunk.id == id)
+            .unwrap()
+    };
     assert!(place("addons-owned") < place("flannel"));
-    assert_eq!(chunk(&compiled, "kubernetes.manifest", "flannel").args["set"], "flannel");
+    assert_eq!(
+        chunk(&compiled, "kubernetes.manifest", "flannel").args["set"],
+        "flannel"
+    );
 }

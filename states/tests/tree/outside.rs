@@ -1,5 +1,5 @@
-//! What hosts have to do with the world outside of the site: whom they trust, which registries and proxy containerd uses,
-//! where the time comes from.
+//! What hosts have to do with the world outside of the site: whom they trust, which registries and
+//! proxy containerd uses, where the time comes from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,12 +42,25 @@ impl Scratch {
         let line = line
             .replace("/etc/", &format!("{here}/etc/"))
             .replace("/usr/local/", &format!("{here}/usr/local/"));
-        Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success()
+        Command::new("/bin/sh")
+            .args(["-c", &line])
+            .status()
+            .unwrap()
+            .success()
     }
 }
 
-fn line(compiled: &Compiled, id: &str, control: impl Fn(&halite_states::low::Chunk) -> &[Value]) -> String {
-    let chunk = compiled.low.chunks.iter().find(|chunk| chunk.id == id).unwrap();
+fn line(
+    compiled: &Compiled,
+    id: &str,
+    control: impl Fn(&halite_states::low::Chunk) -> &[Value],
+) -> String {
+    let chunk = compiled
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.id == id)
+        .unwrap();
     control(chunk)[0].as_str().unwrap().to_owned()
 }
 
@@ -56,7 +69,8 @@ fn certificate(body: &str) -> String {
 }
 
 fn trust(pillar: &mut Value) {
-    pillar["trust"]["certificates"] = json!({"corp": certificate("one"), "lab.1": certificate("two")});
+    pillar["trust"]["certificates"] =
+        json!({"corp": certificate("one"), "lab.1": certificate("two")});
 }
 
 #[test]
@@ -66,21 +80,45 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
         let place = "/usr/local/share/ca-certificates/halite";
         let directory = &chunk(&debian, "file.directory", place).args;
         assert_eq!(directory["clean"], true);
-        assert_eq!(directory["exclude_pat"], json!(["halite-corp.crt", "halite-lab.1.crt"]));
-        assert_eq!(contents(&debian, &format!("{place}/halite-corp.crt")), certificate("one"));
-        assert_eq!(contents(&debian, &format!("{place}/halite-lab.1.crt")), certificate("two"));
+        assert_eq!(
+            directory["exclude_pat"],
+            json!(["halite-corp.crt", "halite-lab.1.crt"])
+        );
+        assert_eq!(
+            contents(&debian, &format!("{place}/halite-corp.crt")),
+            certificate("one")
+        );
+        assert_eq!(
+            contents(&debian, &format!("{place}/halite-lab.1.crt")),
+            certificate("two")
+        );
 
         let red_hat = with(target, "RedHat", trust);
         let place = "/etc/pki/ca-trust/source/anchors/halite.pem";
-        assert_eq!(contents(&red_hat, place), certificate("one") + &certificate("two"));
+        assert_eq!(
+            contents(&red_hat, place),
+            certificate("one") + &certificate("two")
+        );
 
         for compiled in [&debian, &red_hat] {
-            let position = |id: &str| compiled.low.chunks.iter().position(|chunk| chunk.id == id).unwrap();
+            let position = |id: &str| {
+                compiled
+                    .low
+                    .chunks
+                    .iter()
+                    .position(|chunk| chunk.id == id)
+                    .unwrap()
+            };
             let store = &compiled.low.chunks[position("trust-store")];
             let files = compiled.low.chunks.iter().enumerate();
-            let files = files.filter(|(_, chunk)| chunk.state == "file" && chunk.sls == "host.trust");
+            let files =
+                files.filter(|(_, chunk)| chunk.state == "file" && chunk.sls == "host.trust");
             for (at, chunk) in files {
-                assert!(store.requisites.onchanges.contains(&at), "{} changes nothing", chunk.name);
+                assert!(
+                    store.requisites.onchanges.contains(&at),
+                    "{} changes nothing",
+                    chunk.name
+                );
             }
             let containerd = chunk(compiled, "service.running", "containerd");
             for id in ["trust-store", "trust-store-whole"] {
@@ -91,7 +129,11 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
             }
         }
         // Taken out again.
-        chunk(&of(target), "file.absent", "/usr/local/share/ca-certificates/halite");
+        chunk(
+            &of(target),
+            "file.absent",
+            "/usr/local/share/ca-certificates/halite",
+        );
         chunk(&with(target, "RedHat", |_| ()), "file.absent", place);
     }
 }
@@ -100,21 +142,37 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
 #[test]
 fn a_trust_store_that_lags_behind_is_seen() {
     let whole = |family: &str| {
-        line(&with("worker", family, trust), "trust-store-whole", |chunk| &chunk.controls.unless)
+        line(
+            &with("worker", family, trust),
+            "trust-store-whole",
+            |chunk| &chunk.controls.unless,
+        )
     };
     let distributions = |more: &str| format!("# one of many\n{}{more}", certificate("other"));
 
     let debian = whole("Debian");
     let scratch = Scratch::new();
-    assert!(scratch.shell(&debian), "a host without a store of anything has nothing to mend");
-    let (bundle, place) = ("/etc/ssl/certs/ca-certificates.crt", "/usr/local/share/ca-certificates/halite");
+    assert!(
+        scratch.shell(&debian),
+        "a host without a store of anything has nothing to mend"
+    );
+    let (bundle, place) = (
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/usr/local/share/ca-certificates/halite",
+    );
     scratch.put(bundle, &distributions(""));
     assert!(scratch.shell(&debian));
     scratch.put(&format!("{place}/halite-corp.crt"), &certificate("one"));
-    assert!(!scratch.shell(&debian), "a certificate that nobody has read");
+    assert!(
+        !scratch.shell(&debian),
+        "a certificate that nobody has read"
+    );
     scratch.put(bundle, &distributions(&certificate("one")));
     assert!(scratch.shell(&debian));
-    scratch.put(&format!("{place}/halite-corp.crt"), &certificate("another one"));
+    scratch.put(
+        &format!("{place}/halite-corp.crt"),
+        &certificate("another one"),
+    );
     assert!(!scratch.shell(&debian), "a certificate that was replaced");
     scratch.put(&format!("{place}/halite-corp.crt"), &certificate("one"));
     std::os::unix::fs::symlink(
@@ -127,29 +185,44 @@ fn a_trust_store_that_lags_behind_is_seen() {
     let red_hat = whole("RedHat");
     let scratch = Scratch::new();
     assert!(scratch.shell(&red_hat));
-    let (bundle, place) =
-        ("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/pki/ca-trust/source/anchors/halite.pem");
+    let (bundle, place) = (
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/pki/ca-trust/source/anchors/halite.pem",
+    );
     let both = certificate("one") + &certificate("two");
     scratch.put(place, &both);
     scratch.put(bundle, &distributions(&certificate("two")));
     let time = |path: &Path, seconds: u64| {
         let file = fs::File::open(path).unwrap();
-        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+            .unwrap();
     };
     let anchors = scratch.path("/etc/pki/ca-trust/source/anchors");
     time(&anchors, 1_000_000);
     assert!(!scratch.shell(&red_hat), "one of two");
     // In another order, with other words between them.
-    scratch.put(bundle, &distributions(&format!("{}# one\n{}", certificate("two"), certificate("one"))));
+    scratch.put(
+        bundle,
+        &distributions(&format!(
+            "{}# one\n{}",
+            certificate("two"),
+            certificate("one")
+        )),
+    );
     assert!(scratch.shell(&red_hat));
     fs::remove_file(scratch.path(place)).unwrap();
     time(&scratch.path(bundle), 1_000_000);
-    assert!(!scratch.shell(&red_hat), "what was taken away has not been read as such");
+    assert!(
+        !scratch.shell(&red_hat),
+        "what was taken away has not been read as such"
+    );
 }
 
 fn registries(pillar: &mut Value) {
-    pillar["bundle"]["servers"] =
-        json!(["https://10.10.0.11:4551/bundles/0.1.0", "https://10.10.0.13:4551/bundles/0.1.0"]);
+    pillar["bundle"]["servers"] = json!([
+        "https://10.10.0.11:4551/bundles/0.1.0",
+        "https://10.10.0.13:4551/bundles/0.1.0"
+    ]);
     pillar["containerd"]["registries"] = json!({
         "docker.io": {"mirrors": ["https://mirror.corp/hub", "https://harbor.corp/v2/hub"], "ca": "PEM\n"},
         "registry.corp:5000": {"mirrors": ["https://registry.corp:5000"], "ca": null},
@@ -167,7 +240,8 @@ fn the_bundle_comes_before_every_mirror() {
         let head = "# Written by Halite for containerd.registries.\n# ";
         assert!(docker.starts_with(head), "{docker}");
         let hosts = docker.split_once("server = ").unwrap().1;
-        let bundle = |host: &str| format!("[host.\"https://{host}:4551/bundles/0.1.0/v2\"]\n{settings}");
+        let bundle =
+            |host: &str| format!("[host.\"https://{host}:4551/bundles/0.1.0/v2\"]\n{settings}");
         let ca = "ca = \"/etc/containerd/certs.d/docker.io/ca.crt\"\n";
         assert_eq!(
             hosts,
@@ -179,10 +253,20 @@ fn the_bundle_comes_before_every_mirror() {
                 ca.trim_end(),
             )
         );
-        assert_eq!(contents(&compiled, &format!("{certs_d}/docker.io/ca.crt")), "PEM\n");
-        let corp = contents(&compiled, &format!("{certs_d}/registry.corp:5000/hosts.toml"));
+        assert_eq!(
+            contents(&compiled, &format!("{certs_d}/docker.io/ca.crt")),
+            "PEM\n"
+        );
+        let corp = contents(
+            &compiled,
+            &format!("{certs_d}/registry.corp:5000/hosts.toml"),
+        );
         assert!(corp.contains("\nserver = \"https://registry.corp:5000\"\ncapabilities = [\"pull\", \"resolve\"]\n\n[host.\"https://10.10.0.11"), "{corp}");
-        chunk(&compiled, "file.absent", &format!("{certs_d}/registry.corp:5000/ca.crt"));
+        chunk(
+            &compiled,
+            "file.absent",
+            &format!("{certs_d}/registry.corp:5000/ca.crt"),
+        );
         // All others still ask the bundle alone.
         let all = contents(&compiled, &format!("{certs_d}/_default/hosts.toml"));
         assert!(!all.contains("corp"), "{all}");
@@ -193,7 +277,13 @@ fn the_bundle_comes_before_every_mirror() {
 fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     let compiled = with("worker", "Debian", registries);
     let onlyif = line(&compiled, "registries-gone", |chunk| &chunk.controls.onlyif);
-    let gone = &compiled.low.chunks.iter().find(|chunk| chunk.id == "registries-gone").unwrap().name;
+    let gone = &compiled
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.id == "registries-gone")
+        .unwrap()
+        .name;
     let scratch = Scratch::new();
     let place = |name: &str| format!("/etc/containerd/certs.d/{name}/hosts.toml");
     assert!(!scratch.shell(&onlyif));
@@ -225,7 +315,13 @@ fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     left.sort();
     assert_eq!(
         left,
-        ["_default", "docker.io", "foreign", "registry.corp:5000", "registry.prod.internal:4552"]
+        [
+            "_default",
+            "docker.io",
+            "foreign",
+            "registry.corp:5000",
+            "registry.prod.internal:4552"
+        ]
     );
 }
 
@@ -244,12 +340,34 @@ fn containerd_alone_has_the_proxy() {
         let without = of(target);
         chunk(&without, "file.absent", drop_in);
         for compiled in [&compiled, &without] {
-            let at = compiled.low.chunks.iter().position(|chunk| chunk.name == drop_in).unwrap();
-            assert!(chunk(compiled, "service.running", "containerd").requisites.watch.contains(&at));
-            let others = compiled.low.chunks.iter().filter(|chunk| chunk.name != drop_in);
+            let at = compiled
+                .low
+                .chunks
+                .iter()
+                .position(|chunk| chunk.name == drop_in)
+                .unwrap();
+            assert!(
+                chunk(compiled, "service.running", "containerd")
+                    .requisites
+                    .watch
+                    .contains(&at)
+            );
+            let others = compiled
+                .low
+                .chunks
+                .iter()
+                .filter(|chunk| chunk.name != drop_in);
             for other in others.filter(|chunk| chunk.function() == "file.managed") {
-                let text = other.args.get("contents").and_then(Value::as_str).unwrap_or_default();
-                assert!(!text.contains("HTTPS_PROXY") && !text.contains("proxy.corp"), "{}", other.name);
+                let text = other
+                    .args
+                    .get("contents")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                assert!(
+                    !text.contains("HTTPS_PROXY") && !text.contains("proxy.corp"),
+                    "{}",
+                    other.name
+                );
             }
         }
     }
@@ -268,11 +386,18 @@ fn chrony_asks_the_declared_servers_and_nobody_else() {
     ] {
         let compiled = with("worker", family, time);
         let configuration = contents(&compiled, "/etc/chrony/halite.conf");
-        let servers: Vec<&str> =
-            configuration.lines().filter(|line| !line.starts_with('#')).take(3).collect();
+        let servers: Vec<&str> = configuration
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .take(3)
+            .collect();
         assert_eq!(
             servers,
-            ["server 10.0.0.1 iburst", "server ntp.corp iburst", "driftfile /var/lib/chrony/chrony.drift"]
+            [
+                "server 10.0.0.1 iburst",
+                "server ntp.corp iburst",
+                "driftfile /var/lib/chrony/chrony.drift"
+            ]
         );
         let drop_in = format!("/etc/systemd/system/{unit}.service.d/halite.conf");
         let wanted = format!(
@@ -282,7 +407,10 @@ fn chrony_asks_the_declared_servers_and_nobody_else() {
         let watched = &chunk(&compiled, "service.running", unit).requisites.watch;
         assert_eq!(watched.len(), 2);
         let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
-        assert!(packages.as_array().unwrap().contains(&json!("chrony")), "{packages}");
+        assert!(
+            packages.as_array().unwrap().contains(&json!("chrony")),
+            "{packages}"
+        );
 
         let off = with("worker", family, |_| ());
         for path in ["/etc/chrony/halite.conf", &drop_in] {

@@ -1,6 +1,9 @@
 //! Who serves bundles and images, and whom the others ask.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -8,10 +11,15 @@ use crate::support::{chunk, contents, fixture, golden, highstate, listing, of};
 
 /// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
 fn two_servers(target: &str) -> (Value, Value) {
-    let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" { "bootstrap" } else { "worker" });
+    let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" {
+        "bootstrap"
+    } else {
+        "worker"
+    });
     let url = |host: &str| format!("https://{host}:4551/bundles/0.1.0");
     pillar["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
-    let further = json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
+    let further =
+        json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
     pillar["bundles"].as_array_mut().unwrap().push(further);
     let mut second = pillar["nodes"]["worker-1"].clone();
     second["roles"] = json!(["registry"]);
@@ -42,20 +50,38 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
     ] {
         assert!(nginx.contains(part), "{part} in {nginx}");
     }
-    assert!(!nginx.contains("/media/halite") && !nginx.contains("/mnt/next"), "{nginx}");
+    assert!(
+        !nginx.contains("/media/halite") && !nginx.contains("/mnt/next"),
+        "{nginx}"
+    );
     let packages = &chunk(&compiled, "pkg.installed", "host-packages").args["pkgs"];
-    assert!(packages.as_array().unwrap().contains(&json!("nginx-light")), "{packages}");
+    assert!(
+        packages.as_array().unwrap().contains(&json!("nginx-light")),
+        "{packages}"
+    );
     let rules = chunk(&compiled, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(rules.contains("4551") && !rules.contains("4550"), "{rules}");
     let certificate = chunk(&compiled, "x509.certificate", "/etc/halite/pki/server.crt");
-    assert_eq!(certificate.args["sans_ip"], json!(["10.10.0.13", "127.0.0.1"]));
+    assert_eq!(
+        certificate.args["sans_ip"],
+        json!(["10.10.0.13", "127.0.0.1"])
+    );
     // The bootstrap host serves each bundle from where it stands.
     let (pillar, grains) = two_servers("bootstrap-1");
     let first = highstate(&pillar, &grains);
     let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
-    assert!(nginx.contains("include /media/halite/nginx/registry.conf*;"), "{nginx}");
+    assert!(
+        nginx.contains("include /media/halite/nginx/registry.conf*;"),
+        "{nginx}"
+    );
     assert!(nginx.contains("\"0.2.0\" \"/mnt/next\";"), "{nginx}");
-    assert!(!first.low.chunks.iter().any(|chunk| chunk.name.contains("bundle copy")));
+    assert!(
+        !first
+            .low
+            .chunks
+            .iter()
+            .any(|chunk| chunk.name.contains("bundle copy"))
+    );
 }
 
 #[test]
@@ -77,11 +103,16 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
              ca = \"/etc/halite/pki/site-ca.crt\"\n  override_path = true\n  dial_timeout = \"2s\"\n"
         )
     );
-    assert_eq!(contents(&worker, mirrors), format!("{first}/apt\tpriority:1\n{second}/apt\tpriority:2\n"));
+    assert_eq!(
+        contents(&worker, mirrors),
+        format!("{first}/apt\tpriority:1\n{second}/apt\tpriority:2\n")
+    );
     let apt = contents(&worker, "/etc/apt/apt.conf.d/60halite");
     for host in ["10.10.0.11", "10.10.0.13"] {
         assert!(
-            apt.contains(&format!("Acquire::https::{host}::CaInfo \"/etc/halite/pki/site-ca.crt\";")),
+            apt.contains(&format!(
+                "Acquire::https::{host}::CaInfo \"/etc/halite/pki/site-ca.crt\";"
+            )),
             "{apt}"
         );
     }
@@ -104,14 +135,37 @@ fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
     let servers = ["10.10.0.11", "10.10.0.13"];
     let servers = servers.map(|host| format!("https://{host}:4551/bundles/0.1.0/rpm"));
     assert_eq!(repository["uris"], json!(servers));
-    assert_eq!(repository["signed_by"], "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
-    assert_eq!((&repository["signed_index"], &repository["proxy"]), (&json!(true), &json!("_none_")));
+    assert_eq!(
+        repository["signed_by"],
+        "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite"
+    );
+    assert_eq!(
+        (&repository["signed_index"], &repository["proxy"]),
+        (&json!(true), &json!("_none_"))
+    );
     assert_eq!(repository["sslcacert"], "/etc/halite/pki/site-ca.crt");
-    chunk(&worker, "file.managed", "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite");
-    assert!(!worker.low.chunks.iter().any(|chunk| chunk.name.starts_with("/etc/apt")));
+    chunk(
+        &worker,
+        "file.managed",
+        "/etc/pki/rpm-gpg/RPM-GPG-KEY-halite",
+    );
+    assert!(
+        !worker
+            .low
+            .chunks
+            .iter()
+            .any(|chunk| chunk.name.starts_with("/etc/apt"))
+    );
     let packages = &chunk(&worker, "pkg.installed", "host-packages").args["pkgs"];
-    for wanted in [json!("conntrack-tools"), json!("iptables-nft"), json!({"kubelet": "1.36.3-2"})] {
-        assert!(packages.as_array().unwrap().contains(&wanted), "{wanted}: {packages}");
+    for wanted in [
+        json!("conntrack-tools"),
+        json!("iptables-nft"),
+        json!({"kubelet": "1.36.3-2"}),
+    ] {
+        assert!(
+            packages.as_array().unwrap().contains(&wanted),
+            "{wanted}: {packages}"
+        );
     }
     // The first host has the bundle itself.
     let (mut pillar, mut grains) = fixture("bootstrap");
@@ -146,24 +200,41 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     assert_eq!(users.args["mode"], 0o640);
     let unit = contents(&here, "/etc/systemd/system/halite-registry-backup.service");
     assert!(
-        unit.contains("backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"),
+        unit.contains(
+            "backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"
+        ),
         "{unit}"
     );
     let unit = contents(&here, "/etc/systemd/system/halite-registry.service");
-    assert!(unit.contains("\nEnvironmentFile=/etc/halite/registry/uploads.env\n"), "{unit}");
+    assert!(
+        unit.contains("\nEnvironmentFile=/etc/halite/registry/uploads.env\n"),
+        "{unit}"
+    );
     let timer = contents(&here, "/etc/systemd/system/halite-registry-backup.timer");
     assert!(timer.contains("OnCalendar=*-*-* 02:30:00"), "{timer}");
     for work in ["registry-backup", "registry-verify"] {
         let unit = contents(&here, &format!("/etc/systemd/system/halite-{work}.service"));
-        assert!(unit.contains(&format!("--report /var/lib/halite/reports/{work}.json\n")), "{unit}");
-        assert!(unit.contains(&format!("OnFailure=halite-failed@{work}.service\n")), "{unit}");
+        assert!(
+            unit.contains(&format!("--report /var/lib/halite/reports/{work}.json\n")),
+            "{unit}"
+        );
+        assert!(
+            unit.contains(&format!("OnFailure=halite-failed@{work}.service\n")),
+            "{unit}"
+        );
     }
     let noted = contents(&here, "/etc/systemd/system/halite-failed@.service");
-    assert!(noted.contains("touch /var/lib/halite/reports/%i.failed\n"), "{noted}");
+    assert!(
+        noted.contains("touch /var/lib/halite/reports/%i.failed\n"),
+        "{noted}"
+    );
     let rules = chunk(&here, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(rules.contains("port=\\\"4552\\\""), "{rules}");
     let packages = &chunk(&here, "pkg.installed", "host-packages").args["pkgs"];
-    assert!(packages.to_string().contains("distribution-registry"), "{packages}");
+    assert!(
+        packages.to_string().contains("distribution-registry"),
+        "{packages}"
+    );
 
     let (pillar, grains) = site_registry("worker", "bootstrap-1");
     let other = highstate(&pillar, &grains);
@@ -172,7 +243,10 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
         let pulls = chunk(compiled, "file.managed", place);
         assert_eq!(pulls.args["mode"], 0o600);
         let text = pulls.args["contents"].as_str().unwrap();
-        assert!(text.contains("Authorization = \"Basic halite-secret::siteRegistry.pull::\""), "{text}");
+        assert!(
+            text.contains("Authorization = \"Basic halite-secret::siteRegistry.pull::\""),
+            "{text}"
+        );
         assert!(
             text.starts_with("# Written") && text.contains("server = \"https://10.10.0.11:4552\""),
             "{text}"
@@ -184,8 +258,17 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     assert!(!listing(&other).contains("/etc/halite/registry/htpasswd"));
     // What is kept there stays, whoever runs it next.
     for compiled in [&other, &of("bootstrap")] {
-        for chunk in compiled.low.chunks.iter().filter(|chunk| chunk.function() == "file.absent") {
-            assert!(!chunk.name.starts_with("/var/") || !chunk.name.contains("registry"), "{}", chunk.name);
+        for chunk in compiled
+            .low
+            .chunks
+            .iter()
+            .filter(|chunk| chunk.function() == "file.absent")
+        {
+            assert!(
+                !chunk.name.starts_with("/var/") || !chunk.name.contains("registry"),
+                "{}",
+                chunk.name
+            );
         }
         chunk(compiled, "service.dead", "halite-registry");
     }
@@ -194,20 +277,31 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
 #[test]
 fn backups_are_read_when_the_document_says_so() {
     let (mut pillar, grains) = site_registry("bootstrap", "bootstrap-1");
-    for (day, wanted) in
-        [("Sun", "OnCalendar=Sun *-*-* 02:30:00\n"), ("daily", "OnCalendar=*-*-* 02:30:00\n")]
-    {
+    for (day, wanted) in [
+        ("Sun", "OnCalendar=Sun *-*-* 02:30:00\n"),
+        ("daily", "OnCalendar=*-*-* 02:30:00\n"),
+    ] {
         pillar["siteRegistry"]["backup"]["verify"] = json!(day);
         let compiled = highstate(&pillar, &grains);
-        let timer = contents(&compiled, "/etc/systemd/system/halite-registry-verify.timer");
-        assert!(timer.starts_with("[Unit]\n") && timer.contains(wanted), "{timer}");
+        let timer = contents(
+            &compiled,
+            "/etc/systemd/system/halite-registry-verify.timer",
+        );
+        assert!(
+            timer.starts_with("[Unit]\n") && timer.contains(wanted),
+            "{timer}"
+        );
         chunk(&compiled, "service.running", "halite-registry-verify.timer");
     }
     pillar["siteRegistry"]["backup"]["verify"] = json!("never");
     let compiled = highstate(&pillar, &grains);
     chunk(&compiled, "service.dead", "halite-registry-verify.timer");
     for kind in ["timer", "service"] {
-        chunk(&compiled, "file.absent", &format!("/etc/systemd/system/halite-registry-verify.{kind}"));
+        chunk(
+            &compiled,
+            "file.absent",
+            &format!("/etc/systemd/system/halite-registry-verify.{kind}"),
+        );
     }
     chunk(&compiled, "service.running", "halite-registry-backup.timer");
 }
@@ -217,25 +311,47 @@ fn backups_are_read_when_the_document_says_so() {
 fn what_the_registry_signs_uploads_with_is_made_once_and_for_root_alone() {
     let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
     let here = highstate(&pillar, &grains);
-    let make = here.low.chunks.iter().find(|chunk| chunk.id == "site-registry-uploads").unwrap();
+    let make = here
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.id == "site-registry-uploads")
+        .unwrap();
     assert_eq!(make.controls.creates, ["/etc/halite/registry/uploads.env"]);
     let made = |place: &str| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(place);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).unwrap();
-        let command = make.name.replace("/etc/halite/registry", dir.to_str().unwrap());
+        let command = make
+            .name
+            .replace("/etc/halite/registry", dir.to_str().unwrap());
         let output = Command::new("sh").args(["-c", &command]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0), "{output:?}");
-        let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(
+            (output.stdout.len(), output.stderr.len()),
+            (0, 0),
+            "{output:?}"
+        );
+        let names: Vec<_> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["uploads.env"]);
         let path = dir.join("uploads.env");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         fs::read_to_string(path).unwrap()
     };
     let (one, other) = (made("uploads-one"), made("uploads-other"));
-    let key = one.strip_prefix("REGISTRY_HTTP_SECRET=").and_then(|text| text.strip_suffix('\n'));
+    let key = one
+        .strip_prefix("REGISTRY_HTTP_SECRET=")
+        .and_then(|text| text.strip_suffix('\n'));
     let key = key.unwrap_or_else(|| panic!("{one:?}"));
-    assert!(key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{one:?}");
+    assert!(
+        key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{one:?}"
+    );
     assert_ne!(one, other);
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use halite_states::compile::{self, Compiled, Input};
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
 use halite_states::low::Chunk;
 use halite_states::tree::DirTree;
 use serde_json::Value;
@@ -20,20 +21,39 @@ pub fn fixture(name: &str) -> (Value, Value) {
 }
 
 pub fn bundle(path: &str) -> Option<String> {
-    ["bin/ctl", "bin/halite-master", "bin/halite-minion", "apt/halite.gpg", "rpm/halite.asc"]
-        .contains(&path)
-        .then(|| halite_states::tree::sha256(path.as_bytes()))
+    [
+        "bin/ctl",
+        "bin/halite-master",
+        "bin/halite-minion",
+        "apt/halite.gpg",
+        "rpm/halite.asc",
+    ]
+    .contains(&path)
+    .then(|| halite_states::tree::sha256(path.as_bytes()))
 }
 
 pub fn with<R>(pillar: &Value, grains: &Value, run: impl FnOnce(&Input) -> R) -> R {
     let tree = DirTree::new().root(here().join("tree"));
     let minion = grains["id"].as_str().unwrap();
-    run(&Input { tree: &tree, minion, pillar, grains, bundle: &bundle })
+    run(&Input {
+        tree: &tree,
+        minion,
+        pillar,
+        grains,
+        bundle: &bundle,
+    })
 }
 
 pub fn sure(compiled: Result<Compiled, Vec<halite_states::problem::Problem>>) -> Compiled {
     compiled.unwrap_or_else(|problems| {
-        panic!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        panic!(
+            "{}",
+            problems
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
+        )
     })
 }
 
@@ -47,12 +67,18 @@ pub fn of(name: &str) -> Compiled {
 }
 
 pub fn chunk<'a>(compiled: &'a Compiled, fun: &str, name: &str) -> &'a Chunk {
-    let found = compiled.low.chunks.iter().find(|chunk| chunk.function() == fun && chunk.name == name);
+    let found = compiled
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.function() == fun && chunk.name == name);
     found.unwrap_or_else(|| panic!("no {fun} {name}"))
 }
 
 pub fn contents<'a>(compiled: &'a Compiled, name: &str) -> &'a str {
-    chunk(compiled, "file.managed", name).args["contents"].as_str().unwrap()
+    chunk(compiled, "file.managed", name).args["contents"]
+        .as_str()
+        .unwrap()
 }
 
 /// Compares with a golden file, or writes it.
@@ -61,7 +87,12 @@ pub fn golden(name: &str, actual: &str) {
     if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
         fs::write(&path, actual).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), actual, "{}", path.display());
+    assert_eq!(
+        fs::read_to_string(&path).unwrap_or_default(),
+        actual,
+        "{}",
+        path.display()
+    );
 }
 
 pub fn listing(compiled: &Compiled) -> String {
@@ -70,8 +101,17 @@ pub fn listing(compiled: &Compiled) -> String {
         .chunks
         .iter()
         .map(|chunk| {
-            let name = if chunk.name == chunk.id { String::new() } else { format!(" ({})", chunk.name) };
-            format!("{:<24} {:<28} {}{name}\n", chunk.sls, chunk.function(), chunk.id)
+            let name = if chunk.name == chunk.id {
+                String::new()
+            } else {
+                format!(" ({})", chunk.name)
+            };
+            format!(
+                "{:<24} {:<28} {}{name}\n",
+                chunk.sls,
+                chunk.function(),
+                chunk.id
+            )
         })
         .collect()
 }

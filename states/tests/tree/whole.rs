@@ -20,7 +20,9 @@ fn secrets_are_in_key_files_and_nowhere_else() {
     let holding = |compiled: &Compiled| {
         let mut names = Vec::new();
         for chunk in &compiled.low.chunks {
-            let holds = serde_json::to_string(chunk).unwrap().contains("halite-secret::");
+            let holds = serde_json::to_string(chunk)
+                .unwrap()
+                .contains("halite-secret::");
             assert_eq!(chunk.sensitive, holds, "{}", chunk.id);
             if holds {
                 assert_eq!(chunk.args["mode"], json!(0o600), "{}", chunk.id);
@@ -50,7 +52,14 @@ fn secrets_are_in_key_files_and_nowhere_else() {
 fn the_tree_knows_nothing_of_the_lab() {
     for file in halite_states::tree::Tree::list(&DirTree::new().root(here().join("tree"))) {
         let text = fs::read_to_string(here().join("tree").join(&file)).unwrap();
-        for word in ["failCgroupV1", "10.10.", "10.20.", "bootstrap-1", "worker-1", "nspawn"] {
+        for word in [
+            "failCgroupV1",
+            "10.10.",
+            "10.20.",
+            "bootstrap-1",
+            "worker-1",
+            "nspawn",
+        ] {
             assert!(!text.contains(word), "{file}: {word}");
         }
     }

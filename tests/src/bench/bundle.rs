@@ -1,15 +1,14 @@
-//! `cargo lab bench bundle`: checking, packing, building and adding the lab's bundle beside what standard tools take for the
-//! same bytes, and what the bundle is made of.
+//! `cargo lab bench bundle`: checking, packing, building and adding the lab's bundle beside what
+//! standard tools take for the same bytes, and what the bundle is made of.
 //!
-//! All of it is in the page cache before, and each thing is done in turn, so that other work on the machine meets all.
+//! All of it is in the page cache before, and each thing is done in turn, so that other work on the
+//! machine meets all.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -23,7 +22,8 @@ const ROUNDS: usize = 3;
 /// The aim for a check with both processors, as a share of what `sha256sum` takes.
 const VERIFY: f64 = 1.0;
 
-/// A thing to measure: its name, the command, and where that writes, which is removed before each time.
+/// A thing to measure: its name, the command, and where that writes, which is removed before each
+/// time.
 struct Step {
     name: &'static str,
     command: Vec<String>,
@@ -59,7 +59,12 @@ fn measure(
             times.entry(step.name).or_default().push(timed(step)?);
         }
     }
-    let taken = |name: &str| times.get(name).map(|times| median(times)).unwrap_or_default();
+    let taken = |name: &str| {
+        times
+            .get(name)
+            .map(|times| median(times))
+            .unwrap_or_default()
+    };
     let mut table = Table::default();
     let size = mib(fs::metadata(medium.join(upstream::ISO))?.len());
     for Step { name, writes, .. } in &steps {
@@ -70,7 +75,12 @@ fn measure(
         let speed = size / time.as_secs_f64();
         let note = format!("{speed:.0} MiB/s, {ratio:.2} of {beside}");
         if *name == VERIFY_TWO {
-            table.aim(name, &seconds(time), &format!("{note}, aim: at most {VERIFY}"), ratio <= VERIFY);
+            table.aim(
+                name,
+                &seconds(time),
+                &format!("{note}, aim: at most {VERIFY}"),
+                ratio <= VERIFY,
+            );
         } else {
             table.row(name, &seconds(time), &note);
         }
@@ -84,16 +94,35 @@ const VERIFY_TWO: &str = "`ctl bundle verify` of the ISO, two processors";
 
 fn steps(bundle: &Path, medium: &Path, work: &Path) -> Result<Vec<Step>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let (ctl, iso, public) = (medium.join("ctl"), medium.join(upstream::ISO), medium.join("builder.pub"));
+    let (ctl, iso, public) = (
+        medium.join("ctl"),
+        medium.join(upstream::ISO),
+        medium.join("builder.pub"),
+    );
     let key = std::path::absolute(lab::cache())?.join("bundle/builder.key");
     let recipe = suite::recipe_of(bundle)?;
     let (ctl, iso, public, key) = (text(&ctl), text(&iso), text(&public), text(&key));
-    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let reads = |name, all: &[&str]| Step { name, command: words(all), writes: None };
+    let words = |all: &[&str]| {
+        all.iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let reads = |name, all: &[&str]| Step {
+        name,
+        command: words(all),
+        writes: None,
+    };
     let writes = |name, file: &str, all: &[&str]| {
         let out = work.join(file);
-        let command = all.iter().map(|word| word.replace("OUT", &text(&out))).collect();
-        Step { name, command, writes: Some(out) }
+        let command = all
+            .iter()
+            .map(|word| word.replace("OUT", &text(&out)))
+            .collect();
+        Step {
+            name,
+            command,
+            writes: Some(out),
+        }
     };
     let verify = [ctl.as_str(), "bundle", "verify", "--trust", &public, &iso];
     let on_one = ["taskset", "--cpu-list", "0"];
@@ -103,8 +132,14 @@ fn steps(bundle: &Path, medium: &Path, work: &Path) -> Result<Vec<Step>> {
     Ok(vec![
         reads("`cat` of the ISO", &["cat", &iso]),
         reads(SHA256SUM, &["sha256sum", &iso]),
-        reads("`openssl dgst -sha256` of the ISO", &["openssl", "dgst", "-sha256", &iso]),
-        reads("`ctl bundle verify` of the ISO, one processor", &[&on_one[..], &verify].concat()),
+        reads(
+            "`openssl dgst -sha256` of the ISO",
+            &["openssl", "dgst", "-sha256", &iso],
+        ),
+        reads(
+            "`ctl bundle verify` of the ISO, one processor",
+            &[&on_one[..], &verify].concat(),
+        ),
         reads(VERIFY_TWO, &verify),
         reads(
             "`ctl bundle verify` of the directory, completeness too",
@@ -114,27 +149,40 @@ fn steps(bundle: &Path, medium: &Path, work: &Path) -> Result<Vec<Step>> {
         writes(
             "`ctl bundle pack`",
             "packed.iso",
-            &[&ctl, "bundle", "pack", &directory, "--out", "OUT", "--key", &key],
+            &[
+                &ctl, "bundle", "pack", &directory, "--out", "OUT", "--key", &key,
+            ],
         ),
         writes(
             "`ctl bundle build` of an ISO, everything in the cache",
             "built.iso",
-            &[&ctl, "bundle", "build", "--recipe", &recipe, "--out", "OUT", "--key", &key],
+            &[
+                &ctl, "bundle", "build", "--recipe", &recipe, "--out", "OUT", "--key", &key,
+            ],
         ),
         writes(
             "`ctl bundle add` of the ISO: checked and extracted",
             "site",
-            &["unshare", "--mount", "sh", "-ec", ADD, "sh", "OUT", &ctl, &iso, &public],
+            &[
+                "unshare", "--mount", "sh", "-ec", ADD, "sh", "OUT", &ctl, &iso, &public,
+            ],
         ),
         writes(
             "`7z x` of the ISO",
             "7z",
-            &["sh", "-c", "7z x -bd -y -oOUT \"$1\" && sync --file-system OUT", "sh", &iso],
+            &[
+                "sh",
+                "-c",
+                "7z x -bd -y -oOUT \"$1\" && sync --file-system OUT",
+                "sh",
+                &iso,
+            ],
         ),
     ])
 }
 
-/// Adds a bundle on a host that has a cluster as far as files go: what it writes is on the disk, in a directory of ours.
+/// Adds a bundle on a host that has a cluster as far as files go: what it writes is on the disk, in
+/// a directory of ours.
 const ADD: &str = r#"
 for place in etc var/lib; do
     mkdir -p "$1/$place/upper" "$1/$place/work"
@@ -151,7 +199,10 @@ fn timed(step: &Step) -> Result<Duration> {
         // What the step before has left to be written is not this one's.
         rustix::fs::sync();
     }
-    let (program, args) = step.command.split_first().context("a step without a command")?;
+    let (program, args) = step
+        .command
+        .split_first()
+        .context("a step without a command")?;
     let start = Instant::now();
     let output = Command::new(program)
         .args(args)
@@ -162,12 +213,21 @@ fn timed(step: &Step) -> Result<Duration> {
         .with_context(|| format!("cannot start {program}"))?;
     let time = start.elapsed();
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} ended with {}: {said}", step.name, output.status);
+    ensure!(
+        output.status.success(),
+        "{} ended with {}: {said}",
+        step.name,
+        output.status
+    );
     Ok(time)
 }
 
 fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
     match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))
@@ -180,15 +240,20 @@ fn remove(path: &Path) -> Result<()> {
 fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     let mut kinds: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for (path, entry) in manifest["files"].as_object().context("the manifest lists no files")? {
-        let kind = path.split_once('/').map_or("others", |(directory, _)| match directory {
-            "images" => "images",
-            "apt" | "rpm" => "packages",
-            "bin" => "programs",
-            "states" | "charts" => "states and charts",
-            "docs" | "licences" => "documents",
-            _ => "others",
-        });
+    for (path, entry) in manifest["files"]
+        .as_object()
+        .context("the manifest lists no files")?
+    {
+        let kind = path
+            .split_once('/')
+            .map_or("others", |(directory, _)| match directory {
+                "images" => "images",
+                "apt" | "rpm" => "packages",
+                "bin" => "programs",
+                "states" | "charts" => "states and charts",
+                "docs" | "licences" => "documents",
+                _ => "others",
+            });
         let (files, size) = kinds.entry(kind).or_default();
         *files += 1;
         *size += entry["size"].as_u64().unwrap_or_default();
@@ -198,10 +263,16 @@ fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
         let mut note = format!("{files} files");
         if kind == "images" {
             let (images, pulled) = pulled(bundle)?;
-            note =
-                format!("{note}; {images} images, {:.1} MiB if each had its layers for itself", mib(pulled));
+            note = format!(
+                "{note}; {images} images, {:.1} MiB if each had its layers for itself",
+                mib(pulled)
+            );
         }
-        table.row(&format!("bundle: {kind}"), &format!("{:.1} MiB", mib(size)), &note);
+        table.row(
+            &format!("bundle: {kind}"),
+            &format!("{:.1} MiB", mib(size)),
+            &note,
+        );
     }
     table.row("the ISO", &format!("{iso:.1} MiB"), "");
     Ok(table)
@@ -211,10 +282,15 @@ fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
 fn pulled(bundle: &Path) -> Result<(usize, u64)> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let index = read(&bundle.join("images/index.json"))?;
-    let images = index["manifests"].as_array().context("images/index.json names no image")?;
+    let images = index["manifests"]
+        .as_array()
+        .context("images/index.json names no image")?;
     let mut size = 0;
     for image in images {
-        let digest = image["digest"].as_str().unwrap_or_default().replace(':', "/");
+        let digest = image["digest"]
+            .as_str()
+            .unwrap_or_default()
+            .replace(':', "/");
         let manifest = read(&bundle.join("images/blobs").join(digest))?;
         let layers = manifest["layers"].as_array().into_iter().flatten();
         let parts = layers.chain([image, &manifest["config"]]);

@@ -1,22 +1,19 @@
-//! What both ways are given: the packages, images, containerd configuration and pod network of Halite's own low state, so
-//! that the script does the same work.
+//! What both ways are given: the packages, images, containerd configuration and pod network of
+//! Halite's own low state, so that the script does the same work.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use halite_pillar::{
-    bundle::BundleFacts,
-    view::{MASTER, Pki},
-};
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::view::{MASTER, Pki};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-use crate::{
-    cluster::{BOOTSTRAP, BUNDLE, CLUSTER},
-    lab,
-    suite::kubeadm::{inputs, rendered},
-    upstream::{self, Image, versions},
-};
+use crate::cluster::{BOOTSTRAP, BUNDLE, CLUSTER};
+use crate::suite::kubeadm::{inputs, rendered};
+use crate::upstream::{Image, versions};
+use crate::{lab, upstream};
 
 /// The bootstrap node, as `ctl bootstrap` declares it.
 const NODE: &str = "apiVersion: halite/v1
@@ -49,24 +46,37 @@ impl Inputs {
         let manifest = fs::read_to_string(bundle.join("manifest.json"))?;
         let facts = BundleFacts::from_manifest(&manifest, BUNDLE)?;
         let declaration = inputs::parse(CLUSTER, &[NODE])?;
-        let compile = |target: &str| rendered::compile(&declaration, &facts, &Pki::default(), target);
+        let compile =
+            |target: &str| rendered::compile(&declaration, &facts, &Pki::default(), target);
         let (host, api) = (compile(BOOTSTRAP)?.low.chunks, compile(MASTER)?.low.chunks);
         let find = |chunks: &[Chunk], function: &str, name: &str| {
-            let found = chunks.iter().find(|c| c.function() == function && (c.id == name || c.name == name));
-            found.map(|c| c.args.clone()).with_context(|| format!("no {function} {name} in the low state"))
+            let found = chunks
+                .iter()
+                .find(|c| c.function() == function && (c.id == name || c.name == name));
+            found
+                .map(|c| c.args.clone())
+                .with_context(|| format!("no {function} {name} in the low state"))
         };
         let packages = find(&host, "pkg.installed", "host-packages")?;
-        let packages = packages["pkgs"].as_array().context("host-packages has no pkgs")?;
+        let packages = packages["pkgs"]
+            .as_array()
+            .context("host-packages has no pkgs")?;
         let containerd = find(&host, "file.managed", "/etc/containerd/config.toml")?;
         let flannel = find(&api, "kubernetes.manifest", "flannel")?;
         let all = upstream::ensure(&lab::cache(), &versions::NEWEST, progress)?.images;
-        let wanted =
-            |image: &Image| host.iter().any(|c| c.function() == "image.present" && c.name == image.reference);
-        let flannel = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
+        let wanted = |image: &Image| {
+            host.iter()
+                .any(|c| c.function() == "image.present" && c.name == image.reference)
+        };
+        let flannel =
+            serde_json::json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
         Ok(Self {
             packages: packages.iter().map(package).collect(),
             images: all.into_iter().filter(wanted).collect(),
-            containerd: containerd["contents"].as_str().context("containerd has no contents")?.to_owned(),
+            containerd: containerd["contents"]
+                .as_str()
+                .context("containerd has no contents")?
+                .to_owned(),
             kubeadm: inputs::kubeadm(&declaration, versions::KUBERNETES)?,
             flannel: flannel.to_string(),
             endpoint: declaration.cluster.value.endpoint(),
@@ -84,8 +94,9 @@ fn package(item: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn packages_in_apts_notation() {

@@ -1,24 +1,27 @@
-//! `cargo lab bench`: what Halite costs, against a plain shell script around kubeadm on an identical host, and in itself.
+//! `cargo lab bench`: what Halite costs, against a plain shell script around kubeadm on an
+//! identical host, and in itself.
 //!
-//! Machines differ and are shared, so times count as ratios within one run: the two ways alternate, each on new hosts.
+//! Machines differ and are shared, so times count as ratios within one run: the two ways alternate,
+//! each on new hosts.
 
 mod bundle;
 mod inputs;
 mod measure;
 mod peer;
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-pub use bundle::bench as bundle;
 use inputs::Inputs;
 
-use crate::{
-    build,
-    cluster::{self, CLUSTER, Cluster},
-    demo,
-    lab::{self, Lab},
-};
+use crate::cluster::{CLUSTER, Cluster};
+use crate::lab::Lab;
+use crate::{build, cluster, demo, lab};
+
+pub use bundle::bench as bundle;
 
 /// Name of the bench's own lab.
 pub const BENCH: &str = "bench";
@@ -51,12 +54,18 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut table = Table::default();
     for round in 1..=ROUNDS {
-        progress(&format!("round {round} of {ROUNDS}: shell script and kubeadm"));
+        progress(&format!(
+            "round {round} of {ROUNDS}: shell script and kubeadm"
+        ));
         lab.down()?;
         let host = cluster::boot_peer(&lab, &bundle)?;
         let phases = peer::run(&host, &inputs)?;
         let total = phases.iter().map(|(_, time)| *time).sum();
-        table.row(&format!("bootstrap {round}, script"), &seconds(total), &shown(&phases));
+        table.row(
+            &format!("bootstrap {round}, script"),
+            &seconds(total),
+            &shown(&phases),
+        );
         theirs.push(total);
         let packages = measure::packages(&host)?;
 
@@ -69,17 +78,31 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
         same_packages(&packages, &measure::packages(&host)?)?;
     }
     let ratio = median(&ours).as_secs_f64() / median(&theirs).as_secs_f64();
-    table.aim("bootstrap, ratio of medians", &format!("{ratio:.2}"), &format!("≤ {RATIO}"), ratio <= RATIO);
+    table.aim(
+        "bootstrap, ratio of medians",
+        &format!("{ratio:.2}"),
+        &format!("≤ {RATIO}"),
+        ratio <= RATIO,
+    );
 
     progress("adding the worker");
     cluster::boot_worker(&lab)?;
     let cluster = Cluster::attach(lab.clone())?;
-    table.row("node add", &seconds(cluster.add_worker()?), "packages included");
+    table.row(
+        "node add",
+        &seconds(cluster.add_worker()?),
+        "packages included",
+    );
     cluster.wait_for_pods(Duration::from_secs(180))?;
     measure::settled(&cluster)?;
     let times = measure::times(&cluster.bootstrap, 5, "ctl highstate")?;
     let time = median(&times);
-    table.aim("ctl highstate, nothing to do, two hosts", &seconds(time), "< 1 s", time < HIGHSTATE);
+    table.aim(
+        "ctl highstate, nothing to do, two hosts",
+        &seconds(time),
+        "< 1 s",
+        time < HIGHSTATE,
+    );
     let times = measure::times(&cluster.bootstrap, 10, "ctl ping worker-1")?;
     let time = median(&times);
     table.aim(
@@ -95,7 +118,10 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     ] {
         let pss = measure::pss(host, unit)?;
         let name = format!("{unit} on {}, PSS", host.spec.name);
-        let value = format!("{} KiB (file {}, anonymous {})", pss.total, pss.file, pss.anonymous);
+        let value = format!(
+            "{} KiB (file {}, anonymous {})",
+            pss.total, pss.file, pss.anonymous
+        );
         table.aim(&name, &value, &format!("≤ {limit} KiB"), pss.total <= limit);
     }
     sizes(&bundle, &mut table)?;
@@ -108,7 +134,9 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
 /// Reads the whole bundle once, so that whoever is first has no colder start than who follows.
 fn warm(bundle: &Path) -> Result<u64> {
     let mut read = 0;
-    for entry in fs::read_dir(bundle).with_context(|| format!("cannot read {}", bundle.display()))? {
+    for entry in
+        fs::read_dir(bundle).with_context(|| format!("cannot read {}", bundle.display()))?
+    {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             read += warm(&entry.path())?;
@@ -120,12 +148,18 @@ fn warm(bundle: &Path) -> Result<u64> {
 }
 
 /// Both ways must have installed the same, or the comparison says nothing.
-fn same_packages(script: &BTreeMap<String, String>, halite: &BTreeMap<String, String>) -> Result<()> {
+fn same_packages(
+    script: &BTreeMap<String, String>,
+    halite: &BTreeMap<String, String>,
+) -> Result<()> {
     if script == halite {
         return Ok(());
     }
     let only = |a: &BTreeMap<String, String>, b: &BTreeMap<String, String>| -> Vec<String> {
-        a.iter().filter(|(n, v)| b.get(*n) != Some(v)).map(|(n, v)| format!("{n} {v}")).collect()
+        a.iter()
+            .filter(|(n, v)| b.get(*n) != Some(v))
+            .map(|(n, v)| format!("{n} {v}"))
+            .collect()
     };
     bail!(
         "the hosts have not the same packages: only the script's {:?}, only Halite's {:?}",
@@ -138,7 +172,11 @@ fn sizes(bundle: &Path, table: &mut Table) -> Result<()> {
     let programs = build::source_root().join("target/x86_64-unknown-linux-gnu/shipped");
     for program in ["halite-minion", "halite-master", "ctl"] {
         let size = fs::metadata(programs.join(program))?.len();
-        table.row(&format!("{program}, size"), &format!("{:.1} MiB", mib(size)), "static, stripped");
+        table.row(
+            &format!("{program}, size"),
+            &format!("{:.1} MiB", mib(size)),
+            "static, stripped",
+        );
     }
     table.row(
         "bundle, size",
@@ -170,7 +208,11 @@ fn seconds(time: Duration) -> String {
 }
 
 fn shown(phases: &[(String, Duration)]) -> String {
-    phases.iter().map(|(name, time)| format!("{name} {}", seconds(*time))).collect::<Vec<_>>().join(", ")
+    phases
+        .iter()
+        .map(|(name, time)| format!("{name} {}", seconds(*time)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The result, a Markdown table that can stand in `docs/performance.md` as it is.
@@ -190,7 +232,11 @@ impl Table {
     }
 
     fn aim(&mut self, what: &str, value: &str, aim: &str, reached: bool) {
-        let judged = if reached { aim.to_owned() } else { format!("{aim}: **missed**") };
+        let judged = if reached {
+            aim.to_owned()
+        } else {
+            format!("{aim}: **missed**")
+        };
         self.row(what, value, &judged);
     }
 }
@@ -201,7 +247,14 @@ mod tests {
 
     #[test]
     fn the_median_of_even_and_odd_numbers() {
-        let of = |list: &[u64]| median(&list.iter().map(|s| Duration::from_secs(*s)).collect::<Vec<_>>());
+        let of = |list: &[u64]| {
+            median(
+                &list
+                    .iter()
+                    .map(|s| Duration::from_secs(*s))
+                    .collect::<Vec<_>>(),
+            )
+        };
         assert_eq!(of(&[3, 1, 2]), Duration::from_secs(2));
         assert_eq!(of(&[4, 1]), Duration::from_millis(2500));
         assert_eq!(of(&[]), Duration::ZERO);

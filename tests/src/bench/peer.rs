@@ -1,15 +1,16 @@
 //! The other way: what an administrator would write around kubeadm on a host without internet.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
 use super::inputs::Inputs;
-use crate::{
-    cluster::BUNDLE,
-    lab::{command, host::Host},
-};
+use crate::cluster::BUNDLE;
+use crate::lab::command;
+use crate::lab::host::Host;
 
 /// Prints the nanoseconds since the epoch after each phase, with its name.
 const SCRIPT: &str = r#"
@@ -76,14 +77,21 @@ pub(super) fn run(host: &Host, inputs: &Inputs) -> Result<Vec<(String, Duration)
 /// One archive of all images, each under the name that containerd is to know it by.
 fn archive(inputs: &Inputs, dir: &Path) -> Result<()> {
     let mut manifests = Vec::new();
-    let mut args = vec!["-cf".to_owned(), dir.join("images.tar").to_string_lossy().into_owned()];
+    let mut args = vec![
+        "-cf".to_owned(),
+        dir.join("images.tar").to_string_lossy().into_owned(),
+    ];
     for image in &inputs.images {
         let index = fs::read(image.layout.join("index.json"))?;
         let index: serde_json::Value = serde_json::from_slice(&index)?;
         let mut manifest = index["manifests"][0].clone();
         manifest["annotations"] = json!({"io.containerd.image.name": image.reference});
         manifests.push(manifest);
-        args.extend(["-C".to_owned(), image.layout.to_string_lossy().into_owned(), "blobs".to_owned()]);
+        args.extend([
+            "-C".to_owned(),
+            image.layout.to_string_lossy().into_owned(),
+            "blobs".to_owned(),
+        ]);
     }
     let index = json!({"schemaVersion": 2, "manifests": manifests});
     fs::write(dir.join("index.json"), index.to_string())?;
@@ -98,9 +106,15 @@ fn phases(said: &str) -> Result<Vec<(String, Duration)>> {
     let mut before: Option<u64> = None;
     for line in said.lines().filter_map(|line| line.strip_prefix("phase ")) {
         let (name, at) = line.split_once(' ').context("a phase without a time")?;
-        let at: u64 = at.trim().parse().with_context(|| format!("the time of phase {name}"))?;
+        let at: u64 = at
+            .trim()
+            .parse()
+            .with_context(|| format!("the time of phase {name}"))?;
         if let Some(before) = before {
-            phases.push((name.to_owned(), Duration::from_nanos(at.saturating_sub(before))));
+            phases.push((
+                name.to_owned(),
+                Duration::from_nanos(at.saturating_sub(before)),
+            ));
         }
         before = Some(at);
     }
@@ -113,9 +127,13 @@ mod tests {
 
     #[test]
     fn phases_are_told_apart() {
-        let said = "phase start 1000000000\nother\nphase packages 3500000000\nphase images 4000000000\n";
+        let said =
+            "phase start 1000000000\nother\nphase packages 3500000000\nphase images 4000000000\n";
         let phases = phases(said).unwrap();
-        assert_eq!(phases[0], ("packages".to_owned(), Duration::from_millis(2500)));
+        assert_eq!(
+            phases[0],
+            ("packages".to_owned(), Duration::from_millis(2500))
+        );
         assert_eq!(phases[1], ("images".to_owned(), Duration::from_millis(500)));
     }
 }

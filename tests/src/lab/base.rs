@@ -1,22 +1,21 @@
-//! The base root: a minimal Debian with systemd and nothing of ours, shared by all hosts as the lower overlay layer.
+//! The base root: a minimal Debian with systemd and nothing of ours, shared by all hosts as the
+//! lower overlay layer.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::command::run;
 
 /// What a bare host has besides `debootstrap --variant=minbase`.
-const PACKAGES: &str =
-    "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
+const PACKAGES: &str = "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
 
-/// What hardware and firmware give a real host and a container runner does not: writable cgroups, kernel log, network
-/// parameters, and the kernel parameters that the kubelet insists on. The latter belong to the machine, so the host
-/// sees files with the wanted values laid over them instead of changing them.
+/// What hardware and firmware give a real host and a container runner does not: writable cgroups,
+/// kernel log, network parameters, and the kernel parameters that the kubelet insists on. The
+/// latter belong to the machine, so the host sees files with the wanted values laid over them
+/// instead of changing them.
 const HARDWARE: &str = r#"[Unit]
 Description=What hardware and firmware give a real host
 DefaultDependencies=no
@@ -40,8 +39,8 @@ ExecStart=/bin/sh -ec 'mount --make-rshared /; \
 WantedBy=sysinit.target
 "#;
 
-/// The journal survives a power cut, and what a failed test left can be read. Without limits of its own journald would
-/// keep next to nothing on a disk that is fuller than it likes.
+/// The journal survives a power cut, and what a failed test left can be read. Without limits of its
+/// own journald would keep next to nothing on a disk that is fuller than it likes.
 const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemKeepFree=512M\n";
 
 /// Makes the base root in the cache unless it is there, and returns its path.
@@ -55,7 +54,15 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
         }
         fs::create_dir_all(cache)?;
         let include = format!("--include={PACKAGES}");
-        run("debootstrap", &["--variant=minbase", &include, "bookworm", &partial.to_string_lossy()])?;
+        run(
+            "debootstrap",
+            &[
+                "--variant=minbase",
+                &include,
+                "bookworm",
+                &partial.to_string_lossy(),
+            ],
+        )?;
         for archive in fs::read_dir(partial.join("var/cache/apt/archives"))? {
             let path = archive?.path();
             if path.extension().is_some_and(|e| e == "deb") {

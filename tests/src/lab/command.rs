@@ -1,14 +1,13 @@
 //! Running programs of the machine and saying clearly what went wrong.
 
-use std::{
-    ffi::OsStr,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
-};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs a program and returns its standard output; an error carries the command and what it printed.
+/// Runs a program and returns its standard output; an error carries the command and what it
+/// printed.
 pub fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     let output = output(program, args)?;
     if !output.status.success() {
@@ -49,5 +48,8 @@ pub fn passthrough<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<bool> {
 }
 
 fn shown<S: AsRef<OsStr>>(args: &[S]) -> String {
-    args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    args.iter()
+        .map(|a| a.as_ref().to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

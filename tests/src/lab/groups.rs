@@ -1,18 +1,19 @@
-//! Control groups of a host: one in each of the machine's controllers. The machine's own groups are left alone.
+//! Control groups of a host: one in each of the machine's controllers. The machine's own groups are
+//! left alone.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use super::wait;
 
 /// Controllers of the machine in which each host gets a group of its own.
-const CONTROLLERS: [&str; 10] =
-    ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "unified"];
+const CONTROLLERS: [&str; 10] = [
+    "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd",
+    "unified",
+];
 
 /// The controllers that this machine has.
 fn parents() -> impl Iterator<Item = PathBuf> {
@@ -57,7 +58,17 @@ fn remove_tree(group: &Path) -> Result<()> {
             remove_tree(&entry.path())?;
         }
     }
-    wait::until(&format!("{} to be empty", group.display()), Duration::from_secs(10), || {
-        fs::remove_dir(group).or_else(|e| if group.exists() { Err(e.to_string()) } else { Ok(()) })
-    })
+    wait::until(
+        &format!("{} to be empty", group.display()),
+        Duration::from_secs(10),
+        || {
+            fs::remove_dir(group).or_else(|e| {
+                if group.exists() {
+                    Err(e.to_string())
+                } else {
+                    Ok(())
+                }
+            })
+        },
+    )
 }

@@ -1,25 +1,22 @@
-//! One real host: `systemd-nspawn -b` on an overlay of the base root, in a network namespace and cgroups of its own.
+//! One real host: `systemd-nspawn -b` on an overlay of the base root, in a network namespace and
+//! cgroups of its own.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    command::{output, run},
-    groups,
-    net::{Network, Router, namespace_exists},
-    wait,
-};
+use super::command::{output, run};
+use super::net::{Network, Router, namespace_exists};
+use super::{groups, wait};
 
-/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the host's overlay.
+/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the
+/// host's overlay.
 const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
 
 /// What the names of all hosts' namespaces, control groups and machines begin with.
@@ -55,7 +52,12 @@ impl Host {
     /// The host `spec` of the lab `lab`, with its files below `dir`, on the base root `base`.
     #[must_use]
     pub fn new(lab: &str, dir: &Path, base: &Path, spec: Spec) -> Self {
-        Self { dir: dir.join("hosts").join(&spec.name), lab: lab.to_owned(), base: base.to_owned(), spec }
+        Self {
+            dir: dir.join("hosts").join(&spec.name),
+            lab: lab.to_owned(),
+            base: base.to_owned(),
+            spec,
+        }
     }
 
     /// Its network namespace.
@@ -65,13 +67,21 @@ impl Host {
     }
 
     fn control_plane_network(&self) -> Network {
-        if self.spec.second_network { Network::ControlPlane1 } else { Network::ControlPlane0 }
+        if self.spec.second_network {
+            Network::ControlPlane1
+        } else {
+            Network::ControlPlane0
+        }
     }
 
     /// Its address in the control plane.
     #[must_use]
     pub fn control_plane_address(&self) -> String {
-        format!("{}.{}", self.control_plane_network().prefix(), self.spec.number)
+        format!(
+            "{}.{}",
+            self.control_plane_network().prefix(),
+            self.spec.number
+        )
     }
 
     /// Its address in the workload plane.
@@ -90,7 +100,9 @@ impl Host {
     #[must_use]
     pub fn file(&self, path: &str) -> PathBuf {
         let path = path.trim_start_matches('/');
-        let data = DATA.iter().find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
+        let data = DATA
+            .iter()
+            .find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
         match data {
             Some((data, rest)) => self.data(data).join(rest),
             None => self.root().join(path),
@@ -106,8 +118,8 @@ impl Host {
         format!("{PREFIX}{}-{}", self.lab, self.spec.name)
     }
 
-    /// Boots the host and waits until systemd says that it runs. Booting again after [`Self::power_cut`] finds the disk
-    /// as it was, the cables plugged in, and nothing else.
+    /// Boots the host and waits until systemd says that it runs. Booting again after
+    /// [`Self::power_cut`] finds the disk as it was, the cables plugged in, and nothing else.
     pub fn boot(&self, router: &Router) -> Result<()> {
         if self.init().is_some() {
             return Ok(());
@@ -116,14 +128,27 @@ impl Host {
         self.mount()?;
         let mut nspawn = Command::new("systemd-nspawn");
         nspawn
-            .args(["--quiet", "--boot", "--register=no", "--keep-unit", "--console=pipe", "--capability=all"])
+            .args([
+                "--quiet",
+                "--boot",
+                "--register=no",
+                "--keep-unit",
+                "--console=pipe",
+                "--capability=all",
+            ])
             // All hosts have one clock, and it is the machine's.
             .arg("--drop-capability=CAP_SYS_TIME")
-            .args(["--system-call-filter=add_key keyctl bpf @keyring", "--link-journal=no"])
+            .args([
+                "--system-call-filter=add_key keyctl bpf @keyring",
+                "--link-journal=no",
+            ])
             .args(["--resolv-conf=off", "--timezone=off"])
             .arg(format!("--machine={}", self.machine()))
             .arg(format!("--hostname={}", self.spec.name))
-            .arg(format!("--network-namespace-path=/run/netns/{}", self.namespace()))
+            .arg(format!(
+                "--network-namespace-path=/run/netns/{}",
+                self.namespace()
+            ))
             .arg("--directory")
             .arg(self.root());
         for data in DATA {
@@ -132,13 +157,20 @@ impl Host {
             nspawn.arg(format!("--bind={}:/{data}", source.display()));
         }
         for (source, target) in &self.spec.read_only {
-            nspawn.arg(format!("--bind-ro={}:{}", source.display(), target.display()));
+            nspawn.arg(format!(
+                "--bind-ro={}:{}",
+                source.display(),
+                target.display()
+            ));
         }
         let groups = groups::make(&self.machine())?;
         let console = fs::File::create(self.dir.join("console.log"))?;
-        // The shell moves itself into the host's groups, then becomes nspawn, whose cgroup namespace starts there.
-        let joins: String =
-            groups.iter().map(|g| format!("echo $$ > {}/cgroup.procs; ", g.display())).collect();
+        // The shell moves itself into the host's groups, then becomes nspawn, whose cgroup
+        // namespace starts there.
+        let joins: String = groups
+            .iter()
+            .map(|g| format!("echo $$ > {}/cgroup.procs; ", g.display()))
+            .collect();
         let child = Command::new("sh")
             .arg("-ec")
             .arg(format!("{joins} exec \"$@\""))
@@ -153,19 +185,26 @@ impl Host {
             .spawn()
             .context("cannot start systemd-nspawn")?;
         fs::write(self.dir.join("nspawn.pid"), child.id().to_string())?;
-        wait::until(&format!("{} to boot", self.spec.name), Duration::from_secs(60), || {
-            let state = self.output(&["systemctl", "is-system-running"]).map_err(|e| e.to_string())?;
-            let text = String::from_utf8_lossy(&state.stdout).trim().to_owned();
-            if text == "running" || text == "degraded" {
-                Ok(())
-            } else {
-                // Others may have taken the inotify instances since we looked; systemd then waits for ever.
-                Err(format!(
-                    "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
+        wait::until(
+            &format!("{} to boot", self.spec.name),
+            Duration::from_secs(60),
+            || {
+                let state = self
+                    .output(&["systemctl", "is-system-running"])
+                    .map_err(|e| e.to_string())?;
+                let text = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+                if text == "running" || text == "degraded" {
+                    Ok(())
+                } else {
+                    // Others may have taken the inotify instances since we looked; systemd then
+                    // waits for ever.
+                    Err(format!(
+                        "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
                      or raise fs.inotify.max_user_instances"
-                ))
-            }
-        })
+                    ))
+                }
+            },
+        )
     }
 
     fn plug(&self, router: &Router) -> Result<()> {
@@ -178,7 +217,10 @@ impl Host {
         router.plug(&ns, "eth0", self.control_plane_network(), self.spec.number)?;
         router.plug(&ns, "eth1", Network::Workload, self.spec.number)?;
         let gateway = format!("{}.1", self.control_plane_network().prefix());
-        run("ip", &["-n", &ns, "route", "add", "default", "via", &gateway])?;
+        run(
+            "ip",
+            &["-n", &ns, "route", "add", "default", "via", &gateway],
+        )?;
         Ok(())
     }
 
@@ -194,7 +236,17 @@ impl Host {
                 self.dir.join("upper").display(),
                 self.dir.join("work").display()
             );
-            run("mount", &["-t", "overlay", "overlay", "-o", &options, &root.to_string_lossy()])?;
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "overlay",
+                    "overlay",
+                    "-o",
+                    &options,
+                    &root.to_string_lossy(),
+                ],
+            )?;
         }
         let machine_id = root.join("etc/machine-id");
         if fs::read_to_string(&machine_id).map_or(true, |id| id.trim().len() != 32)
@@ -216,9 +268,14 @@ impl Host {
 
     /// Pid of the nspawn process, if it runs.
     fn nspawn(&self) -> Option<u32> {
-        let pid: u32 = fs::read_to_string(self.dir.join("nspawn.pid")).ok()?.trim().parse().ok()?;
+        let pid: u32 = fs::read_to_string(self.dir.join("nspawn.pid"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
-        line.contains(&format!("--machine={}", self.machine())).then_some(pid)
+        line.contains(&format!("--machine={}", self.machine()))
+            .then_some(pid)
     }
 
     /// Pid of the host's init as the machine sees it, if the host runs.
@@ -231,10 +288,19 @@ impl Host {
 
     /// A command that will run inside the host as root, as if logged in.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command> {
-        let Some(init) = self.init() else { bail!("{} does not run", self.spec.name) };
+        let Some(init) = self.init() else {
+            bail!("{} does not run", self.spec.name)
+        };
         let mut command = Command::new("nsenter");
         command
-            .args(["-t", &init.to_string(), "--all", "--wdns=/root", "env", "-i"])
+            .args([
+                "-t",
+                &init.to_string(),
+                "--all",
+                "--wdns=/root",
+                "env",
+                "-i",
+            ])
             .args(["HOME=/root", "TERM=dumb", "LANG=C.UTF-8"])
             .arg("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .args(args);
@@ -243,13 +309,19 @@ impl Host {
 
     /// Runs a command inside and returns whatever it came to.
     pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
-        self.command(args)?.stdin(Stdio::null()).output().context("cannot start nsenter")
+        self.command(args)?
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start nsenter")
     }
 
     /// Runs a command inside and returns its standard output; fails when it fails.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String> {
         let output = self.output(args)?;
-        let shown: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
+        let shown: Vec<_> = args
+            .iter()
+            .map(|a| a.as_ref().to_string_lossy().into_owned())
+            .collect();
         if !output.status.success() {
             bail!(
                 "on {}: {} ended with {}: {}{}",
@@ -268,15 +340,23 @@ impl Host {
         self.run(&["sh", "-c", line])
     }
 
-    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what the kernel held for it
-    /// (addresses, routes, packet filter, control groups) is gone too.
+    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what
+    /// the kernel held for it (addresses, routes, packet filter, control groups) is gone too.
     pub fn power_cut(&self) -> Result<()> {
         if let Some(init) = self.init() {
             run("kill", &["-9", &init.to_string()])?;
         }
-        wait::until(&format!("{} to lose power", self.spec.name), Duration::from_secs(30), || {
-            if self.nspawn().is_some() { Err("nspawn still runs".to_owned()) } else { Ok(()) }
-        })?;
+        wait::until(
+            &format!("{} to lose power", self.spec.name),
+            Duration::from_secs(30),
+            || {
+                if self.nspawn().is_some() {
+                    Err("nspawn still runs".to_owned())
+                } else {
+                    Ok(())
+                }
+            },
+        )?;
         self.unplug()?;
         groups::remove(&self.machine())
     }
@@ -284,7 +364,8 @@ impl Host {
     fn unplug(&self) -> Result<()> {
         let ns = self.namespace();
         if namespace_exists(&ns) {
-            // A namespace is taken down a while after it was deleted; its cables must be free at once.
+            // A namespace is taken down a while after it was deleted; its cables must be free at
+            // once.
             for interface in ["eth0", "eth1"] {
                 output("ip", &["-n", &ns, "link", "del", interface])?;
             }
@@ -304,7 +385,8 @@ impl Host {
             bail!("{} is still mounted", root.display());
         }
         if self.dir.exists() {
-            fs::remove_dir_all(&self.dir).with_context(|| format!("cannot remove {}", self.dir.display()))?;
+            fs::remove_dir_all(&self.dir)
+                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
         }
         Ok(())
     }
@@ -324,7 +406,10 @@ mod tests {
             inotify: 0,
         };
         let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
-        assert_eq!(host.file("/etc/hosts"), Path::new("/labs/a/hosts/one/root/etc/hosts"));
+        assert_eq!(
+            host.file("/etc/hosts"),
+            Path::new("/labs/a/hosts/one/root/etc/hosts")
+        );
         assert_eq!(
             host.file("var/lib/kubelet/pki/x"),
             Path::new("/labs/a/hosts/one/data/var-lib-kubelet/pki/x")

@@ -1,4 +1,5 @@
-//! The lab: real hosts on one machine, their network, and the detectors for whatever tries to leave.
+//! The lab: real hosts on one machine, their network, and the detectors for whatever tries to
+//! leave.
 
 pub mod base;
 pub mod command;
@@ -11,19 +12,19 @@ pub mod room;
 pub mod scan;
 pub mod wait;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use host::{Host, Spec};
 use net::Router;
 
-/// Where everything slow to make is kept, outside the source tree: `HALITE_LAB_CACHE`, or `/var/cache/halite-lab`.
+/// Where everything slow to make is kept, outside the source tree: `HALITE_LAB_CACHE`, or
+/// `/var/cache/halite-lab`.
 #[must_use]
 pub fn cache() -> PathBuf {
-    std::env::var_os("HALITE_LAB_CACHE").map_or_else(|| "/var/cache/halite-lab".into(), PathBuf::from)
+    std::env::var_os("HALITE_LAB_CACHE")
+        .map_or_else(|| "/var/cache/halite-lab".into(), PathBuf::from)
 }
 
 /// Where running labs keep their hosts: `HALITE_LAB_RUN`, or `/var/lib/halite-lab`.
@@ -46,22 +47,35 @@ pub struct Lab {
 impl Lab {
     /// The lab of that name on that base root, whether it runs or not.
     pub fn new(name: &str, base: &Path) -> Result<Self> {
-        let short = name.len() <= 12 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let short = name.len() <= 12
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         if name.is_empty() || !short {
             bail!("a lab's name is 1 to 12 lower-case letters and digits, not {name:?}");
         }
         let dir = run_dir().join(name);
-        Ok(Self { name: name.to_owned(), router: Router::new(name, &dir), dir, base: base.to_owned() })
+        Ok(Self {
+            name: name.to_owned(),
+            router: Router::new(name, &dir),
+            dir,
+            base: base.to_owned(),
+        })
     }
 
-    /// Boots a host, making it first if it is new. A new one is refused when the machine has no room for it.
+    /// Boots a host, making it first if it is new. A new one is refused when the machine has no
+    /// room for it.
     pub fn boot(&self, spec: Spec) -> Result<Host> {
         let host_dir = self.dir.join("hosts").join(&spec.name);
         if !host_dir.exists() {
             room::for_a_host(&spec.name, spec.inotify)?;
         }
-        fs::create_dir_all(&host_dir).with_context(|| format!("cannot make {}", host_dir.display()))?;
-        fs::write(host_dir.join("spec.json"), serde_json::to_vec_pretty(&spec)?)?;
+        fs::create_dir_all(&host_dir)
+            .with_context(|| format!("cannot make {}", host_dir.display()))?;
+        fs::write(
+            host_dir.join("spec.json"),
+            serde_json::to_vec_pretty(&spec)?,
+        )?;
         self.router.up()?;
         let host = Host::new(&self.name, &self.dir, &self.base, spec);
         host.boot(&self.router)?;
@@ -71,11 +85,19 @@ impl Lab {
     /// Its hosts, running or not, by name.
     pub fn hosts(&self) -> Result<Vec<Host>> {
         let mut hosts = Vec::new();
-        let Ok(entries) = fs::read_dir(self.dir.join("hosts")) else { return Ok(hosts) };
+        let Ok(entries) = fs::read_dir(self.dir.join("hosts")) else {
+            return Ok(hosts);
+        };
         for entry in entries {
             let file = entry?.path().join("spec.json");
-            let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            hosts.push(Host::new(&self.name, &self.dir, &self.base, serde_json::from_slice(&text)?));
+            let text =
+                fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            hosts.push(Host::new(
+                &self.name,
+                &self.dir,
+                &self.base,
+                serde_json::from_slice(&text)?,
+            ));
         }
         hosts.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         Ok(hosts)
@@ -85,9 +107,16 @@ impl Lab {
     pub fn host(&self, name: &str) -> Result<Host> {
         let hosts = self.hosts()?;
         let names: Vec<_> = hosts.iter().map(|h| h.spec.name.clone()).collect();
-        hosts.into_iter().find(|h| h.spec.name == name).with_context(|| {
-            format!("the lab {} has no host {name:?}; it has: {}", self.name, names.join(", "))
-        })
+        hosts
+            .into_iter()
+            .find(|h| h.spec.name == name)
+            .with_context(|| {
+                format!(
+                    "the lab {} has no host {name:?}; it has: {}",
+                    self.name,
+                    names.join(", ")
+                )
+            })
     }
 
     /// Stops and removes every host, the router and all files.
@@ -97,7 +126,8 @@ impl Lab {
         }
         self.router.down()?;
         if self.dir.exists() {
-            fs::remove_dir_all(&self.dir).with_context(|| format!("cannot remove {}", self.dir.display()))?;
+            fs::remove_dir_all(&self.dir)
+                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
         }
         Ok(())
     }

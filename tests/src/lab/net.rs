@@ -1,11 +1,10 @@
-//! The lab's network: a router in a namespace of its own with two control-plane networks and one workload network, and
-//! the two detectors. Nothing routes beyond it; whatever tries is rejected and counted.
+//! The lab's network: a router in a namespace of its own with two control-plane networks and one
+//! workload network, and the two detectors. Nothing routes beyond it; whatever tries is rejected
+//! and counted.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -36,11 +35,17 @@ impl Network {
         }
     }
 
-    /// The hardware address of host `number`: the same after each boot, as that of a real network card. Locally
-    /// administered, then the IPv4 address.
+    /// The hardware address of host `number`: the same after each boot, as that of a real network
+    /// card. Locally administered, then the IPv4 address.
     fn mac(self, number: u8) -> String {
-        let network = self.prefix().split('.').filter_map(|octet| octet.parse::<u8>().ok());
-        let bytes: Vec<String> = network.chain([number]).map(|byte| format!("{byte:02x}")).collect();
+        let network = self
+            .prefix()
+            .split('.')
+            .filter_map(|octet| octet.parse::<u8>().ok());
+        let bytes: Vec<String> = network
+            .chain([number])
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         format!("02:00:{}", bytes.join(":"))
     }
 
@@ -53,9 +58,10 @@ impl Network {
     }
 }
 
-/// What leaves for an address outside the lab is rejected and counted by `egress`; bridged traffic passes here too, so
-/// what stays on its link by definition is let through. Cluster addresses that reach the
-/// router (a Service asked before kube-proxy knows it) are rejected too, but are no attempt to leave.
+/// What leaves for an address outside the lab is rejected and counted by `egress`; bridged traffic
+/// passes here too, so what stays on its link by definition is let through. Cluster addresses that
+/// reach the router (a Service asked before kube-proxy knows it) are rejected too, but are no
+/// attempt to leave.
 const RULES: &str = "
 table inet lab {
   counter egress { }
@@ -83,7 +89,10 @@ impl Router {
     /// The router of the lab `lab`, whose files are in `dir`.
     #[must_use]
     pub fn new(lab: &str, dir: &Path) -> Self {
-        Self { namespace: format!("hl-{lab}-router"), queries: dir.join("queries.log") }
+        Self {
+            namespace: format!("hl-{lab}-router"),
+            queries: dir.join("queries.log"),
+        }
     }
 
     /// Makes namespace, bridges, rules and resolver, unless they are there.
@@ -97,13 +106,40 @@ impl Router {
                 let address = format!("{}.1/24", network.prefix());
                 // Without one of its own a bridge changes its address with its ports.
                 let mac = network.mac(1);
-                run("ip", &["-n", ns, "link", "add", bridge, "address", &mac, "type", "bridge"])?;
+                run(
+                    "ip",
+                    &[
+                        "-n", ns, "link", "add", bridge, "address", &mac, "type", "bridge",
+                    ],
+                )?;
                 run("ip", &["-n", ns, "addr", "add", &address, "dev", bridge])?;
                 run("ip", &["-n", ns, "link", "set", bridge, "up"])?;
             }
-            // Without a way out the kernel would refuse such packets before the rules see, and count, them.
-            run("ip", &["-n", ns, "route", "add", "default", "dev", Network::Workload.bridge()])?;
-            run("ip", &["netns", "exec", ns, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])?;
+            // Without a way out the kernel would refuse such packets before the rules see, and
+            // count, them.
+            run(
+                "ip",
+                &[
+                    "-n",
+                    ns,
+                    "route",
+                    "add",
+                    "default",
+                    "dev",
+                    Network::Workload.bridge(),
+                ],
+            )?;
+            run(
+                "ip",
+                &[
+                    "netns",
+                    "exec",
+                    ns,
+                    "sh",
+                    "-c",
+                    "echo 1 > /proc/sys/net/ipv4/ip_forward",
+                ],
+            )?;
             run("ip", &["netns", "exec", ns, "nft", RULES])?;
         }
         self.start_resolver()
@@ -134,15 +170,41 @@ impl Router {
     }
 
     /// Connects a namespace to a network as interface `interface` with host number `number`.
-    pub fn plug(&self, namespace: &str, interface: &str, network: Network, number: u8) -> Result<()> {
+    pub fn plug(
+        &self,
+        namespace: &str,
+        interface: &str,
+        network: Network,
+        number: u8,
+    ) -> Result<()> {
         let ns = self.namespace.as_str();
         let port = format!("{}-{number}", network.bridge());
         let address = format!("{}.{number}/24", network.prefix());
         let mac = network.mac(number);
-        let end = ["link", "add", interface, "address", &mac, "netns", namespace, "type", "veth"];
-        run("ip", &[end.as_slice(), &["peer", "name", &port, "netns", ns]].concat())?;
-        run("ip", &["-n", ns, "link", "set", &port, "master", network.bridge(), "up"])?;
-        run("ip", &["-n", namespace, "addr", "add", &address, "dev", interface])?;
+        let end = [
+            "link", "add", interface, "address", &mac, "netns", namespace, "type", "veth",
+        ];
+        run(
+            "ip",
+            &[end.as_slice(), &["peer", "name", &port, "netns", ns]].concat(),
+        )?;
+        run(
+            "ip",
+            &[
+                "-n",
+                ns,
+                "link",
+                "set",
+                &port,
+                "master",
+                network.bridge(),
+                "up",
+            ],
+        )?;
+        run(
+            "ip",
+            &["-n", namespace, "addr", "add", &address, "dev", interface],
+        )?;
         run("ip", &["-n", namespace, "link", "set", interface, "up"])?;
         Ok(())
     }
@@ -150,7 +212,12 @@ impl Router {
     /// Packets that tried to leave the lab so far.
     pub fn escaped(&self) -> Result<u64> {
         let ns = self.namespace.as_str();
-        let counter = run("ip", &["netns", "exec", ns, "nft", "list", "counter", "inet", "lab", "egress"])?;
+        let counter = run(
+            "ip",
+            &[
+                "netns", "exec", ns, "nft", "list", "counter", "inet", "lab", "egress",
+            ],
+        )?;
         counter
             .split_whitespace()
             .skip_while(|w| *w != "packets")
@@ -162,8 +229,11 @@ impl Router {
     /// Names that were asked for and that nobody expected.
     pub fn unexpected_names(&self) -> Result<Vec<String>> {
         let text = fs::read_to_string(&self.queries).unwrap_or_default();
-        let mut names: Vec<String> =
-            text.lines().filter(|n| !super::resolver::expected(n)).map(str::to_owned).collect();
+        let mut names: Vec<String> = text
+            .lines()
+            .filter(|n| !super::resolver::expected(n))
+            .map(str::to_owned)
+            .collect();
         names.sort();
         names.dedup();
         Ok(names)
@@ -174,7 +244,9 @@ impl Router {
         let pid_file = self.queries.with_extension("pid");
         if let Ok(pid) = fs::read_to_string(&pid_file) {
             let pid = pid.trim();
-            if fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("resolver")) {
+            if fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|c| c.contains("resolver"))
+            {
                 output("kill", &[pid])?;
             }
             fs::remove_file(&pid_file)?;

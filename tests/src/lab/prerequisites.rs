@@ -1,9 +1,8 @@
-//! What the machine itself needs besides Rust and Go: installed from its own package sources when missing.
+//! What the machine itself needs besides Rust and Go: installed from its own package sources when
+//! missing.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -47,15 +46,25 @@ pub fn ensure(progress: &mut dyn FnMut(&str)) -> Result<()> {
     if !system.lines().any(|l| l == "ID=debian") {
         bail!("the lab installs what it needs with apt: run it on Debian 12");
     }
-    let missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(p, _)| !Path::new(p).exists()).map(|(_, k)| *k).collect();
+    let missing: Vec<&str> = PROGRAMS
+        .iter()
+        .filter(|(p, _)| !Path::new(p).exists())
+        .map(|(_, k)| *k)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
     progress(&format!("installing {}", missing.join(" ")));
     run("apt-get", &["update", "-qq"]).context("the machine's package sources do not answer")?;
     // Services that come with the packages must not start on this machine.
-    let mut args = vec!["RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq"];
+    let mut args = vec![
+        "RUNLEVEL=1",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "install",
+        "-y",
+        "-qq",
+    ];
     args.push("--no-install-recommends");
     args.extend(missing);
     run("env", &args)?;

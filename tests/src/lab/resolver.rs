@@ -1,18 +1,25 @@
 //! The lab's name server: answers NXDOMAIN to everything and writes down what was asked.
 
-use std::{fs::OpenOptions, io::Write, net::UdpSocket, path::Path};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Names that a healthy offline cluster may ask its site's resolver for: the hosts' own names with no domain.
+/// Names that a healthy offline cluster may ask its site's resolver for: the hosts' own names with
+/// no domain.
 const EXPECTED: [&str; 2] = ["bootstrap-1", "worker-1"];
 
-/// Whether a question is one that an offline site's cluster may ask. CoreDNS' `loop` plugin asks once at its start for a
-/// name of two random numbers, to see whether its own question comes back.
+/// Whether a question is one that an offline site's cluster may ask. CoreDNS' `loop` plugin asks
+/// once at its start for a name of two random numbers, to see whether its own question comes back.
 #[must_use]
 pub fn expected(name: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    EXPECTED.contains(&name) || name.split_once('.').is_some_and(|(a, b)| number(a) && number(b))
+    EXPECTED.contains(&name)
+        || name
+            .split_once('.')
+            .is_some_and(|(a, b)| number(a) && number(b))
 }
 
 /// Serves UDP port 53 on every address of its (the router's) namespace until it is ended.
@@ -22,13 +29,16 @@ pub fn serve(log: &Path) -> Result<()> {
     let mut packet = [0_u8; 1500];
     loop {
         let (length, peer) = socket.recv_from(&mut packet)?;
-        let Some((name, answer)) = nxdomain(&packet[..length]) else { continue };
+        let Some((name, answer)) = nxdomain(&packet[..length]) else {
+            continue;
+        };
         writeln!(log, "{name}")?;
         socket.send_to(&answer, peer)?;
     }
 }
 
-/// The question's name and the answer to it (RFC 1035 section 4: header, question repeated, RCODE 3).
+/// The question's name and the answer to it (RFC 1035 section 4: header, question repeated, RCODE
+/// 3).
 fn nxdomain(query: &[u8]) -> Option<(String, Vec<u8>)> {
     let mut at = 12;
     let mut labels = Vec::new();

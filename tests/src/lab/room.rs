@@ -1,12 +1,10 @@
-//! Room on the machine: looked at before a host boots, because a host that finds none fails halfway, with messages that do
-//! not say so. The machine's limits are only read.
+//! Room on the machine: looked at before a host boots, because a host that finds none fails
+//! halfway, with messages that do not say so. The machine's limits are only read.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -22,7 +20,8 @@ pub const BARE: usize = 8;
 const GIB: u64 = 1 << 30;
 /// Disk that the hosts of a two-host lab fill: packages, images, databases, logs.
 const HOSTS: u64 = 4 * GIB;
-/// Disk for the base root, and of each Kubernetes release the upstream programs and images, the bundle, and the ISO.
+/// Disk for the base root, and of each Kubernetes release the upstream programs and images, the
+/// bundle, and the ISO.
 const CACHE: u64 = 4 * GIB;
 /// Disk for what Go keeps of the upstream programs: sources and objects.
 const GO: u64 = 12 * GIB;
@@ -43,7 +42,11 @@ struct Need {
 }
 
 fn hosts() -> Need {
-    Need { dir: run_dir(), bytes: HOSTS, variable: "HALITE_LAB_RUN" }
+    Need {
+        dir: run_dir(),
+        bytes: HOSTS,
+        variable: "HALITE_LAB_RUN",
+    }
 }
 
 /// Refuses a run for which there is not enough disk, before it builds for a quarter of an hour.
@@ -51,13 +54,22 @@ pub fn for_a_run() -> Result<()> {
     let mut needs = vec![hosts()];
     if !cache().join("bundle").exists() {
         let home = std::env::var_os("HOME").map_or_else(|| "/root".into(), PathBuf::from);
-        needs.push(Need { dir: cache(), bytes: CACHE, variable: "HALITE_LAB_CACHE" });
-        needs.push(Need { dir: home, bytes: GO, variable: "GOCACHE and GOMODCACHE" });
+        needs.push(Need {
+            dir: cache(),
+            bytes: CACHE,
+            variable: "HALITE_LAB_CACHE",
+        });
+        needs.push(Need {
+            dir: home,
+            bytes: GO,
+            variable: "GOCACHE and GOMODCACHE",
+        });
     }
     disk(&needs)
 }
 
-/// Refuses a new host of a lab that would take `instances` inotify instances when there is no room for it.
+/// Refuses a new host of a lab that would take `instances` inotify instances when there is no room
+/// for it.
 pub(super) fn for_a_host(name: &str, instances: usize) -> Result<()> {
     disk(&[hosts()])?;
     inotify(name, instances)
@@ -65,7 +77,10 @@ pub(super) fn for_a_host(name: &str, instances: usize) -> Result<()> {
 
 fn inotify(name: &str, instances: usize) -> Result<()> {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances")?;
-    let limit: usize = limit.trim().parse().context("fs.inotify.max_user_instances is no number")?;
+    let limit: usize = limit
+        .trim()
+        .parse()
+        .context("fs.inotify.max_user_instances is no number")?;
     let taken = promised(&held()?, &running()?);
     if taken + instances > limit {
         bail!(
@@ -80,18 +95,31 @@ fn inotify(name: &str, instances: usize) -> Result<()> {
 fn disk(needs: &[Need]) -> Result<()> {
     let mut systems: BTreeMap<u64, (u64, Vec<&Need>)> = BTreeMap::new();
     for need in needs {
-        let there = need.dir.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+        let there = need
+            .dir
+            .ancestors()
+            .find(|part| part.exists())
+            .unwrap_or(Path::new("/"));
         let look = || format!("cannot look at {}", there.display());
         let device = fs::metadata(there).with_context(look)?.dev();
         let system = rustix::fs::statvfs(there).with_context(look)?;
-        let entry = systems.entry(device).or_insert((system.f_bavail * system.f_frsize, Vec::new()));
+        let entry = systems
+            .entry(device)
+            .or_insert((system.f_bavail * system.f_frsize, Vec::new()));
         entry.1.push(need);
     }
     for (free, needs) in systems.into_values() {
-        let needed = needs.iter().fold(0, |sum: u64, need| sum.saturating_add(need.bytes));
+        let needed = needs
+            .iter()
+            .fold(0, |sum: u64, need| sum.saturating_add(need.bytes));
         if free < needed {
             let each = |need: &&Need| {
-                format!("{} below {} ({})", shown(need.bytes), need.dir.display(), need.variable)
+                format!(
+                    "{} below {} ({})",
+                    shown(need.bytes),
+                    need.dir.display(),
+                    need.variable
+                )
             };
             bail!(
                 "{} are free on a file system that needs at least {}: {}. Make room (cargo lab down --lab NAME removes \
@@ -113,7 +141,8 @@ fn shown(bytes: u64) -> String {
 /// Whatever holds instances without being in a host.
 const ELSEWHERE: &str = "";
 
-/// Instances that are gone once every running host has come to its full number: a bare host takes a third of what it will.
+/// Instances that are gone once every running host has come to its full number: a bare host takes a
+/// third of what it will.
 fn promised(held: &BTreeMap<String, usize>, running: &BTreeMap<String, usize>) -> usize {
     let now: usize = held.values().sum();
     let later: usize = running
@@ -123,22 +152,32 @@ fn promised(held: &BTreeMap<String, usize>, running: &BTreeMap<String, usize>) -
     now + later
 }
 
-/// Hosts of all labs that run, by the name of their control groups, with the instances that each takes in the end.
+/// Hosts of all labs that run, by the name of their control groups, with the instances that each
+/// takes in the end.
 fn running() -> Result<BTreeMap<String, usize>> {
     let mut hosts = BTreeMap::new();
-    let Ok(labs) = fs::read_dir(run_dir()) else { return Ok(hosts) };
+    let Ok(labs) = fs::read_dir(run_dir()) else {
+        return Ok(hosts);
+    };
     for lab in labs {
         let name = lab?.file_name().to_string_lossy().into_owned();
         // What is no lab's name is no lab.
-        let Ok(lab) = Lab::new(&name, Path::new("")) else { continue };
-        for host in lab.hosts()?.into_iter().filter(|host| host.init().is_some()) {
+        let Ok(lab) = Lab::new(&name, Path::new("")) else {
+            continue;
+        };
+        for host in lab
+            .hosts()?
+            .into_iter()
+            .filter(|host| host.init().is_some())
+        {
             hosts.insert(host.machine(), host.spec.inotify);
         }
     }
     Ok(hosts)
 }
 
-/// Inotify instances that root's processes hold now, by the host that they are in: the kernel counts by user.
+/// Inotify instances that root's processes hold now, by the host that they are in: the kernel
+/// counts by user.
 fn held() -> Result<BTreeMap<String, usize>> {
     let mut held = BTreeMap::new();
     for process in fs::read_dir("/proc")? {
@@ -147,12 +186,20 @@ fn held() -> Result<BTreeMap<String, usize>> {
         if !fs::metadata(&path).is_ok_and(|process| process.uid() == 0) {
             continue;
         }
-        let Ok(files) = fs::read_dir(path.join("fd")) else { continue };
-        let targets = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
-        let count = targets.filter(|target| target.as_os_str() == "anon_inode:inotify").count();
+        let Ok(files) = fs::read_dir(path.join("fd")) else {
+            continue;
+        };
+        let targets = files
+            .flatten()
+            .filter_map(|file| fs::read_link(file.path()).ok());
+        let count = targets
+            .filter(|target| target.as_os_str() == "anon_inode:inotify")
+            .count();
         if count > 0 {
             let groups = fs::read_to_string(path.join("cgroup")).unwrap_or_default();
-            *held.entry(host_of(&groups).unwrap_or(ELSEWHERE).to_owned()).or_default() += count;
+            *held
+                .entry(host_of(&groups).unwrap_or(ELSEWHERE).to_owned())
+                .or_default() += count;
         }
     }
     Ok(held)
@@ -189,18 +236,30 @@ mod tests {
 
     #[test]
     fn needs_on_one_file_system_are_added() {
-        let need = |dir: &str, bytes| Need { dir: dir.into(), bytes, variable: "HALITE_LAB_RUN" };
+        let need = |dir: &str, bytes| Need {
+            dir: dir.into(),
+            bytes,
+            variable: "HALITE_LAB_RUN",
+        };
         let root = rustix::fs::statvfs("/").unwrap();
         // More than half of the whole, twice.
         let half = (root.f_blocks * root.f_frsize) / 2 + 1;
-        let error = disk(&[need("/nowhere/yet", half), need("/", half)]).unwrap_err().to_string();
-        assert!(error.contains("below /nowhere/yet (HALITE_LAB_RUN), "), "{error}");
+        let error = disk(&[need("/nowhere/yet", half), need("/", half)])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("below /nowhere/yet (HALITE_LAB_RUN), "),
+            "{error}"
+        );
         disk(&[need("/", 0)]).unwrap();
     }
 
     #[test]
     fn a_host_that_needs_more_than_the_machine_has_is_refused() {
         let error = inotify("worker-1", usize::MAX / 2).unwrap_err().to_string();
-        assert!(error.contains("worker-1 needs") && error.contains("max_user_instances"), "{error}");
+        assert!(
+            error.contains("worker-1 needs") && error.contains("max_user_instances"),
+            "{error}"
+        );
     }
 }

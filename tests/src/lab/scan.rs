@@ -1,26 +1,23 @@
-//! A scan of one address, from whatever network namespace it is run in: which TCP ports answer, and one packet to each of
-//! some UDP ports.
+//! A scan of one address, from whatever network namespace it is run in: which TCP ports answer, and
+//! one packet to each of some UDP ports.
 //!
-//! TCP is asked half open, as nmap's `-sS` does: a SYN by hand from a port that is kept for it, and whoever listens answers
-//! with SYN and ACK, whoever does not but is let through with RST. A firewall answers neither. Ports that should answer are
-//! asked again where they do not, because a packet can get lost. All ports take less than two seconds, however many are filtered, which a scan
-//! with `connect` cannot do: Linux answers only one rejected packet a second to the same asker (icmp(7),
-//! `icmp_ratelimit`), and all others time out.
+//! TCP is asked half open, as nmap's `-sS` does: a SYN by hand from a port that is kept for it, and
+//! whoever listens answers with SYN and ACK, whoever does not but is let through with RST. A
+//! firewall answers neither. Ports that should answer are asked again where they do not, because a
+//! packet can get lost. All ports take less than two seconds, however many are filtered, which a
+//! scan with `connect` cannot do: Linux answers only one rejected packet a second to the same asker
+//! (icmp(7), `icmp_ratelimit`), and all others time out.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket},
-    time::{Duration, Instant},
-};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::{
-    fd::{AsFd, OwnedFd},
-    io::Errno,
-    net::{
-        AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, netdevice, recvfrom, sendto, socket,
-        sockopt,
-    },
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, netdevice, recvfrom, sendto, socket,
+    sockopt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +43,8 @@ impl Findings {
 /// How long the last answers of a round are waited for.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// Scans all TCP ports of `target` (`10.10.0.11`, `fe80::1%eth0`) and sends a packet to each of `udp`. Those of `again`
-/// that do not answer are asked once more.
+/// Scans all TCP ports of `target` (`10.10.0.11`, `fe80::1%eth0`) and sends a packet to each of
+/// `udp`. Those of `again` that do not answer are asked once more.
 ///
 /// # Errors
 /// It is no address, there is no route to it, or the process may not open raw sockets.
@@ -55,7 +52,8 @@ pub fn scan(target: &str, udp: &[u16], again: &[u16]) -> Result<Findings> {
     let target = address(target)?;
     let from = local(target)?;
     for port in udp {
-        let asker = UdpSocket::bind((from, 0)).or_else(|_| UdpSocket::bind(with_scope(from, target)))?;
+        let asker =
+            UdpSocket::bind((from, 0)).or_else(|_| UdpSocket::bind(with_scope(from, target)))?;
         // Refused or rejected is an answer as well; who asks looks at the target.
         if let Err(error) = asker.send_to(b"halite", with_port(target, *port)) {
             bail!("cannot send to {}: {error}", with_port(target, *port));
@@ -64,12 +62,20 @@ pub fn scan(target: &str, udp: &[u16], again: &[u16]) -> Result<Findings> {
     let mut scan = Scan::new(with_scope(from, target), target)?;
     scan.round(1..=u16::MAX)?;
     scan.round(again.iter().copied())?;
-    Ok(Findings { from, open: scan.open, refused: scan.refused })
+    Ok(Findings {
+        from,
+        open: scan.open,
+        refused: scan.refused,
+    })
 }
 
 fn address(text: &str) -> Result<SocketAddr> {
-    let (address, interface) = text.split_once('%').map_or((text, None), |(a, i)| (a, Some(i)));
-    let address: IpAddr = address.parse().with_context(|| format!("{text:?} is no address"))?;
+    let (address, interface) = text
+        .split_once('%')
+        .map_or((text, None), |(a, i)| (a, Some(i)));
+    let address: IpAddr = address
+        .parse()
+        .with_context(|| format!("{text:?} is no address"))?;
     let mut target = SocketAddr::new(address, 0);
     if let (SocketAddr::V6(v6), Some(interface)) = (&mut target, interface) {
         let any = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
@@ -80,9 +86,15 @@ fn address(text: &str) -> Result<SocketAddr> {
 
 /// The address that the route to the target gives.
 fn local(target: SocketAddr) -> Result<IpAddr> {
-    let any: IpAddr = if target.is_ipv4() { [0_u8; 4].into() } else { [0_u8; 16].into() };
+    let any: IpAddr = if target.is_ipv4() {
+        [0_u8; 4].into()
+    } else {
+        [0_u8; 16].into()
+    };
     let probe = UdpSocket::bind((any, 0))?;
-    probe.connect(with_port(target, 9)).with_context(|| format!("no way to {}", target.ip()))?;
+    probe
+        .connect(with_port(target, 9))
+        .with_context(|| format!("no way to {}", target.ip()))?;
     Ok(probe.local_addr()?.ip())
 }
 
@@ -94,7 +106,9 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 /// A link-local address means something only together with its link.
 fn with_scope(address: IpAddr, like: SocketAddr) -> SocketAddr {
     match (address, like) {
-        (IpAddr::V6(v6), SocketAddr::V6(like)) => SocketAddrV6::new(v6, 0, 0, like.scope_id()).into(),
+        (IpAddr::V6(v6), SocketAddr::V6(like)) => {
+            SocketAddrV6::new(v6, 0, 0, like.scope_id()).into()
+        }
         (IpAddr::V4(v4), _) => SocketAddrV4::new(v4, 0).into(),
         (address, _) => SocketAddr::new(address, 0),
     }
@@ -113,7 +127,11 @@ struct Scan {
 impl Scan {
     fn new(from: SocketAddr, target: SocketAddr) -> Result<Self> {
         let kept = TcpListener::bind(from).context("cannot keep a port")?;
-        let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let family = if target.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
         let socket = socket(family, SocketType::RAW, Some(ipproto::TCP))
             .context("cannot open a raw socket; this needs root")?;
         sockopt::set_socket_recv_buffer_size_force(socket.as_fd(), 8 << 20)?;
@@ -134,11 +152,21 @@ impl Scan {
                 continue;
             }
             let packet = syn(self.from, with_port(self.target, port));
-            match sendto(self.socket.as_fd(), &packet, SendFlags::empty(), &self.target) {
-                // Nobody answers neighbour questions, or a rejection came back: as good as no answer.
+            match sendto(
+                self.socket.as_fd(),
+                &packet,
+                SendFlags::empty(),
+                &self.target,
+            ) {
+                // Nobody answers neighbour questions, or a rejection came back: as good as no
+                // answer.
                 Ok(_)
                 | Err(
-                    Errno::HOSTUNREACH | Errno::NOBUFS | Errno::CONNREFUSED | Errno::ACCESS | Errno::PERM,
+                    Errno::HOSTUNREACH
+                    | Errno::NOBUFS
+                    | Errno::CONNREFUSED
+                    | Errno::ACCESS
+                    | Errno::PERM,
                 ) => {}
                 Err(error) => bail!("cannot send to {}: {error}", self.target.ip()),
             }
@@ -161,12 +189,18 @@ impl Scan {
             Err(Errno::INTR | Errno::HOSTUNREACH | Errno::CONNREFUSED) => return Ok(true),
             Err(error) => bail!("cannot receive: {error}"),
         };
-        let sender = sender.and_then(|s| SocketAddr::try_from(s).ok()).map(|s| s.ip());
+        let sender = sender
+            .and_then(|s| SocketAddr::try_from(s).ok())
+            .map(|s| s.ip());
         if sender != Some(self.target.ip()) {
             return Ok(true);
         }
         // IPv4's raw sockets hand out the IP header too, IPv6's do not (raw(7), ipv6(7)).
-        let header = if self.target.is_ipv4() { usize::from(buffer[0] & 0x0f) * 4 } else { 0 };
+        let header = if self.target.is_ipv4() {
+            usize::from(buffer[0] & 0x0f) * 4
+        } else {
+            0
+        };
         if let Some([s0, s1, d0, d1, .., flags]) = buffer.get(header..length.min(header + 14))
             && u16::from_be_bytes([*d0, *d1]) == self.from.port()
         {
@@ -199,7 +233,8 @@ fn syn(from: SocketAddr, to: SocketAddr) -> [u8; 20] {
     packet
 }
 
-/// The checksum of a TCP segment with its pseudo-header (RFC 9293, section 3.1; RFC 8200, section 8.1).
+/// The checksum of a TCP segment with its pseudo-header (RFC 9293, section 3.1; RFC 8200, section
+/// 8.1).
 fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
     let mut bytes = Vec::new();
     for address in [from, to] {
@@ -210,8 +245,10 @@ fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
     }
     bytes.extend([0, 6, 0, 20]);
     bytes.extend(segment);
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| u32::from(*b))).sum();
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| u32::from(*b)))
+        .sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -225,11 +262,15 @@ mod tests {
     /// A segment with its right checksum sums up to nothing.
     #[test]
     fn checksums_add_up() {
-        let (from, to): (SocketAddr, SocketAddr) =
-            ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+        let (from, to): (SocketAddr, SocketAddr) = (
+            "10.0.0.1:4000".parse().unwrap(),
+            "10.0.0.2:80".parse().unwrap(),
+        );
         assert_eq!(checksum(from.ip(), to.ip(), &syn(from, to)), 0);
-        let (from, to): (SocketAddr, SocketAddr) =
-            ("[fe80::1]:4000".parse().unwrap(), "[fe80::2]:80".parse().unwrap());
+        let (from, to): (SocketAddr, SocketAddr) = (
+            "[fe80::1]:4000".parse().unwrap(),
+            "[fe80::2]:80".parse().unwrap(),
+        );
         assert_eq!(checksum(from.ip(), to.ip(), &syn(from, to)), 0);
     }
 }

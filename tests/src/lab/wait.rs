@@ -1,20 +1,28 @@
 //! Waiting for a condition, with a deadline that says what was missing.
 
-use std::{
-    sync::mpsc::{self, RecvTimeoutError},
-    time::{Duration, Instant},
-};
+use std::sync::mpsc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Asks `condition` until it answers `Ok`, at most for `limit`. `Err` carries what is still missing, which the error
-/// at the deadline repeats.
-pub fn until<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T, String>) -> Result<T> {
+/// Asks `condition` until it answers `Ok`, at most for `limit`. `Err` carries what is still
+/// missing, which the error at the deadline repeats.
+pub fn until<T>(
+    what: &str,
+    limit: Duration,
+    condition: impl FnMut() -> Result<T, String>,
+) -> Result<T> {
     every(Duration::from_millis(100), what, limit, condition)
 }
 
-/// As [`until`], for a moment that must not be missed: asks every millisecond, so the question must cost little.
-pub fn promptly<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T, String>) -> Result<T> {
+/// As [`until`], for a moment that must not be missed: asks every millisecond, so the question must
+/// cost little.
+pub fn promptly<T>(
+    what: &str,
+    limit: Duration,
+    condition: impl FnMut() -> Result<T, String>,
+) -> Result<T> {
     every(Duration::from_millis(1), what, limit, condition)
 }
 
@@ -33,7 +41,10 @@ fn every<T>(
             Err(missing) => missing,
         };
         if start.elapsed() > limit {
-            bail!("waited {} s for {what}; still missing: {missing}", limit.as_secs());
+            bail!(
+                "waited {} s for {what}; still missing: {missing}",
+                limit.as_secs()
+            );
         }
         if pause.recv_timeout(between) == Err(RecvTimeoutError::Disconnected) {
             bail!("the wait for {what} was interrupted");

@@ -1,25 +1,32 @@
-//! Addons: switched on they work, what is taken from them comes back, switched off nothing of them is left; and nothing is
-//! removed that would take data with it.
+//! Addons: switched on they work, what is taken from them comes back, switched off nothing of them
+//! is left; and nothing is removed that would take data with it.
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Test,
-    repair::{highstate, pods, quiet, settled},
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
-    lab::wait,
-    upstream::versions::BUSYBOX,
-};
+use super::repair::{highstate, pods, quiet, settled};
+use super::{Counts, Test};
+use crate::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use crate::lab::wait;
+use crate::upstream::versions::BUSYBOX;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "addons: switched on, nodes and pods are measured and volumes hold data", run: on },
-    Test { name: "addons: what is deleted comes back, and then nothing is written", run: kept },
-    Test { name: "addons: switched off, data is kept until it is gone, and nothing else is left", run: off },
+    Test {
+        name: "addons: switched on, nodes and pods are measured and volumes hold data",
+        run: on,
+    },
+    Test {
+        name: "addons: what is deleted comes back, and then nothing is written",
+        run: kept,
+    },
+    Test {
+        name: "addons: switched off, data is kept until it is gone, and nothing else is left",
+        run: off,
+    },
 ];
 
 /// Every object of the cluster before addons, for the last test.
@@ -47,32 +54,51 @@ pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
     let file = cluster.bootstrap.file(DOCUMENT);
     let text = fs::read_to_string(&file)?;
     let key = format!("{key}:");
-    let rest: String =
-        text.lines().filter(|line| !line.starts_with(&key)).map(|line| format!("{line}\n")).collect();
-    let line = if value.is_empty() { String::new() } else { format!("{key} {value}\n") };
+    let rest: String = text
+        .lines()
+        .filter(|line| !line.starts_with(&key))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let line = if value.is_empty() {
+        String::new()
+    } else {
+        format!("{key} {value}\n")
+    };
     fs::write(&file, rest + &line).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Every object of every kind, by kind, namespace and name.
 pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let kinds = cluster.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
-    let kinds: Vec<&str> =
-        kinds.lines().filter(|kind| !PASSING.contains(kind) && !kind.contains("metrics.k8s.io")).collect();
+    let kinds: Vec<&str> = kinds
+        .lines()
+        .filter(|kind| !PASSING.contains(kind) && !kind.contains("metrics.k8s.io"))
+        .collect();
     let columns = "-o=custom-columns=kind:.kind,namespace:.metadata.namespace,name:.metadata.name";
     let text = cluster.kubectl(&["get", &kinds.join(","), "-A", "--no-headers", columns])?;
-    Ok(text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+    Ok(text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect())
 }
 
 /// Waits until the cluster has these objects, and no others.
 pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
-    wait::until("everything that was switched off to be gone, and nothing else", GONE, || {
-        let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
-        if now == *wanted {
-            Ok(())
-        } else {
-            Err(format!("{:#?}", now.symmetric_difference(wanted).collect::<Vec<_>>()))
-        }
-    })
+    wait::until(
+        "everything that was switched off to be gone, and nothing else",
+        GONE,
+        || {
+            let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
+            if now == *wanted {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{:#?}",
+                    now.symmetric_difference(wanted).collect::<Vec<_>>()
+                ))
+            }
+        },
+    )
 }
 
 /// A claim of the default class, and a pod that writes into it what it finds nowhere else.
@@ -105,26 +131,56 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     highstate(cluster, &[])?;
     measured(cluster)?;
     holds_data(cluster)?;
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
 }
 
 /// Nodes and pods are measured, by somebody who knows the kubelets.
 pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     // Through the aggregation layer, and from the pod to the kubelet of either host.
     wait::until("both nodes to be measured", READY, || {
-        let top = cluster.kubectl(&["top", "nodes", "--no-headers"]).map_err(|e| format!("{e:#}"))?;
-        let measured =
-            |name: &&str| top.lines().any(|line| line.starts_with(name) && !line.contains("unknown"));
-        if [BOOTSTRAP, WORKER].iter().all(measured) { Ok(()) } else { Err(top) }
+        let top = cluster
+            .kubectl(&["top", "nodes", "--no-headers"])
+            .map_err(|e| format!("{e:#}"))?;
+        let measured = |name: &&str| {
+            top.lines()
+                .any(|line| line.starts_with(name) && !line.contains("unknown"))
+        };
+        if [BOOTSTRAP, WORKER].iter().all(measured) {
+            Ok(())
+        } else {
+            Err(top)
+        }
     })?;
     wait::until("pods to be measured", READY, || {
-        let top = cluster.kubectl(&["top", "pods", "-A", "--no-headers"]).map_err(|e| format!("{e:#}"))?;
+        let top = cluster
+            .kubectl(&["top", "pods", "-A", "--no-headers"])
+            .map_err(|e| format!("{e:#}"))?;
         let measured = |name: &&str| top.lines().any(|line| line.contains(name));
-        if ["kube-apiserver", "coredns", "metrics-server"].iter().all(measured) { Ok(()) } else { Err(top) }
+        if ["kube-apiserver", "coredns", "metrics-server"]
+            .iter()
+            .all(measured)
+        {
+            Ok(())
+        } else {
+            Err(top)
+        }
     })?;
-    let server =
-        cluster.kubectl(&["-n", "kube-system", "get", "deployment", "metrics-server", "-o", "yaml"])?;
-    ensure!(!server.contains("insecure") && server.contains("--kubelet-certificate-authority="), "{server}");
+    let server = cluster.kubectl(&[
+        "-n",
+        "kube-system",
+        "get",
+        "deployment",
+        "metrics-server",
+        "-o",
+        "yaml",
+    ])?;
+    ensure!(
+        !server.contains("insecure") && server.contains("--kubelet-certificate-authority="),
+        "{server}"
+    );
     Ok(())
 }
 
@@ -145,7 +201,9 @@ pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
         "jsonpath={.spec.storageClassName} {.status.phase}",
     ])?;
     ensure!(class == "local-path Bound", "{class}");
-    let on_disk = cluster.worker.sh("cat /opt/local-path-provisioner/*_default_kept-data/it")?;
+    let on_disk = cluster
+        .worker
+        .sh("cat /opt/local-path-provisioner/*_default_kept-data/it")?;
     ensure!(on_disk == written, "on the disk of {WORKER} is {on_disk:?}");
     Ok(())
 }
@@ -157,7 +215,11 @@ fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
     let text = cluster.kubectl(&["get", kinds, "-A", "-l", "halite/set", "-o", "json"])?;
     let list: Value = serde_json::from_str(&text)?;
     let items = list["items"].as_array().context("no list of objects")?;
-    ensure!(items.len() >= least, "only {} objects bear the mark", items.len());
+    ensure!(
+        items.len() >= least,
+        "only {} objects bear the mark",
+        items.len()
+    );
     // The status of a Deployment or an APIService is not ours; the generation counts what is.
     let version = |item: &Value| {
         let metadata = &item["metadata"];
@@ -166,8 +228,15 @@ fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
         } else {
             &metadata["generation"]
         };
-        let version = if item["kind"] == "APIService" { &metadata["labels"] } else { counted };
-        format!("{} {}/{}: {version}", item["kind"], metadata["namespace"], metadata["name"])
+        let version = if item["kind"] == "APIService" {
+            &metadata["labels"]
+        } else {
+            counted
+        };
+        format!(
+            "{} {}/{}: {version}",
+            item["kind"], metadata["namespace"], metadata["name"]
+        )
     };
     Ok(items.iter().map(version).collect())
 }
@@ -198,7 +267,10 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
     );
     settled(cluster, running)?;
     nothing_written(cluster, OBJECTS)?;
-    Ok(Counts { passed: 2, failed: 0 })
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
 }
 
 /// A highstate that changes nothing, and writes none of the objects that bear our mark.
@@ -220,7 +292,10 @@ fn off(cluster: &Cluster) -> Result<Counts> {
         Ok(_) => anyhow::bail!("local-path went although a volume is in use"),
         Err(error) => format!("{error:#}"),
     };
-    for part in ["nothing was removed", "StorageClass local-path: PersistentVolumeClaim default/kept-data"] {
+    for part in [
+        "nothing was removed",
+        "StorageClass local-path: PersistentVolumeClaim default/kept-data",
+    ] {
         ensure!(told.contains(part), "{part:?} is not in {told}");
     }
     let still = cluster.kubectl(&["exec", "keeps-data", "--", "cat", "/data/it"])?;
@@ -228,8 +303,14 @@ fn off(cluster: &Cluster) -> Result<Counts> {
 
     cluster.kubectl(&["delete", "-f", "/root/volume.yaml", "--wait=true"])?;
     wait::until("the volume to be removed", GONE, || {
-        let left = cluster.kubectl(&["get", "pv", "-o", "name"]).map_err(|e| format!("{e:#}"))?;
-        if left.trim().is_empty() { Ok(()) } else { Err(left) }
+        let left = cluster
+            .kubectl(&["get", "pv", "-o", "name"])
+            .map_err(|e| format!("{e:#}"))?;
+        if left.trim().is_empty() {
+            Ok(())
+        } else {
+            Err(left)
+        }
     })?;
     let left = cluster.worker.run(&["ls", "/opt/local-path-provisioner"])?;
     ensure!(left.trim().is_empty(), "the provisioner left {left}");
@@ -240,5 +321,8 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
     only(cluster, &before)?;
     quiet(cluster)?;
-    Ok(Counts { passed: 2, failed: 0 })
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
 }

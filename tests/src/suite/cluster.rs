@@ -6,21 +6,33 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{Counts, Test};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::wait,
-    upstream::versions::AGNHOST,
-};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::wait;
+use crate::upstream::versions::AGNHOST;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "cluster: both nodes are Ready", run: nodes_ready },
-    Test { name: "cluster: a pod reaches a Service and a DNS name across nodes", run: service_across_nodes },
-    Test { name: "cluster: logs and exec work on both nodes", run: logs_and_exec },
-    Test { name: "cluster: kubeadm accepts it", run: kubeadm_accepts },
+    Test {
+        name: "cluster: both nodes are Ready",
+        run: nodes_ready,
+    },
+    Test {
+        name: "cluster: a pod reaches a Service and a DNS name across nodes",
+        run: service_across_nodes,
+    },
+    Test {
+        name: "cluster: logs and exec work on both nodes",
+        run: logs_and_exec,
+    },
+    Test {
+        name: "cluster: kubeadm accepts it",
+        run: kubeadm_accepts,
+    },
 ];
 
-pub(super) const AT_THE_END: &[Test<Cluster>] =
-    &[Test { name: "cluster: nothing tried to leave", run: nothing_left }];
+pub(super) const AT_THE_END: &[Test<Cluster>] = &[Test {
+    name: "cluster: nothing tried to leave",
+    run: nothing_left,
+}];
 
 /// What the servers that stay are called, before the name of their node.
 pub(super) const STAYING: &str = "on";
@@ -39,9 +51,14 @@ pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
             .iter()
             .find(|n| n["metadata"]["name"] == name)
             .with_context(|| format!("no node {name}"))?;
-        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         ensure!(
-            conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"),
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True"),
             "{name} is not Ready: {conditions:?}"
         );
     }
@@ -87,30 +104,61 @@ pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
 
 /// Servers that a test made beside those that stay.
 pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
-    cluster.kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"]).map(drop)
+    cluster
+        .kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"])
+        .map(drop)
 }
 
-/// Waits until the server of each node reaches the other one: by its Service's address and name, and by its own address, which
-/// the host reaches too.
+/// Waits until the server of each node reaches the other one: by its Service's address and name,
+/// and by its own address, which the host reaches too.
 pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
-    for (host, from, to) in [(&cluster.worker, WORKER, BOOTSTRAP), (&cluster.bootstrap, BOOTSTRAP, WORKER)] {
+    for (host, from, to) in [
+        (&cluster.worker, WORKER, BOOTSTRAP),
+        (&cluster.bootstrap, BOOTSTRAP, WORKER),
+    ] {
         let (from, to) = (format!("{prefix}-{from}"), format!("{prefix}-{to}"));
         let shown = |kind: &str, path: &str| {
             cluster.kubectl(&["get", kind, &to, "-o", &format!("jsonpath={{{path}}}")])
         };
         let service = shown("service", ".spec.clusterIP")?;
         let pod = format!("{}:{PORT}", shown("pod", ".status.podIP")?);
-        for target in [format!("{service}:80"), format!("{to}.default.svc.cluster.local:80"), pod.clone()] {
+        for target in [
+            format!("{service}:80"),
+            format!("{to}.default.svc.cluster.local:80"),
+            pod.clone(),
+        ] {
             wait::until(&format!("{from} to reach {target}"), REACHED, || {
                 cluster
-                    .kubectl(&["exec", &from, "--", "/agnhost", "connect", "--timeout=2s", &target])
+                    .kubectl(&[
+                        "exec",
+                        &from,
+                        "--",
+                        "/agnhost",
+                        "connect",
+                        "--timeout=2s",
+                        &target,
+                    ])
                     .map_err(|e| format!("{e:#}"))
             })?;
         }
-        wait::until(&format!("the host of {from} to reach {pod}"), REACHED, || {
-            let get = ["curl", "-sS", "--noproxy", "*", "--max-time", "2", "-o", "/dev/null", &pod];
-            host.run(&get).map_err(|e| format!("{e:#}"))
-        })?;
+        wait::until(
+            &format!("the host of {from} to reach {pod}"),
+            REACHED,
+            || {
+                let get = [
+                    "curl",
+                    "-sS",
+                    "--noproxy",
+                    "*",
+                    "--max-time",
+                    "2",
+                    "-o",
+                    "/dev/null",
+                    &pod,
+                ];
+                host.run(&get).map_err(|e| format!("{e:#}"))
+            },
+        )?;
     }
     Ok(())
 }
@@ -125,7 +173,10 @@ fn logs_and_exec(cluster: &Cluster) -> Result<Counts> {
     ensure_servers(cluster, STAYING)?;
     for pod in [BOOTSTRAP, WORKER].map(|node| format!("{STAYING}-{node}")) {
         let log = cluster.kubectl(&["logs", &pod])?;
-        ensure!(log.contains("Started HTTP server"), "the log of {pod} is {log:?}");
+        ensure!(
+            log.contains("Started HTTP server"),
+            "the log of {pod} is {log:?}"
+        );
         let version = cluster.kubectl(&["exec", &pod, "--", "/agnhost", "--version"])?;
         if !version.starts_with("app version") {
             bail!("exec in {pod} printed {version:?}");
@@ -135,23 +186,55 @@ fn logs_and_exec(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn kubeadm_accepts(cluster: &Cluster) -> Result<Counts> {
-    let certificates = cluster.bootstrap.run(&["kubeadm", "certs", "check-expiration"])?;
-    for name in ["admin.conf", "apiserver", "etcd-server", "front-proxy-client", "super-admin.conf"] {
-        ensure!(certificates.contains(name), "kubeadm does not know {name}:\n{certificates}");
+    let certificates = cluster
+        .bootstrap
+        .run(&["kubeadm", "certs", "check-expiration"])?;
+    for name in [
+        "admin.conf",
+        "apiserver",
+        "etcd-server",
+        "front-proxy-client",
+        "super-admin.conf",
+    ] {
+        ensure!(
+            certificates.contains(name),
+            "kubeadm does not know {name}:\n{certificates}"
+        );
     }
-    ensure!(!certificates.contains("MISSING"), "kubeadm misses a certificate:\n{certificates}");
+    ensure!(
+        !certificates.contains("MISSING"),
+        "kubeadm misses a certificate:\n{certificates}"
+    );
     let version: Value = serde_json::from_str(&cluster.kubectl(&["version", "-o", "json"])?)?;
-    let version = version["serverVersion"]["gitVersion"].as_str().context("no server version")?.to_owned();
+    let version = version["serverVersion"]["gitVersion"]
+        .as_str()
+        .context("no server version")?
+        .to_owned();
     // The next patch need not exist: kubeadm plans from what it finds in the cluster.
-    let (minor, patch) = version.rsplit_once('.').context("a version has three parts")?;
+    let (minor, patch) = version
+        .rsplit_once('.')
+        .context("a version has three parts")?;
     let next = format!("{minor}.{}", patch.parse::<u32>()? + 1);
-    let plan =
-        cluster.bootstrap.run(&["kubeadm", "upgrade", "plan", &next, "--allow-experimental-upgrades"])?;
-    for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"] {
-        let found = plan
-            .lines()
-            .any(|line| line.starts_with(component) && line.contains(BOOTSTRAP) && !line.contains("unknown"));
-        ensure!(found, "kubeadm upgrade plan {next} does not find {component}:\n{plan}");
+    let plan = cluster.bootstrap.run(&[
+        "kubeadm",
+        "upgrade",
+        "plan",
+        &next,
+        "--allow-experimental-upgrades",
+    ])?;
+    for component in [
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "etcd",
+    ] {
+        let found = plan.lines().any(|line| {
+            line.starts_with(component) && line.contains(BOOTSTRAP) && !line.contains("unknown")
+        });
+        ensure!(
+            found,
+            "kubeadm upgrade plan {next} does not find {component}:\n{plan}"
+        );
     }
     Ok(Counts::ONE)
 }

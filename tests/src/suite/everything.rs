@@ -1,31 +1,35 @@
-//! A cluster with every option on at once, made so from the start: each works in the company of all the others.
+//! A cluster with every option on at once, made so from the start: each works in the company of all
+//! the others.
 //!
-//! The document below writes every field that a cluster document has, and what can be on is on. A test compares it with the
-//! schema, so a new option fails there, by its name, until it is on here too.
+//! The document below writes every field that a cluster document has, and what can be on is on. A
+//! test compares it with the schema, so a new option fails there, by its name, until it is on here
+//! too.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Test, addons,
-    bundles::{chart, problems},
-    outside::harmless_chrony,
-    registry::curl,
-    repair::{CTL, quiet},
-    site_registry,
-};
-use crate::{
-    cluster::{Cluster, WORKER},
-    lab::host::Host,
-    upstream::versions::OLDER,
-};
+use super::bundles::{chart, problems};
+use super::outside::harmless_chrony;
+use super::registry::curl;
+use super::repair::{CTL, quiet};
+use super::{Counts, Test, addons, site_registry};
+use crate::cluster::{Cluster, WORKER};
+use crate::lab::host::Host;
+use crate::upstream::versions::OLDER;
 
 /// The second half: everything at work once the worker is there.
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "every option: metrics, volumes, both registries and the chart work together", run: works },
-    Test { name: "every option: a further highstate changes nothing, and nobody complains", run: settled },
+    Test {
+        name: "every option: metrics, volumes, both registries and the chart work together",
+        run: works,
+    },
+    Test {
+        name: "every option: a further highstate changes nothing, and nobody complains",
+        run: settled,
+    },
 ];
 
 /// All roles of a host beside the first one.
@@ -46,8 +50,9 @@ const OWN_STATES: &str = "/etc/halite-every-option:
     - contents: '{{ pillar.custom.motd }}'
 ";
 
-/// Nobody answers at the addresses of the mirror and the proxy (RFC 5737; the host's own): whatever the site has comes from the
-/// site. Below `kubelet` stands beside it what this kernel and machine lack, as in every document of the lab.
+/// Nobody answers at the addresses of the mirror and the proxy (RFC 5737; the host's own): whatever
+/// the site has comes from the site. Below `kubelet` stands beside it what this kernel and machine
+/// lack, as in every document of the lab.
 const DOCUMENT: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -135,9 +140,12 @@ custom:
   motd: every option is on
 "#;
 
-/// The cluster document, for the older release: the cluster of the other suites has few options on when it is made.
+/// The cluster document, for the older release: the cluster of the other suites has few options on
+/// when it is made.
 pub(super) fn document() -> String {
-    DOCUMENT.replace("MINOR", OLDER.minor()).replace("PASSWORD", site_registry::PASSWORD)
+    DOCUMENT
+        .replace("MINOR", OLDER.minor())
+        .replace("PASSWORD", site_registry::PASSWORD)
 }
 
 /// Lays the operator's own states on a bare host, whose chrony can set no clock.
@@ -160,23 +168,40 @@ fn works(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.hosts() {
         on_host(host)?;
     }
-    Ok(Counts { passed: 7, failed: 0 })
+    Ok(Counts {
+        passed: 7,
+        failed: 0,
+    })
 }
 
 fn backed_up(host: &Host) -> Result<()> {
     host.run(&["systemctl", "start", "halite-registry-backup.service"])?;
     host.run(&["ctl", "registry", "verify", site_registry::BACKUPS])?;
-    let timer = host.run(&["systemctl", "list-timers", "--no-pager", "halite-registry-backup.timer"])?;
+    let timer = host.run(&[
+        "systemctl",
+        "list-timers",
+        "--no-pager",
+        "halite-registry-backup.timer",
+    ])?;
     ensure!(timer.contains("03:15:00"), "{timer}");
     Ok(())
 }
 
 /// The bundle's images come from either host.
 fn served_twice(cluster: &Cluster) -> Result<()> {
-    for (server, from) in [(&cluster.bootstrap, &cluster.worker), (&cluster.worker, &cluster.bootstrap)] {
-        let url = format!("https://{}:4551/v2/_catalog", server.control_plane_address());
+    for (server, from) in [
+        (&cluster.bootstrap, &cluster.worker),
+        (&cluster.worker, &cluster.bootstrap),
+    ] {
+        let url = format!(
+            "https://{}:4551/v2/_catalog",
+            server.control_plane_address()
+        );
         let catalog: Value = serde_json::from_str(&curl(from, "-f", &url)?)?;
-        let names = catalog["repositories"].as_array().cloned().unwrap_or_default();
+        let names = catalog["repositories"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         ensure!(
             names.iter().any(|name| name == "registry.k8s.io/etcd"),
             "{} serves {catalog}",
@@ -190,9 +215,15 @@ fn served_twice(cluster: &Cluster) -> Result<()> {
 fn on_host(host: &Host) -> Result<()> {
     let name = &host.spec.name;
     let value = host.run(&["cat", &format!("/proc/sys/{}", KEEPALIVE.0)])?;
-    ensure!(value.trim() == KEEPALIVE.1, "{} of {name} is {value}", KEEPALIVE.0);
+    ensure!(
+        value.trim() == KEEPALIVE.1,
+        "{} of {name} is {value}",
+        KEEPALIVE.0
+    );
     let certificate = "/usr/local/share/ca-certificates/halite/halite-corp.crt";
-    host.sh(&format!("openssl verify -no-CAfile -CApath /etc/ssl/certs {certificate}"))?;
+    host.sh(&format!(
+        "openssl verify -no-CAfile -CApath /etc/ssl/certs {certificate}"
+    ))?;
     host.run(&["systemctl", "is-active", "chrony"])?;
     let environment =
         host.sh("tr '\\0' '\\n' < /proc/$(systemctl show -p MainPID --value containerd)/environ")?;
@@ -201,10 +232,16 @@ fn on_host(host: &Host) -> Result<()> {
         "containerd of {name}: {environment}"
     );
     let own = host.run(&["cat", OWN_FILE])?;
-    ensure!(own.trim() == "every option is on", "{OWN_FILE} of {name} says {own:?}");
+    ensure!(
+        own.trim() == "every option is on",
+        "{OWN_FILE} of {name} says {own:?}"
+    );
     host.run(&["kubectl", "version", "--client"])?;
     let rules = host.run(&["firewall-cmd", "--info-policy=halite-host"])?;
-    ensure!(rules.contains("4551"), "{name} lets nobody ask its nginx: {rules}");
+    ensure!(
+        rules.contains("4551"),
+        "{name} lets nobody ask its nginx: {rules}"
+    );
     Ok(())
 }
 
@@ -214,25 +251,37 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
     ensure!(told.is_empty(), "ctl status complains about {told:?}");
     let nodes = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
     let nodes: Value = serde_json::from_str(&nodes)?;
-    let worker = nodes["nodes"].as_array().into_iter().flatten().find(|node| node["name"] == WORKER);
+    let worker = nodes["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|node| node["name"] == WORKER);
     let roles = worker.map(|node| node["roles"].clone()).unwrap_or_default();
-    ensure!(ROLES.split(',').all(|role| roles.to_string().contains(role)), "{WORKER} has the roles {roles}");
+    ensure!(
+        ROLES
+            .split(',')
+            .all(|role| roles.to_string().contains(role)),
+        "{WORKER} has the roles {roles}"
+    );
     Ok(Counts::ONE)
 }
 
 #[cfg(test)]
 mod tests {
-    use halite_pillar::{
-        node::{BOOTSTRAP_ROLES, Node, Role},
-        options,
-    };
+    use halite_pillar::node::{BOOTSTRAP_ROLES, Node, Role};
+    use halite_pillar::options;
 
     use super::*;
-    use crate::{cluster::BOOTSTRAP, suite::kubeadm::inputs::parse, upstream};
+    use crate::cluster::BOOTSTRAP;
+    use crate::suite::kubeadm::inputs::parse;
+    use crate::upstream;
 
     /// Fields in which nothing is written, and why.
     const EMPTY: &[(&str, &str)] = &[
-        ("host.kernelModules", "the lab's kernel has no modules, and can load none"),
+        (
+            "host.kernelModules",
+            "the lab's kernel has no modules, and can load none",
+        ),
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
     ];
@@ -246,7 +295,10 @@ mod tests {
     }
 
     fn roles() -> Vec<Role> {
-        Role::ALL.into_iter().filter(|role| ROLES.split(',').any(|name| name == role.as_str())).collect()
+        Role::ALL
+            .into_iter()
+            .filter(|role| ROLES.split(',').any(|name| name == role.as_str()))
+            .collect()
     }
 
     #[test]
@@ -257,8 +309,15 @@ mod tests {
             .filter(|(_, chosen, _)| ["false", "none", "null"].contains(&chosen.as_str()))
             .map(|(path, chosen, names)| format!("{path}: {chosen} (of {})", names.join(", ")))
             .collect();
-        assert!(off.is_empty(), "off, where every option is to be on: {off:#?}");
-        assert_eq!(options::chosen(&declared.cluster, "apiServer.vip"), "keepalived", "not somebody else's");
+        assert!(
+            off.is_empty(),
+            "off, where every option is to be on: {off:#?}"
+        );
+        assert_eq!(
+            options::chosen(&declared.cluster, "apiServer.vip"),
+            "keepalived",
+            "not somebody else's"
+        );
     }
 
     #[test]
@@ -272,18 +331,25 @@ mod tests {
         };
         let empty: Vec<&str> = options::others().filter(|path| is_empty(path)).collect();
         let known: Vec<&str> = EMPTY.iter().map(|(path, _)| *path).collect();
-        assert_eq!(empty, known, "nothing is written in these, and only those are known");
+        assert_eq!(
+            empty, known,
+            "nothing is written in these, and only those are known"
+        );
     }
 
     #[test]
     fn the_worker_has_every_role_that_it_can_have() {
-        let with =
-            |roles: &[Role]| parse(&document(), &[&first(), &node(WORKER, "10.10.1.12", roles)]).map(drop);
+        let with = |roles: &[Role]| {
+            parse(&document(), &[&first(), &node(WORKER, "10.10.1.12", roles)]).map(drop)
+        };
         with(&roles()).unwrap();
         assert_eq!(roles().len(), ROLES.split(',').count());
         for role in Role::ALL.into_iter().filter(|role| !roles().contains(role)) {
             let more = [roles(), vec![role]].concat();
-            assert!(with(&more).is_err(), "a worker can be {role} too, and is not");
+            assert!(
+                with(&more).is_err(),
+                "a worker can be {role} too, and is not"
+            );
         }
     }
 
@@ -291,7 +357,10 @@ mod tests {
     fn the_document_and_the_rest_of_the_suite_say_the_same() {
         let written: Value = serde_saphyr::from_str(&document()).unwrap();
         assert_eq!(written["charts"][0], upstream::chart::NAME);
-        assert_eq!(written["siteRegistry"]["backup"]["directory"], site_registry::BACKUPS);
+        assert_eq!(
+            written["siteRegistry"]["backup"]["directory"],
+            site_registry::BACKUPS
+        );
         let parameter = KEEPALIVE.0.replace('/', ".");
         assert_eq!(written["host"]["sysctls"][parameter.as_str()], KEEPALIVE.1);
         assert!(OWN_STATES.starts_with(OWN_FILE));

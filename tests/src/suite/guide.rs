@@ -4,7 +4,8 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{build::source_root, cluster::Cluster};
+use crate::build::source_root;
+use crate::cluster::Cluster;
 
 /// Where the operator's own states are.
 const CUSTOM: &str = "/etc/halite/custom";
@@ -12,7 +13,8 @@ const CUSTOM: &str = "/etc/halite/custom";
 /// The first block of code below a heading of a page that contains `part`.
 pub(super) fn block(page: &str, heading: &str, part: &str) -> Result<String> {
     let file = source_root().join("docs/guide").join(page);
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let missing = || format!("{page} has no code with {part:?} below {heading:?}");
     find(&text, heading, part).with_context(missing)
 }
@@ -61,7 +63,11 @@ mod tests {
         let page = "# A\n```sh\none x\n```\n## B\nx\n```yaml\n# C\ntwo\n```\n```yaml\nthree x\n```\n## C\n```\nfour x\n```\n";
         let found = |heading: &str, part: &str| find(page, heading, part);
         assert_eq!(found("## B", "x").as_deref(), Some("three x\n"));
-        assert_eq!(found("## B", "two").as_deref(), Some("# C\ntwo\n"), "a comment is no heading");
+        assert_eq!(
+            found("## B", "two").as_deref(),
+            Some("# C\ntwo\n"),
+            "a comment is no heading"
+        );
         assert_eq!(found("## C", "x").as_deref(), Some("four x\n"));
         assert_eq!(found("## B", "four"), None);
         assert_eq!(found("## D", "x"), None);

@@ -1,19 +1,20 @@
-//! What a whole run needs besides Halite, made while the tests of the source tree run: those wait for half of their time.
+//! What a whole run needs besides Halite, made while the tests of the source tree run: those wait
+//! for half of their time.
 
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::thread::JoinHandle;
 
 use anyhow::Result;
 
-use crate::{
-    lab::{self, prerequisites},
-    upstream::{self, versions::RELEASES},
-};
+use crate::lab::prerequisites;
+use crate::upstream::versions::RELEASES;
+use crate::{lab, upstream};
 
 /// The lowest share of the processors (setpriority(2)).
 const LOWEST: i32 = 19;
 
-/// Begins with it. Whoever needs a part of it before it is there waits for that part; what fails here fails there again,
-/// where it is reported.
+/// Begins with it. Whoever needs a part of it before it is there waits for that part; what fails
+/// here fails there again, where it is reported.
 pub(super) fn begin() -> JoinHandle<()> {
     thread::spawn(|| {
         let mut told = |line: &str| println!("  meanwhile: {line}");

@@ -25,25 +25,22 @@ mod source;
 mod versions;
 mod vip;
 
-pub(crate) use iso::recipe_of;
-
-use std::{
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use crate::{
-    cluster::Cluster,
-    demo,
-    lab::{self, Lab, prerequisites},
-};
+use crate::cluster::Cluster;
+use crate::lab::{Lab, prerequisites};
+use crate::{demo, lab};
+
+pub(crate) use iso::recipe_of;
 
 /// Name of the suites' own lab, so that they leave a demonstration alone.
 const LAB: &str = "test";
 
-/// The lab of the cluster suites. `HALITE_LAB_NAME` names one that runs already: give `--keep` with it.
+/// The lab of the cluster suites. `HALITE_LAB_NAME` names one that runs already: give `--keep` with
+/// it.
 fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
@@ -73,7 +70,10 @@ struct Counts {
 }
 
 impl Counts {
-    const ONE: Self = Self { passed: 1, failed: 0 };
+    const ONE: Self = Self {
+        passed: 1,
+        failed: 0,
+    };
 
     fn add(&mut self, other: Self) {
         self.passed += other.passed;
@@ -100,10 +100,16 @@ pub fn main(options: Options) -> Result<ExitCode> {
     }
     // It has ended long ago, or the programs that it started would outlive this one.
     if let Some(meanwhile) = meanwhile {
-        meanwhile.join().map_err(|_| anyhow!("what is made meanwhile panicked"))?;
+        meanwhile
+            .join()
+            .map_err(|_| anyhow!("what is made meanwhile panicked"))?;
     }
     println!("\n{} passed, {} failed", total.passed, total.failed);
-    Ok(if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if total.failed == 0 && total.passed > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// A cluster of its own lab, and the tests that share it.
@@ -127,8 +133,8 @@ fn ordinary(options: &Options) -> Site {
     }
 }
 
-/// The tests that share one cluster, in their order: those that only look, those that mend what they damage, those that
-/// take power away, and at the end whether any of it tried to leave.
+/// The tests that share one cluster, in their order: those that only look, those that mend what
+/// they damage, those that take power away, and at the end whether any of it tried to leave.
 fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
     cluster::TESTS
         .iter()
@@ -156,8 +162,14 @@ fn on_site(options: &Options, site: &Site) -> Counts {
         Ok(cluster) => cluster,
         Err(error) => {
             report(site.made, start.elapsed(), Err(&error));
-            println!("  the hosts are kept below {}", lab::run_dir().join(&site.lab).display());
-            return Counts { passed: 0, failed: 1 };
+            println!(
+                "  the hosts are kept below {}",
+                lab::run_dir().join(&site.lab).display()
+            );
+            return Counts {
+                passed: 0,
+                failed: 1,
+            };
         }
     };
     report(site.made, start.elapsed(), Ok(Counts::ONE));
@@ -194,13 +206,20 @@ impl Options {
     }
 }
 
-fn run<'a, C: 'a>(options: &Options, tests: impl IntoIterator<Item = &'a Test<C>>, context: &C) -> Counts {
+fn run<'a, C: 'a>(
+    options: &Options,
+    tests: impl IntoIterator<Item = &'a Test<C>>,
+    context: &C,
+) -> Counts {
     let mut counts = Counts::default();
     for test in tests.into_iter().filter(|t| options.wants(t.name)) {
         let start = Instant::now();
         let result = (test.run)(context);
         report(test.name, start.elapsed(), result.as_ref().map(|c| *c));
-        counts.add(result.unwrap_or(Counts { passed: 0, failed: 1 }));
+        counts.add(result.unwrap_or(Counts {
+            passed: 0,
+            failed: 1,
+        }));
     }
     counts
 }
@@ -208,8 +227,13 @@ fn run<'a, C: 'a>(options: &Options, tests: impl IntoIterator<Item = &'a Test<C>
 fn report(name: &str, took: Duration, result: Result<Counts, &anyhow::Error>) {
     let seconds = took.as_secs_f64();
     match result {
-        Ok(Counts { failed: 0, passed: 1 }) => println!("ok     {name} ({seconds:.1} s)"),
-        Ok(Counts { failed: 0, passed }) => println!("ok     {name}: {passed} tests ({seconds:.1} s)"),
+        Ok(Counts {
+            failed: 0,
+            passed: 1,
+        }) => println!("ok     {name} ({seconds:.1} s)"),
+        Ok(Counts { failed: 0, passed }) => {
+            println!("ok     {name}: {passed} tests ({seconds:.1} s)")
+        }
         Ok(Counts { passed, failed }) => {
             println!("FAILED {name}: {passed} passed, {failed} failed ({seconds:.1} s)")
         }

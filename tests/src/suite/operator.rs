@@ -1,25 +1,37 @@
-//! What an operator does with a finished cluster: every command in every form, own states, secrets that stay secret,
-//! mistakes on the new host's side.
+//! What an operator does with a finished cluster: every command in every form, own states, secrets
+//! that stay secret, mistakes on the new host's side.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Test,
-    repair::{self, CTL},
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::{host::Host, wait},
-};
+use super::repair::CTL;
+use super::{Counts, Test, repair};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::host::Host;
+use crate::lab::wait;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "operator: every command answers in every form", run: commands },
-    Test { name: "operator: no secret is seen where it does not belong", run: secrets },
-    Test { name: "operator: own states come last, and their failure stops nothing", run: own_states },
-    Test { name: "operator: an enrolled host does not become another", run: other_name },
+    Test {
+        name: "operator: every command answers in every form",
+        run: commands,
+    },
+    Test {
+        name: "operator: no secret is seen where it does not belong",
+        run: secrets,
+    },
+    Test {
+        name: "operator: own states come last, and their failure stops nothing",
+        run: own_states,
+    },
+    Test {
+        name: "operator: an enrolled host does not become another",
+        run: other_name,
+    },
 ];
 
 /// Commands that only look; what each is called with.
@@ -56,16 +68,31 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
             .with_context(|| format!("ctl {} -o yaml printed no YAML", look.join(" ")))?;
         let same = json.as_object().map(|map| map.keys().collect::<Vec<_>>())
             == yaml.as_object().map(|map| map.keys().collect::<Vec<_>>());
-        ensure!(same, "ctl {} says one thing in JSON and another in YAML", look.join(" "));
+        ensure!(
+            same,
+            "ctl {} says one thing in JSON and another in YAML",
+            look.join(" ")
+        );
         let table = form("table")?;
-        ensure!(!table.trim().is_empty(), "ctl {} shows nothing", look.join(" "));
-        ensure!(!table.contains('\x1b'), "ctl {} writes colours into a pipe", look.join(" "));
+        ensure!(
+            !table.trim().is_empty(),
+            "ctl {} shows nothing",
+            look.join(" ")
+        );
+        ensure!(
+            !table.contains('\x1b'),
+            "ctl {} writes colours into a pipe",
+            look.join(" ")
+        );
     }
     for (args, code) in [
         (["ping", "nobody*"].as_slice(), 1),
         (&["job", "show", "nonsense"], 1),
         (&["key", "delete", WORKER], 1),
-        (&["key", "delete", WORKER, "--force", "--cluster", "another"], 1),
+        (
+            &["key", "delete", WORKER, "--force", "--cluster", "another"],
+            1,
+        ),
         (&["node", "add", "Bad_Name"], 1),
         (&["node", "add", "localhost"], 1),
         (&["node", "add", "worker-9", "--address", "192.0.2.1"], 1),
@@ -91,7 +118,9 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
 fn unique(pem: &str) -> Result<String> {
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     // PKCS #8 of an elliptic key begins with 36 bytes that all of them have.
-    body.get(50..90).map(str::to_owned).context("a key that is too short")
+    body.get(50..90)
+        .map(str::to_owned)
+        .context("a key that is too short")
 }
 
 fn secrets(cluster: &Cluster) -> Result<Counts> {
@@ -107,13 +136,19 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     let clean = |what: &str, text: &[u8]| -> Result<()> {
         let text = String::from_utf8_lossy(text);
         // Programs, which are files like others, hold the words; only a key goes on with one.
-        let key = ["PRIVATE KEY-----\nM", "PRIVATE KEY-----\\nM"].iter().any(|begin| text.contains(begin));
+        let key = ["PRIVATE KEY-----\nM", "PRIVATE KEY-----\\nM"]
+            .iter()
+            .any(|begin| text.contains(begin));
         ensure!(!holds(&text) && !key, "{what} holds a private key");
         Ok(())
     };
-    let mut highstate = cluster.bootstrap.command(&[CTL, "highstate", "-o", "json"])?;
-    let mut highstate =
-        highstate.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn()?;
+    let mut highstate = cluster
+        .bootstrap
+        .command(&[CTL, "highstate", "-o", "json"])?;
+    let mut highstate = highstate
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()?;
     let status = wait::promptly("the highstate to end", Duration::from_secs(120), || {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -128,35 +163,64 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
             Err(error) => Err(error.to_string()),
         }
     })?;
-    ensure!(status.context("a command line held a private key")?.success(), "the highstate failed");
+    ensure!(
+        status
+            .context("a command line held a private key")?
+            .success(),
+        "the highstate failed"
+    );
     for name in ["ca", "etcd/ca", "front-proxy-ca"] {
-        ensure!(root.join(format!("etc/kubernetes/pki/{name}.key")).exists(), "{name}.key was not mended");
+        ensure!(
+            root.join(format!("etc/kubernetes/pki/{name}.key")).exists(),
+            "{name}.key was not mended"
+        );
     }
     for look in LOOKS {
-        clean(&format!("ctl {}", look.join(" ")), ctl(cluster, look)?.as_bytes())?;
+        clean(
+            &format!("ctl {}", look.join(" ")),
+            ctl(cluster, look)?.as_bytes(),
+        )?;
     }
-    let jobs: Value = serde_json::from_str(&ctl(cluster, &["job", "list", "--limit", "2", "-o", "json"])?)?;
+    let jobs: Value = serde_json::from_str(&ctl(
+        cluster,
+        &["job", "list", "--limit", "2", "-o", "json"],
+    )?)?;
     for job in jobs.as_array().context("no list of jobs")? {
         let jid = job["jid"].as_str().context("a job without an id")?;
-        clean(&format!("job {jid}"), ctl(cluster, &["job", "show", jid, "-o", "json"])?.as_bytes())?;
+        clean(
+            &format!("job {jid}"),
+            ctl(cluster, &["job", "show", jid, "-o", "json"])?.as_bytes(),
+        )?;
     }
     for host in cluster.hosts() {
-        clean("the journal", host.sh("journalctl -o cat --no-pager")?.as_bytes())?;
+        clean(
+            "the journal",
+            host.sh("journalctl -o cat --no-pager")?.as_bytes(),
+        )?;
         files(&host.root().join("var/lib/halite/minion/journal"), &clean)?;
         files(&host.root().join("var/lib/halite/minion/blobs"), &clean)?;
     }
     for entry in fs::read_dir(root.join("var/lib/halite/master"))?.flatten() {
         if entry.file_name().to_string_lossy().starts_with("store.db") && entry.path().is_file() {
-            clean(&entry.path().display().to_string(), &fs::read(entry.path())?)?;
+            clean(
+                &entry.path().display().to_string(),
+                &fs::read(entry.path())?,
+            )?;
         }
     }
     Ok(Counts::ONE)
 }
 
 fn files(directory: &Path, clean: &dyn Fn(&str, &[u8]) -> Result<()>) -> Result<()> {
-    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())?.flatten() {
+    for entry in fs::read_dir(directory)
+        .with_context(|| directory.display().to_string())?
+        .flatten()
+    {
         if entry.path().is_file() {
-            clean(&entry.path().display().to_string(), &fs::read(entry.path())?)?;
+            clean(
+                &entry.path().display().to_string(),
+                &fs::read(entry.path())?,
+            )?;
         }
     }
     Ok(())
@@ -194,28 +258,62 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     fs::create_dir_all(custom.join("files"))?;
     fs::write(custom.join("files/own.txt"), own_file)?;
     fs::write(custom.join("init.sls"), OWN)?;
-    let output = cluster.bootstrap.output(&[CTL, "highstate", "-o", "json"])?;
-    ensure!(output.status.code() == Some(1), "a failing state of the operator went unnoticed");
+    let output = cluster
+        .bootstrap
+        .output(&[CTL, "highstate", "-o", "json"])?;
+    ensure!(
+        output.status.code() == Some(1),
+        "a failing state of the operator went unnoticed"
+    );
     let answer: Value = serde_json::from_slice(&output.stdout)?;
     for host in cluster.hosts() {
-        let states = answer["minions"][&host.spec.name]["states"].as_array().context("no states")?;
-        let failed: Vec<&Value> = states.iter().filter(|state| state["result"] == false).collect();
-        ensure!(failed.len() == 1 && failed[0]["__id__"] == "fails", "{}: {failed:?}", host.spec.name);
-        let own = |state: &Value| state["__sls__"].as_str().is_some_and(|sls| sls.starts_with("custom"));
-        let first = states.iter().position(own).context("the operator's states are not there")?;
+        let states = answer["minions"][&host.spec.name]["states"]
+            .as_array()
+            .context("no states")?;
+        let failed: Vec<&Value> = states
+            .iter()
+            .filter(|state| state["result"] == false)
+            .collect();
+        ensure!(
+            failed.len() == 1 && failed[0]["__id__"] == "fails",
+            "{}: {failed:?}",
+            host.spec.name
+        );
+        let own = |state: &Value| {
+            state["__sls__"]
+                .as_str()
+                .is_some_and(|sls| sls.starts_with("custom"))
+        };
+        let first = states
+            .iter()
+            .position(own)
+            .context("the operator's states are not there")?;
         // What asks for a restart of the minion itself waits for the very end.
         let after = |state: &&Value| !own(state) && state["__id__"] != "halite-minion-restart";
-        let wrong: Vec<&Value> =
-            states[first..].iter().filter(after).filter(|s| s["__id__"] != "halite-master-restart").collect();
-        ensure!(wrong.is_empty(), "{}: after the operator's own states came {wrong:?}", host.spec.name);
+        let wrong: Vec<&Value> = states[first..]
+            .iter()
+            .filter(after)
+            .filter(|s| s["__id__"] != "halite-master-restart")
+            .collect();
+        ensure!(
+            wrong.is_empty(),
+            "{}: after the operator's own states came {wrong:?}",
+            host.spec.name
+        );
         let text = |name: &str| fs::read_to_string(host.root().join("etc").join(name));
-        ensure!(text("halite-own-first")? == own_file, "a file of the tree was not copied byte for byte");
+        ensure!(
+            text("halite-own-first")? == own_file,
+            "a file of the tree was not copied byte for byte"
+        );
         ensure!(
             text("halite-own-last")? == format!("{} of demo\n", host.spec.name),
             "the last state is wrong"
         );
     }
-    fs::write(custom.join("init.sls"), "a:\n  file.managed:\n    - nam: /x\n")?;
+    fs::write(
+        custom.join("init.sls"),
+        "a:\n  file.managed:\n    - nam: /x\n",
+    )?;
     let output = cluster.bootstrap.output(&[CTL, "highstate"])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
@@ -233,14 +331,26 @@ fn other_name(cluster: &Cluster) -> Result<Counts> {
     );
     let state = "cat /etc/halite/minion.yaml; systemctl show -p InvocationID halite-minion.service";
     let before = worker.sh(state)?;
-    let output = worker.output(&["sh", "-c", &format!("{fetch} | sh -s -- --name another --token a.b.c")])?;
+    let output = worker.output(&[
+        "sh",
+        "-c",
+        &format!("{fetch} | sh -s -- --name another --token a.b.c"),
+    ])?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && said.contains(WORKER), "enrol.sh let it become another: {said}");
-    ensure!(worker.sh(state)? == before, "enrol.sh refused, but changed the host");
+    ensure!(
+        !output.status.success() && said.contains(WORKER),
+        "enrol.sh let it become another: {said}"
+    );
+    ensure!(
+        worker.sh(state)? == before,
+        "enrol.sh refused, but changed the host"
+    );
     worker.sh(&format!("{fetch} | sh -s -- --name {WORKER}"))?;
-    wait::until("the worker's minion to be back", Duration::from_secs(30), || {
-        ctl(cluster, &["ping", WORKER]).map_err(|error| format!("{error:#}"))
-    })?;
+    wait::until(
+        "the worker's minion to be back",
+        Duration::from_secs(30),
+        || ctl(cluster, &["ping", WORKER]).map_err(|error| format!("{error:#}")),
+    )?;
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
 }

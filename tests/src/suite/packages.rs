@@ -1,30 +1,31 @@
 //! Halite's own packages, installed by the real dpkg into a bare root.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Counts, Test};
-use crate::{
-    demo,
-    lab::{
-        self,
-        command::{output, run},
-    },
-};
+use crate::lab::command::{output, run};
+use crate::{demo, lab};
 
-pub(super) const TESTS: &[Test<()>] =
-    &[Test { name: "packages: ours come, work and go without starting anything", run: come_and_go }];
+pub(super) const TESTS: &[Test<()>] = &[Test {
+    name: "packages: ours come, work and go without starting anything",
+    run: come_and_go,
+}];
 
 /// The packages, and a file of each that people look for.
 const OURS: &[(&str, &str)] = &[
     ("halite-ctl", "usr/bin/ctl"),
-    ("halite-master", "usr/lib/systemd/system/halite-master.service"),
-    ("halite-minion", "usr/lib/systemd/system/halite-minion.service"),
+    (
+        "halite-master",
+        "usr/lib/systemd/system/halite-master.service",
+    ),
+    (
+        "halite-minion",
+        "usr/lib/systemd/system/halite-minion.service",
+    ),
 ];
 
 /// Pages of every section that they have.
@@ -43,9 +44,13 @@ fn come_and_go((): &()) -> Result<Counts> {
     let mut archives = vec!["dpkg".to_owned(), "--install".to_owned()];
     for (package, _) in OURS {
         let pool = bundle.join("apt/pool");
-        let archive = fs::read_dir(&pool)?.flatten().map(|entry| entry.path()).find(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{package}_")))
-        });
+        let archive = fs::read_dir(&pool)?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| {
+                path.file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with(&format!("{package}_")))
+            });
         let archive = archive.with_context(|| format!("{} has no {package}", pool.display()))?;
         let name = format!("/tmp/{package}.deb");
         fs::copy(&archive, root.path(&name))?;
@@ -56,13 +61,24 @@ fn come_and_go((): &()) -> Result<Counts> {
         root.run(&archives)?;
     }
     for (package, file) in OURS {
-        let status = root.run(&["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", package])?;
+        let status = root.run(&[
+            "dpkg-query",
+            "--show",
+            "--showformat=${db:Status-Abbrev}",
+            package,
+        ])?;
         ensure!(status.trim() == "ii", "{package} is {status}");
         let changed = root.run(&["dpkg", "--verify", package])?;
-        ensure!(changed.is_empty(), "{package} is not as it was made: {changed}");
+        ensure!(
+            changed.is_empty(),
+            "{package} is not as it was made: {changed}"
+        );
         ensure!(root.path(file).exists(), "{package} has no {file}");
     }
-    ensure!(root.run(&["ctl", "--version"])?.starts_with("ctl "), "ctl does not run");
+    ensure!(
+        root.run(&["ctl", "--version"])?.starts_with("ctl "),
+        "ctl does not run"
+    );
     units(&root)?;
     pages(&root)?;
     completions(&root)?;
@@ -70,9 +86,21 @@ fn come_and_go((): &()) -> Result<Counts> {
     gone.extend(OURS.iter().map(|(package, _)| *package));
     root.run(&gone)?;
     let at = root.path("/").display().to_string();
-    let search = [at.as_str(), "-path", "*/tmp", "-prune", "-o", "-name", "*halite*", "-print"];
+    let search = [
+        at.as_str(),
+        "-path",
+        "*/tmp",
+        "-prune",
+        "-o",
+        "-name",
+        "*halite*",
+        "-print",
+    ];
     let left = String::from_utf8(output("find", &search)?.stdout)?;
-    let left: Vec<&str> = left.lines().filter(|path| !path.contains("/var/log/")).collect();
+    let left: Vec<&str> = left
+        .lines()
+        .filter(|path| !path.contains("/var/log/"))
+        .collect();
     ensure!(left.is_empty(), "the packages left {left:?}");
     Ok(Counts::ONE)
 }
@@ -105,9 +133,15 @@ fn pages(root: &Root) -> Result<()> {
             .output()
             .context("man is not installed")?;
         let complaints = String::from_utf8_lossy(&shown.stderr);
-        ensure!(shown.status.success() && complaints.is_empty(), "{page}({section}): {complaints}");
+        ensure!(
+            shown.status.success() && complaints.is_empty(),
+            "{page}({section}): {complaints}"
+        );
         let text = String::from_utf8_lossy(&shown.stdout);
-        ensure!(text.contains("NAME") && text.contains("DESCRIPTION"), "{page}({section}) says: {text}");
+        ensure!(
+            text.contains("NAME") && text.contains("DESCRIPTION"),
+            "{page}({section}) says: {text}"
+        );
     }
     Ok(())
 }
@@ -118,7 +152,10 @@ fn completions(root: &Root) -> Result<()> {
                _ctl ctl ver bundle; echo \"${COMPREPLY[*]}\"";
     let said = root.run(&["bash", "-c", ask])?;
     ensure!(said.trim() == "verify", "bash would complete: {said}");
-    for path in ["usr/share/zsh/vendor-completions/_ctl", "usr/share/fish/vendor_completions.d/ctl.fish"] {
+    for path in [
+        "usr/share/zsh/vendor-completions/_ctl",
+        "usr/share/fish/vendor_completions.d/ctl.fish",
+    ] {
         ensure!(root.path(path).is_file(), "there is no {path}");
     }
     Ok(())
@@ -133,18 +170,31 @@ impl Root {
     fn new() -> Result<Self> {
         let cache = lab::cache();
         let base = lab::base::ensure(&cache, &mut |_| ())?;
-        let dir = tempfile::Builder::new().prefix("packages-").tempdir_in(&cache)?;
+        let dir = tempfile::Builder::new()
+            .prefix("packages-")
+            .tempdir_in(&cache)?;
         for name in ["upper", "work", "root"] {
             fs::create_dir(dir.path().join(name))?;
         }
         let at = |name: &str| dir.path().join(name).display().to_string();
-        let layers = format!("lowerdir={},upperdir={},workdir={}", base.display(), at("upper"), at("work"));
-        run("mount", &["-t", "overlay", "overlay", "-o", &layers, &at("root")])?;
+        let layers = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            base.display(),
+            at("upper"),
+            at("work")
+        );
+        run(
+            "mount",
+            &["-t", "overlay", "overlay", "-o", &layers, &at("root")],
+        )?;
         Ok(Self { dir })
     }
 
     fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join("root").join(below.trim_start_matches('/'))
+        self.dir
+            .path()
+            .join("root")
+            .join(below.trim_start_matches('/'))
     }
 
     fn command<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
@@ -160,10 +210,20 @@ impl Root {
     /// Runs a program in the root; what it printed, on both streams.
     fn run<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Result<String> {
         let done = self.command(words).output()?;
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        let name = words.first().map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
-        ensure!(done.status.success(), "{name} ended with {}: {said}", done.status);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let name = words
+            .first()
+            .map(|word| word.as_ref().to_string_lossy().into_owned())
+            .unwrap_or_default();
+        ensure!(
+            done.status.success(),
+            "{name} ended with {}: {said}",
+            done.status
+        );
         Ok(said)
     }
 }

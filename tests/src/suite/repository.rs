@@ -1,5 +1,6 @@
-//! The package repository of a site, asked by the real apt in its hosts: it installs what the builder signed, and refuses
-//! what was changed. (The yum repository is asked by the real dnf in `bundle/tests/recipe/dnf.rs`.)
+//! The package repository of a site, asked by the real apt in its hosts: it installs what the
+//! builder signed, and refuses what was changed. (The yum repository is asked by the real dnf in
+//! `bundle/tests/recipe/dnf.rs`.)
 
 use anyhow::{Result, ensure};
 
@@ -7,8 +8,14 @@ use super::{Counts, Test};
 use crate::cluster::Cluster;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "repository: apt installs from the site's repository", run: installs },
-    Test { name: "repository: apt refuses a changed index and a changed package", run: refuses },
+    Test {
+        name: "repository: apt installs from the site's repository",
+        run: installs,
+    },
+    Test {
+        name: "repository: apt refuses a changed index and a changed package",
+        run: refuses,
+    },
 ];
 
 /// Only the site's own repository is read: the lab's hosts reach no other.
@@ -31,7 +38,8 @@ fn installs(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Serves a copy of the repository from a scratch nginx in the host, with a directory of apt's own beside it.
+/// Serves a copy of the repository from a scratch nginx in the host, with a directory of apt's own
+/// beside it.
 const SERVE: &str = r#"
 set -e
 rm -rf /root/packages && mkdir -p /root/packages/lists/partial /root/packages/archives/partial /root/packages/nginx
@@ -68,18 +76,31 @@ fn refuses(cluster: &Cluster) -> Result<Counts> {
         let ask = |line: &str| host.sh(&format!("{ASK}\n{line}"));
         ask("fresh; apt update && apt --reinstall --download-only install kubectl")?;
         let refused = |what: &str, line: &str, why: &str| -> Result<()> {
-            let said = ask(&format!("fresh; if {{ {line}; }} 2>&1; then echo TAKEN; fi"))?;
-            ensure!(!said.contains("TAKEN") && said.contains(why), "{what}: apt says {said}");
+            let said = ask(&format!(
+                "fresh; if {{ {line}; }} 2>&1; then echo TAKEN; fi"
+            ))?;
+            ensure!(
+                !said.contains("TAKEN") && said.contains(why),
+                "{what}: apt says {said}"
+            );
             Ok(())
         };
         let package = "/root/packages/apt/pool/kubectl_*.deb";
         ask(&format!("flip {package}"))?;
         let download = "apt update && apt --reinstall --download-only install kubectl";
         refused("a changed package", download, "Hash Sum mismatch")?;
-        ask(&format!("flip {package}; flip /root/packages/apt/dists/stable/InRelease"))?;
+        ask(&format!(
+            "flip {package}; flip /root/packages/apt/dists/stable/InRelease"
+        ))?;
         refused("a changed index", "apt update", "signature")?;
-        ask("rm /root/packages/apt/dists/stable/InRelease /root/packages/apt/dists/stable/Release.gpg")?;
-        refused("an index without a signature", "apt update", "is not signed")
+        ask(
+            "rm /root/packages/apt/dists/stable/InRelease /root/packages/apt/dists/stable/Release.gpg",
+        )?;
+        refused(
+            "an index without a signature",
+            "apt update",
+            "is not signed",
+        )
     })();
     host.sh("nginx -c /root/packages/nginx.conf -s stop; rm -rf /root/packages")?;
     tried.map(|()| Counts::ONE)

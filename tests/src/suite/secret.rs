@@ -5,17 +5,15 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Test, guide,
-    repair::{CTL, highstate, quiet},
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, DOCUMENT},
-    lab::host::Host,
-};
+use super::repair::{CTL, highstate, quiet};
+use super::{Counts, Test, guide};
+use crate::cluster::{BOOTSTRAP, Cluster, DOCUMENT};
+use crate::lab::host::Host;
 
-pub(super) const TESTS: &[Test<Cluster>] =
-    &[Test { name: "operator: a secret for a chart is made as the guide says", run: for_a_chart }];
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "operator: a secret for a chart is made as the guide says",
+    run: for_a_chart,
+}];
 
 const PAGE: &str = "own-states.md";
 const HEADING: &str = "### A secret for a chart";
@@ -38,24 +36,42 @@ fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
     let file = cluster.bootstrap.file(DOCUMENT);
     let before = fs::read_to_string(&file)?;
     let secrets = guide::block(PAGE, HEADING, "\nsecrets:")?;
-    ensure!(!before.contains("\nsecrets:") && secrets.contains('…'), "the guide declares {secrets}");
-    guide::own_states(cluster, &guide::block(PAGE, HEADING, "/etc/halite/custom/init.sls")?)?;
+    ensure!(
+        !before.contains("\nsecrets:") && secrets.contains('…'),
+        "the guide declares {secrets}"
+    );
+    guide::own_states(
+        cluster,
+        &guide::block(PAGE, HEADING, "/etc/halite/custom/init.sls")?,
+    )?;
     fs::write(&file, format!("{before}{}", secrets.replace('…', VALUE)))?;
     let result = made(cluster);
     fs::write(&file, before)?;
     guide::no_own_states(cluster)?;
     // What a state made stays when the state goes.
-    let removed = cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s"]);
+    let removed = cluster.kubectl(&[
+        "delete",
+        "namespace",
+        NAMESPACE,
+        "--ignore-not-found",
+        "--timeout=60s",
+    ]);
     result?;
     removed?;
     quiet(cluster)?;
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
 }
 
 fn made(cluster: &Cluster) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
     let only = |tag: &String| tag.starts_with(BOOTSTRAP) && tag.ends_with(&format!("[{NAME}]"));
-    ensure!(changed.len() == 1 && changed.iter().all(only), "{changed:#?}");
+    ensure!(
+        changed.len() == 1 && changed.iter().all(only),
+        "{changed:#?}"
+    );
     let template = "-o=go-template={{.data.password | base64decode}}";
     let held = cluster.kubectl(&["-n", NAMESPACE, "get", "secret", NAME, template])?;
     ensure!(held == VALUE, "the secret holds {held:?}");
@@ -67,13 +83,23 @@ fn made(cluster: &Cluster) -> Result<()> {
     for job in jobs.as_array().context("no list of jobs")? {
         let jid = job["jid"].as_str().context("a job without an id")?;
         let shown = ctl(&["job", "show", jid, "-o", "json"])?;
-        ensure!(!shown.contains(VALUE), "the job {jid} holds the secret: {shown}");
+        ensure!(
+            !shown.contains(VALUE),
+            "the job {jid} holds the secret: {shown}"
+        );
         told |= shown.contains(NAME);
     }
-    ensure!(told, "no job tells of the state {NAME}, so this shows nothing");
+    ensure!(
+        told,
+        "no job tells of the state {NAME}, so this shows nothing"
+    );
     for host in cluster.hosts() {
         let found = holders(host, VALUE)?;
-        let expected: &[&str] = if host.spec.name == BOOTSTRAP { &[DOCUMENT] } else { &[] };
+        let expected: &[&str] = if host.spec.name == BOOTSTRAP {
+            &[DOCUMENT]
+        } else {
+            &[]
+        };
         ensure!(found == expected, "on {}: {found:?}", host.spec.name);
     }
     Ok(())

@@ -1,24 +1,32 @@
 //! The source tree: format, lint, dependencies, and all unit and protocol tests.
 
-use std::{
-    ffi::OsStr,
-    process::{Command, Stdio},
-};
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
 use super::{Counts, Test};
-use crate::{
-    build::source_root,
-    lab::{self, prerequisites},
-    upstream,
-};
+use crate::build::source_root;
+use crate::lab::prerequisites;
+use crate::{lab, upstream};
 
 pub(super) const TESTS: &[Test<()>] = &[
-    Test { name: "source: format", run: format },
-    Test { name: "source: lint", run: lint },
-    Test { name: "source: unit and protocol tests", run: unit },
-    Test { name: "source: dependencies", run: dependencies },
+    Test {
+        name: "source: format",
+        run: format,
+    },
+    Test {
+        name: "source: lint",
+        run: lint,
+    },
+    Test {
+        name: "source: unit and protocol tests",
+        run: unit,
+    },
+    Test {
+        name: "source: dependencies",
+        run: dependencies,
+    },
 ];
 
 fn cargo(args: &[&str]) -> Result<String> {
@@ -33,10 +41,17 @@ fn cargo_with(environment: &[(&str, &OsStr)], args: &[&str]) -> Result<String> {
         .stdin(Stdio::null())
         .output()
         .context("cannot start cargo")?;
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     if !output.status.success() {
-        bail!("cargo {} ended with {}:\n{text}", args.join(" "), output.status);
+        bail!(
+            "cargo {} ended with {}:\n{text}",
+            args.join(" "),
+            output.status
+        );
     }
     Ok(text)
 }
@@ -47,7 +62,16 @@ fn format((): &()) -> Result<Counts> {
 }
 
 fn lint((): &()) -> Result<Counts> {
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "--deny", "warnings"])?;
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "--deny",
+        "warnings",
+    ])?;
     Ok(Counts::ONE)
 }
 
@@ -61,7 +85,10 @@ fn dependencies((): &()) -> Result<Counts> {
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
     if !output.status.success() {
-        bail!("cargo deny found:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "cargo deny found:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     Ok(Counts::ONE)
 }
@@ -73,8 +100,13 @@ fn unit((): &()) -> Result<Counts> {
     let mut told = |line: &str| println!("  {line}");
     let registry = upstream::registry(&lab::cache(), &mut told)?;
     let helm = upstream::helm(&lab::cache(), &mut told)?;
-    let text =
-        cargo_with(&[("HALITE_REGISTRY", registry.as_os_str()), ("HALITE_HELM", helm.as_os_str())], &all)?;
+    let text = cargo_with(
+        &[
+            ("HALITE_REGISTRY", registry.as_os_str()),
+            ("HALITE_HELM", helm.as_os_str()),
+        ],
+        &all,
+    )?;
     let mut counts = Counts::default();
     for line in text.lines().filter(|l| l.starts_with("test result: ")) {
         counts.passed += number_before(line, " passed");
@@ -87,5 +119,9 @@ fn unit((): &()) -> Result<Counts> {
 }
 
 fn number_before(line: &str, word: &str) -> usize {
-    line.split(word).next().and_then(|l| l.rsplit(' ').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+    line.split(word)
+        .next()
+        .and_then(|l| l.rsplit(' ').next())
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }

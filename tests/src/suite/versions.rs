@@ -1,44 +1,57 @@
-//! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was recorded when the cluster
-//! was made counts for every node that is added later, too. Its cluster is also the one with every option on.
+//! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was
+//! recorded when the cluster was made counts for every node that is added later, too. Its cluster
+//! is also the one with every option on.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Site, Test,
-    cluster::nothing_left,
-    everything, kubeadm, outside,
-    repair::{CTL, highstate},
-};
-use crate::{
-    cluster::{self, BOOTSTRAP, CLUSTER, Cluster, NEWER, WORKER},
-    demo,
-    lab::{self, Lab, host::Host},
-    upstream::{
-        ISO,
-        versions::{NEWEST, OLDER, Release},
-    },
-};
+use super::cluster::nothing_left;
+use super::repair::{CTL, highstate};
+use super::{Counts, Site, Test, everything, kubeadm, outside};
+use crate::cluster::{BOOTSTRAP, CLUSTER, Cluster, NEWER, WORKER};
+use crate::lab::Lab;
+use crate::lab::host::Host;
+use crate::upstream::ISO;
+use crate::upstream::versions::{NEWEST, OLDER, Release};
+use crate::{cluster, demo, lab};
 
 /// Its own lab: the other suites' cluster is of the newest Kubernetes.
 const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
-    Test { name: "versions: the older Kubernetes is as its own kubeadm makes it", run: as_kubeadm },
-    Test { name: "versions: a newer bundle stands beside it, and is not used", run: newer_beside },
-    Test { name: "versions: a node that is added then gets the recorded version", run: added_node },
+    Test {
+        name: "versions: the older Kubernetes is as its own kubeadm makes it",
+        run: as_kubeadm,
+    },
+    Test {
+        name: "versions: a newer bundle stands beside it, and is not used",
+        run: newer_beside,
+    },
+    Test {
+        name: "versions: a node that is added then gets the recorded version",
+        run: added_node,
+    },
 ];
 
 const AT_THE_END: &[Test<Cluster>] = &[
-    Test { name: "versions: the newer bundle goes as it came", run: newer_gone },
-    Test { name: "versions: nothing tried to leave", run: nothing_left },
+    Test {
+        name: "versions: the newer bundle goes as it came",
+        run: newer_gone,
+    },
+    Test {
+        name: "versions: nothing tried to leave",
+        run: nothing_left,
+    },
 ];
 
 /// On the cluster of the other suites.
-pub(super) const BESIDE: &[Test<Cluster>] =
-    &[Test { name: "operator: an older bundle beside the one in use changes no node", run: older_beside }];
+pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
+    name: "operator: an older bundle beside the one in use changes no node",
+    run: older_beside,
+}];
 
 /// Packages that have Kubernetes' own version, as `dpkg-query` begins their lines.
 const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
@@ -48,12 +61,16 @@ pub(super) fn site() -> Site {
         lab: LAB.to_owned(),
         made: "versions: bootstrap with the older Kubernetes and every option",
         make,
-        tests: TESTS.iter().chain(everything::TESTS).chain(AT_THE_END).collect(),
+        tests: TESTS
+            .iter()
+            .chain(everything::TESTS)
+            .chain(AT_THE_END)
+            .collect(),
     }
 }
 
-/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A document that asks for
-/// another Kubernetes than the bundle has is refused before.
+/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A
+/// document that asks for another Kubernetes than the bundle has is refused before.
 fn make(lab: &str) -> Result<Cluster> {
     let mut progress = |line: &str| println!("  {line}");
     let newer = demo::medium(&mut progress)?;
@@ -63,10 +80,21 @@ fn make(lab: &str) -> Result<Cluster> {
     let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
     let host = &cluster.bootstrap;
     fs::write(host.root().join("root/cluster.yaml"), CLUSTER)?;
-    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.minor());
-    refused(host, &cluster::install(), &["kubernetes.version: ", &reason])?;
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        OLDER.kubernetes,
+        NEWEST.minor()
+    );
+    refused(
+        host,
+        &cluster::install(),
+        &["kubernetes.version: ", &reason],
+    )?;
     let left = host.root().join("etc/halite/cluster.yaml");
-    ensure!(!left.exists(), "the refused bootstrap left its cluster document");
+    ensure!(
+        !left.exists(),
+        "the refused bootstrap left its cluster document"
+    );
     everything::prepare(host)?;
     outside::harmless_chrony(&cluster.worker)?;
     cluster.bootstrap(&everything::document())?;
@@ -77,8 +105,9 @@ fn make(lab: &str) -> Result<Cluster> {
 pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) -> Result<()> {
     let command: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
     let output = host.output(&command)?;
-    let said =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     ensure!(
         output.status.code() == Some(1) && told.iter().all(|part| said.contains(part)),
         "{} ended with {}, should have said {told:?} and said: {said}",
@@ -95,20 +124,37 @@ fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
 fn newer_beside(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let before = recorded(host)?;
-    for version in [format!("bundle: {}", OLDER.bundle()), format!("kubernetes: {}", OLDER.kubernetes)] {
-        ensure!(before.replace('"', "").contains(&version), "no {version:?} is recorded:\n{before}");
+    for version in [
+        format!("bundle: {}", OLDER.bundle()),
+        format!("kubernetes: {}", OLDER.kubernetes),
+    ] {
+        ensure!(
+            before.replace('"', "").contains(&version),
+            "no {version:?} is recorded:\n{before}"
+        );
     }
     host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
     listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
     let (newer, older) = (NEWEST.bundle(), OLDER.bundle());
-    let reason = format!("has Kubernetes {}, not {}", NEWEST.kubernetes, OLDER.kubernetes);
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        NEWEST.kubernetes, OLDER.kubernetes
+    );
     for more in [["--test"].as_slice(), &[]] {
         let command = [&[CTL, "bundle", "use", &newer], more].concat();
         refused(host, &command, &["kubernetes.version: ", &reason])?;
     }
-    refused(host, &[CTL, "bundle", "remove", &older], &[&older, "is in use"])?;
+    refused(
+        host,
+        &[CTL, "bundle", "remove", &older],
+        &[&older, "is in use"],
+    )?;
     listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
-    ensure!(recorded(host)? == before, "what is recorded has changed:\n{before}\n{}", recorded(host)?);
+    ensure!(
+        recorded(host)? == before,
+        "what is recorded has changed:\n{before}\n{}",
+        recorded(host)?
+    );
     only_served(cluster)?;
     of_release(cluster, host, &OLDER, &NEWEST)?;
     Ok(Counts::ONE)
@@ -123,7 +169,10 @@ fn added_node(cluster: &Cluster) -> Result<Counts> {
     // The host serves bundles, too: those that are enrolled after it ask it as well.
     let changed = highstate(cluster, &[])?.changed;
     let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
-    ensure!(changed.iter().all(|tag| *tag == enrol), "a highstate changed more than {enrol}: {changed:?}");
+    ensure!(
+        changed.iter().all(|tag| *tag == enrol),
+        "a highstate changed more than {enrol}: {changed:?}"
+    );
     nothing_to_do(cluster)?;
     Ok(Counts::ONE)
 }
@@ -135,9 +184,15 @@ fn newer_gone(cluster: &Cluster) -> Result<Counts> {
     let place = cluster::bundle_place(&NEWEST);
     let copy = cluster.worker.file(&place);
     ensure!(!host.file(&place).exists(), "{place} is still there");
-    ensure!(copy.exists(), "{WORKER} serves bundles, and never had a copy of {place}");
+    ensure!(
+        copy.exists(),
+        "{WORKER} serves bundles, and never had a copy of {place}"
+    );
     only_served(cluster)?;
-    ensure!(!copy.exists(), "the copy of {place} on {WORKER} is still there");
+    ensure!(
+        !copy.exists(),
+        "the copy of {place} on {WORKER} is still there"
+    );
     nothing_to_do(cluster)?;
     Ok(Counts::ONE)
 }
@@ -150,7 +205,10 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     fs::remove_file(carried)?;
     added?;
     listed(host, &[(&NEWEST, true), (&OLDER, false)])?;
-    let reason = format!("has Kubernetes {}, not {}", OLDER.kubernetes, NEWEST.kubernetes);
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        OLDER.kubernetes, NEWEST.kubernetes
+    );
     let command = [CTL, "bundle", "use", &OLDER.bundle(), "--allow-downgrade"];
     refused(host, &command, &["kubernetes.version: ", &reason])?;
     only_served(cluster)?;
@@ -167,8 +225,9 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
 /// What the cluster document records.
 fn recorded(host: &Host) -> Result<String> {
     let text = fs::read_to_string(host.root().join("etc/halite/cluster.yaml"))?;
-    let (_, resolved) =
-        text.split_once("\nresolved:").context("nothing is recorded in the cluster document")?;
+    let (_, resolved) = text
+        .split_once("\nresolved:")
+        .context("nothing is recorded in the cluster document")?;
     Ok(resolved.to_owned())
 }
 
@@ -185,15 +244,23 @@ fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
                 && row["problem"].is_null()
         })
     };
-    ensure!(rows.len() == wanted.len() && wanted.iter().all(right), "ctl bundle list: {printed}");
+    ensure!(
+        rows.len() == wanted.len() && wanted.iter().all(right),
+        "ctl bundle list: {printed}"
+    );
     Ok(())
 }
 
-/// A highstate that changes nothing but what nginx serves, and of a further host that serves, its copies.
+/// A highstate that changes nothing but what nginx serves, and of a further host that serves, its
+/// copies.
 pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
-    let node = cluster.bootstrap.file(&format!("/etc/halite/nodes/{WORKER}.yaml"));
+    let node = cluster
+        .bootstrap
+        .file(&format!("/etc/halite/nodes/{WORKER}.yaml"));
     let roles = fs::read_to_string(node).unwrap_or_default();
-    let copies = roles.lines().any(|line| line.starts_with("roles:") && line.contains("registry"));
+    let copies = roles
+        .lines()
+        .any(|line| line.starts_with("roles:") && line.contains("registry"));
     let changed = highstate(cluster, &[])?.changed;
     let others: Vec<_> = changed
         .iter()
@@ -202,18 +269,25 @@ pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
             let of_nginx = tag.contains("nginx") || tag.contains("bundle-server-answers");
             let of_copies = tag.ends_with("[/var/lib/halite/bundles]") || tag.contains("[bundle-");
             let first = tag.starts_with(&format!("{BOOTSTRAP}: ")) && of_nginx;
-            let further = tag.starts_with(&format!("{WORKER}: ")) && copies && (of_nginx || of_copies);
+            let further =
+                tag.starts_with(&format!("{WORKER}: ")) && copies && (of_nginx || of_copies);
             !first && !further
         })
         .collect();
-    ensure!(others.is_empty(), "another bundle on the site changed {others:?}");
+    ensure!(
+        others.is_empty(),
+        "another bundle on the site changed {others:?}"
+    );
     Ok(())
 }
 
 /// A highstate of every host and of the API that finds nothing to change.
 fn nothing_to_do(cluster: &Cluster) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
-    ensure!(changed.is_empty(), "a highstate changed something: {changed:?}");
+    ensure!(
+        changed.is_empty(),
+        "a highstate changed something: {changed:?}"
+    );
     Ok(())
 }
 
@@ -221,12 +295,18 @@ fn nothing_to_do(cluster: &Cluster) -> Result<()> {
 fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
     let name = &host.spec.name;
     let wanted = release.kubernetes;
-    let node: Value = serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
+    let node: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
     let kubelet = &node["status"]["nodeInfo"]["kubeletVersion"];
-    ensure!(kubelet == wanted, "the kubelet of {name} is {kubelet}, not {wanted}");
+    ensure!(
+        kubelet == wanted,
+        "the kubelet of {name} is {kubelet}, not {wanted}"
+    );
     let packages = host.run(&["dpkg-query", "-W", "-f=${Package} ${Version}\\n"])?;
-    let packages: Vec<&str> =
-        packages.lines().filter(|line| PACKAGES.iter().any(|p| line.starts_with(p))).collect();
+    let packages: Vec<&str> = packages
+        .lines()
+        .filter(|line| PACKAGES.iter().any(|p| line.starts_with(p)))
+        .collect();
     let version = format!(" {}-", wanted.trim_start_matches('v'));
     ensure!(
         packages.iter().any(|line| line.starts_with("kubelet "))
@@ -234,7 +314,8 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
         "{name} has {packages:?}, not {wanted}"
     );
     let field = format!("--field-selector=spec.nodeName={name}");
-    let pods: Value = serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &field, "-o", "json"])?)?;
+    let pods: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &field, "-o", "json"])?)?;
     let images: Vec<&str> = pods["items"]
         .as_array()
         .context("no list of pods")?
@@ -244,15 +325,29 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
         .filter(|image| image.starts_with("registry.k8s.io/kube-"))
         .collect();
     ensure!(!images.is_empty(), "no pod of Kubernetes runs on {name}");
-    let others: Vec<&&str> = images.iter().filter(|image| !image.ends_with(&format!(":{wanted}"))).collect();
+    let others: Vec<&&str> = images
+        .iter()
+        .filter(|image| !image.ends_with(&format!(":{wanted}")))
+        .collect();
     ensure!(others.is_empty(), "on {name} run {others:?}, not {wanted}");
     let there = host.run(&["ctr", "-n", "k8s.io", "images", "list", "-q"])?;
-    ensure!(there.contains(&format!("pause:{}", release.pause)), "{name} lacks its pause image:\n{there}");
+    ensure!(
+        there.contains(&format!("pause:{}", release.pause)),
+        "{name} lacks its pause image:\n{there}"
+    );
     // Not only does nothing of the other release run: nothing of it was brought to the host.
     let brought: Vec<&str> = there
         .lines()
-        .filter(|image| [other.kubernetes, other.pause].iter().any(|tag| image.ends_with(&format!(":{tag}"))))
+        .filter(|image| {
+            [other.kubernetes, other.pause]
+                .iter()
+                .any(|tag| image.ends_with(&format!(":{tag}")))
+        })
         .collect();
-    ensure!(brought.is_empty(), "{name} has {brought:?} of {}", other.kubernetes);
+    ensure!(
+        brought.is_empty(),
+        "{name} has {brought:?} of {}",
+        other.kubernetes
+    );
     Ok(())
 }

@@ -1,20 +1,29 @@
-//! The virtual address of the API: held, let go and taken again, moved away and back without new certificates.
+//! The virtual address of the API: held, let go and taken again, moved away and back without new
+//! certificates.
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Counts, Test, repair};
-use crate::{
-    cluster::{Cluster, DOCUMENT, WORKER},
-    lab::wait,
-};
+use crate::cluster::{Cluster, DOCUMENT, WORKER};
+use crate::lab::wait;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "vip: it is held, and the API answers through it", run: held },
-    Test { name: "vip: it goes with what it stands for and comes back", run: comes_back },
-    Test { name: "vip: none, an external one and back need no new certificates", run: moves },
+    Test {
+        name: "vip: it is held, and the API answers through it",
+        run: held,
+    },
+    Test {
+        name: "vip: it goes with what it stands for and comes back",
+        run: comes_back,
+    },
+    Test {
+        name: "vip: none, an external one and back need no new certificates",
+        run: moves,
+    },
 ];
 
 /// As in the cluster document.
@@ -35,7 +44,11 @@ fn has_address(cluster: &Cluster) -> Result<bool> {
 }
 
 fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> {
-    let what = if wanted { "the address to be held" } else { "the address to be let go" };
+    let what = if wanted {
+        "the address to be held"
+    } else {
+        "the address to be let go"
+    };
     wait::until(what, limit, || match has_address(cluster) {
         Ok(has) if has == wanted => Ok(()),
         Ok(has) => Err(format!("held: {has}")),
@@ -43,7 +56,8 @@ fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> 
     })
 }
 
-/// The worker asks the API by name, as everybody does: once at `address`, once where its host entry leads.
+/// The worker asks the API by name, as everybody does: once at `address`, once where its host entry
+/// leads.
 fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
     let url = format!("https://{NAME}:6443/readyz");
     let pinned = format!("{NAME}:6443:{address}");
@@ -58,28 +72,48 @@ fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
         "--cacert",
         "/etc/kubernetes/pki/ca.crt",
     ];
-    wait::until(&format!("the API to answer at {address} and as {NAME}"), POD, || {
-        for more in [&["--resolve", pinned.as_str(), url.as_str()][..], &[url.as_str()][..]] {
-            let answer = cluster.worker.run(&[&base[..], more].concat()).map_err(|e| format!("{e:#}"))?;
-            if answer != "ok" {
-                return Err(format!("{more:?} answered {answer:?}"));
+    wait::until(
+        &format!("the API to answer at {address} and as {NAME}"),
+        POD,
+        || {
+            for more in [
+                &["--resolve", pinned.as_str(), url.as_str()][..],
+                &[url.as_str()][..],
+            ] {
+                let answer = cluster
+                    .worker
+                    .run(&[&base[..], more].concat())
+                    .map_err(|e| format!("{e:#}"))?;
+                if answer != "ok" {
+                    return Err(format!("{more:?} answered {answer:?}"));
+                }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
 fn nodes_ready(cluster: &Cluster) -> Result<()> {
     wait::until("both nodes to be Ready", POD, || {
-        let text = cluster.kubectl(&["get", "nodes", "-o", "json"]).map_err(|e| format!("{e:#}"))?;
+        let text = cluster
+            .kubectl(&["get", "nodes", "-o", "json"])
+            .map_err(|e| format!("{e:#}"))?;
         let list: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
         let nodes = list["items"].as_array().cloned().unwrap_or_default();
         let ready = |node: &Value| {
-            let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+            let conditions = node["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
         };
-        let waiting: Vec<_> =
-            nodes.iter().filter(|n| !ready(n)).map(|n| n["metadata"]["name"].to_string()).collect();
+        let waiting: Vec<_> = nodes
+            .iter()
+            .filter(|n| !ready(n))
+            .map(|n| n["metadata"]["name"].to_string())
+            .collect();
         if nodes.len() == 2 && waiting.is_empty() {
             Ok(())
         } else {
@@ -93,7 +127,9 @@ fn held(cluster: &Cluster) -> Result<Counts> {
     let elsewhere = cluster.worker.run(&["ip", "-4", "-o", "addr"])?;
     ensure!(!elsewhere.contains(VIP), "{WORKER} has the address too");
     wait_answers(cluster, VIP)?;
-    let server = cluster.worker.run(&["grep", "server:", "/etc/kubernetes/kubelet.conf"])?;
+    let server = cluster
+        .worker
+        .run(&["grep", "server:", "/etc/kubernetes/kubelet.conf"])?;
     ensure!(server.contains(NAME), "kubelet of {WORKER} uses {server}");
     Ok(Counts::ONE)
 }
@@ -107,41 +143,70 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
     host.run(&["systemctl", "start", "keepalived"])?;
     wait_address(cluster, true, MOVE)?;
     // Killed: nobody has to come.
-    let invocation = ["systemctl", "show", "-p", "InvocationID", "--value", "keepalived"];
+    let invocation = [
+        "systemctl",
+        "show",
+        "-p",
+        "InvocationID",
+        "--value",
+        "keepalived",
+    ];
     let before = host.run(&invocation)?;
     host.sh("kill -9 $(systemctl show -p MainPID --value keepalived)")?;
     wait::until("keepalived to be started again", MOVE, || {
         let now = host.run(&invocation).map_err(|e| format!("{e:#}"))?;
-        if now != before && !now.trim().is_empty() { Ok(()) } else { Err("it has not been".to_owned()) }
+        if now != before && !now.trim().is_empty() {
+            Ok(())
+        } else {
+            Err("it has not been".to_owned())
+        }
     })?;
     wait_address(cluster, true, MOVE)?;
     // An address with nothing behind it is worse than none.
-    host.run(&["mv", "/etc/kubernetes/manifests/kube-apiserver.yaml", "/root/kube-apiserver.yaml"])?;
+    host.run(&[
+        "mv",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml",
+        "/root/kube-apiserver.yaml",
+    ])?;
     let gone = wait_address(cluster, false, POD);
-    host.run(&["mv", "/root/kube-apiserver.yaml", "/etc/kubernetes/manifests/kube-apiserver.yaml"])?;
+    host.run(&[
+        "mv",
+        "/root/kube-apiserver.yaml",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml",
+    ])?;
     gone?;
     wait_address(cluster, true, POD)?;
     wait_answers(cluster, VIP)?;
     nodes_ready(cluster)?;
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
 }
 
 fn moves(cluster: &Cluster) -> Result<Counts> {
     let path = cluster.bootstrap.file(DOCUMENT);
     let original = fs::read_to_string(&path)?;
     if !original.contains(HELD) {
-        bail!("the cluster document no longer has\n{HELD}and this test must change with it:\n{original}");
+        bail!(
+            "the cluster document no longer has\n{HELD}and this test must change with it:\n{original}"
+        );
     }
     let before = certificates(cluster)?;
     let result = away(cluster, &original, &before);
     // By hand, as the operator put it on; gone already is fine.
-    cluster.bootstrap.output(&["ip", "addr", "del", &format!("{VIP}/32"), "dev", "eth0"])?;
+    cluster
+        .bootstrap
+        .output(&["ip", "addr", "del", &format!("{VIP}/32"), "dev", "eth0"])?;
     fs::write(&path, &original)?;
     repair::highstate(cluster, &[])?;
     result?;
     wait_address(cluster, true, MOVE)?;
     arrived(cluster, VIP, &before)?;
-    Ok(Counts { passed: 3, failed: 0 })
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
 }
 
 fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
@@ -166,21 +231,43 @@ fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
 fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
     for host in cluster.hosts() {
         let entry = host.run(&["getent", "ahostsv4", NAME])?;
-        ensure!(entry.starts_with(&format!("{address} ")), "{} takes {NAME} for {entry}", host.spec.name);
+        ensure!(
+            entry.starts_with(&format!("{address} ")),
+            "{} takes {NAME} for {entry}",
+            host.spec.name
+        );
         // kube-proxy has a file of its own, from when its container was started.
-        wait::until(&format!("kube-proxy on {} to take {NAME} for {address}", host.spec.name), MOVE, || {
-            let hosts =
-                host.sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts").map_err(|e| format!("{e:#}"))?;
-            let found = hosts.lines().find(|line| line.contains(NAME)).unwrap_or_default();
-            if found.starts_with(&format!("{address}\t")) { Ok(()) } else { Err(format!("it has {found:?}")) }
-        })?;
+        wait::until(
+            &format!(
+                "kube-proxy on {} to take {NAME} for {address}",
+                host.spec.name
+            ),
+            MOVE,
+            || {
+                let hosts = host
+                    .sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts")
+                    .map_err(|e| format!("{e:#}"))?;
+                let found = hosts
+                    .lines()
+                    .find(|line| line.contains(NAME))
+                    .unwrap_or_default();
+                if found.starts_with(&format!("{address}\t")) {
+                    Ok(())
+                } else {
+                    Err(format!("it has {found:?}"))
+                }
+            },
+        )?;
     }
     wait_answers(cluster, address)?;
     nodes_ready(cluster)?;
     let after = certificates(cluster)?;
     ensure!(after == before, "certificates changed:\n{before}\n{after}");
     let again = repair::highstate(cluster, &[])?.changed;
-    ensure!(again.is_empty(), "a further highstate changed something: {again:?}");
+    ensure!(
+        again.is_empty(),
+        "a further highstate changed something: {again:?}"
+    );
     Ok(())
 }
 
@@ -188,7 +275,10 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
 fn idle(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let state = host.sh("systemctl is-active keepalived; systemctl is-enabled keepalived; true")?;
-    ensure!(!state.contains("\nenabled") && !state.starts_with("active"), "keepalived is {state}");
+    ensure!(
+        !state.contains("\nenabled") && !state.starts_with("active"),
+        "keepalived is {state}"
+    );
     let left = host.sh(
         "grep -ls 'Written by Halite' /etc/keepalived/* /etc/systemd/system/keepalived.service.d/*; true",
     )?;
@@ -196,8 +286,13 @@ fn idle(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Digests of all certificates on both hosts: kubelet's own too, which hold serial numbers like all others.
+/// Digests of all certificates on both hosts: kubelet's own too, which hold serial numbers like all
+/// others.
 fn certificates(cluster: &Cluster) -> Result<String> {
     let list = "find /etc/kubernetes/pki /var/lib/kubelet/pki -name '*.crt' -o -name '*-current.pem' | sort | xargs sha256sum";
-    Ok(format!("{}{}", cluster.bootstrap.sh(list)?, cluster.worker.sh(list)?))
+    Ok(format!(
+        "{}{}",
+        cluster.bootstrap.sh(list)?,
+        cluster.worker.sh(list)?
+    ))
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::{build::source_root, lab::net::Network};
+use crate::build::source_root;
+use crate::lab::net::Network;
 
 /// The name of [`Chart::Hello`], and that of its namespace.
 pub const NAME: &str = "hello";
@@ -19,7 +20,8 @@ pub const GREETING: &str = "hello from the bundle's chart";
 /// The name of [`Chart::Podnet`], and that of its namespace.
 pub const PODNET: &str = "podnet";
 
-/// The addresses that its pods get: those of every cluster document of the lab. A chart is rendered before there is any.
+/// The addresses that its pods get: those of every cluster document of the lab. A chart is rendered
+/// before there is any.
 const PODS: &str = "10.233.0.0/16";
 
 /// A chart of the lab.
@@ -53,7 +55,9 @@ impl Chart {
     /// `image` does not know one that its pods run.
     pub fn entry(self, image: impl Fn(&str) -> Result<String>) -> Result<Value> {
         let values = match self {
-            Self::Hello => json!({"replicas": REPLICAS, "greeting": GREETING, "image": image("agnhost")?}),
+            Self::Hello => {
+                json!({"replicas": REPLICAS, "greeting": GREETING, "image": image("agnhost")?})
+            }
             Self::Podnet => json!({
                 "image": image("flannel")?,
                 "pluginImage": image("flannel-cni-plugin")?,
@@ -74,7 +78,9 @@ mod tests {
     #[test]
     fn the_pod_network_is_that_of_the_cluster_document() {
         assert!(CLUSTER.contains(&format!("\n  pods: {PODS}\n")));
-        let entry = Chart::Podnet.entry(|component| Ok(format!("{component}:1"))).unwrap();
+        let entry = Chart::Podnet
+            .entry(|component| Ok(format!("{component}:1")))
+            .unwrap();
         assert_eq!(entry["values"]["pluginImage"], "flannel-cni-plugin:1");
         assert_eq!(entry["values"]["interface"], r"^10\.20\.0\.[0-9]+$");
     }

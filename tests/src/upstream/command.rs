@@ -1,11 +1,9 @@
 //! Running a slow program while showing that it is alive.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
-    sync::mpsc::{RecvTimeoutError, channel},
-    time::{Duration, Instant},
-};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -15,8 +13,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How much of what a failed program printed is worth showing.
 const SHOWN_LINES: usize = 40;
 
-/// Runs a program to its end. What it prints to standard error is shown when it fails; `what` names the work in the
-/// signs of life and in the error.
+/// Runs a program to its end. What it prints to standard error is shown when it fails; `what` names
+/// the work in the signs of life and in the error.
 pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let start = Instant::now();
     let mut child = command
@@ -24,7 +22,12 @@ pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("{what}: cannot start {}", command.get_program().to_string_lossy()))?;
+        .with_context(|| {
+            format!(
+                "{what}: cannot start {}",
+                command.get_program().to_string_lossy()
+            )
+        })?;
     let (sender, lines) = channel();
     let stderr = child.stderr.take();
     let reader = std::thread::spawn(move || {
@@ -59,12 +62,18 @@ pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
 
 /// Runs a short program and returns what it prints.
 pub fn output(command: &mut Command, what: &str) -> Result<Vec<u8>> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{what}: cannot start {}", command.get_program().to_string_lossy()))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| {
+        format!(
+            "{what}: cannot start {}",
+            command.get_program().to_string_lossy()
+        )
+    })?;
     if !output.status.success() {
-        bail!("{what} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{what} failed ({}):\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(output.stdout)
 }

@@ -1,20 +1,16 @@
 //! Building Go programs from published modules, one after the other.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::{
-    command,
-    programs::{Module, Source},
-    store::{self, Store},
-};
+use super::programs::{Module, Source};
+use super::store::Store;
+use super::{command, store};
 
 /// Counts on every change of how programs are built that the key would not show otherwise.
 const REVISION: u32 = 1;
@@ -51,8 +47,12 @@ impl Go {
     /// The Go of this machine.
     pub fn find() -> Result<Self> {
         let printed = command::output(go().args(["env", "GOVERSION"]), "asking Go for its version")
-            .context("the upstream programs are built with Go 1.26: install it and put it on the PATH")?;
-        Ok(Self { version: String::from_utf8_lossy(&printed).trim().to_owned() })
+            .context(
+                "the upstream programs are built with Go 1.26: install it and put it on the PATH",
+            )?;
+        Ok(Self {
+            version: String::from_utf8_lossy(&printed).trim().to_owned(),
+        })
     }
 
     /// Its version: `go1.26.1`.
@@ -66,22 +66,29 @@ impl Go {
         Ok(PathBuf::from(String::from_utf8_lossy(&printed).trim()))
     }
 
-    /// The directories of modules' own files, by `PATH@VERSION`, downloaded where they are not there yet. What cannot be
-    /// had is left out.
+    /// The directories of modules' own files, by `PATH@VERSION`, downloaded where they are not
+    /// there yet. What cannot be had is left out.
     pub fn folders(&self, modules: &BTreeSet<String>) -> Result<Vec<(String, PathBuf)>> {
         let work = tempfile::tempdir()?;
         fs::write(work.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
         let mut command = go();
         // It ends with a failure when one of them is not there, and says that in its answer, too.
-        let said =
-            command.current_dir(work.path()).args(["mod", "download", "-json"]).args(modules).output()?;
-        let answers = serde_json::Deserializer::from_slice(&said.stdout).into_iter::<serde_json::Value>();
+        let said = command
+            .current_dir(work.path())
+            .args(["mod", "download", "-json"])
+            .args(modules)
+            .output()?;
+        let answers =
+            serde_json::Deserializer::from_slice(&said.stdout).into_iter::<serde_json::Value>();
         let mut found = Vec::new();
         for answer in answers {
             let answer = answer.context("downloading modules: Go's answer is not understood")?;
             let text = |name: &str| answer[name].as_str().unwrap_or_default();
             if !text("Dir").is_empty() {
-                found.push((format!("{}@{}", text("Path"), text("Version")), PathBuf::from(text("Dir"))));
+                found.push((
+                    format!("{}@{}", text("Path"), text("Version")),
+                    PathBuf::from(text("Dir")),
+                ));
             }
         }
         Ok(found)
@@ -102,24 +109,48 @@ impl Go {
     ) -> Result<Vec<(&'static str, PathBuf)>> {
         let mut wanted = Vec::new();
         for (name, package) in module.programs {
-            let described = (module.path, module.version, module.source, module.stamps, package);
-            wanted.push((*name, *package, store::key(&(REVISION, &self.version, described))?));
+            let described = (
+                module.path,
+                module.version,
+                module.source,
+                module.stamps,
+                package,
+            );
+            wanted.push((
+                *name,
+                *package,
+                store::key(&(REVISION, &self.version, described))?,
+            ));
         }
         let missing = || -> Vec<(&str, &str)> {
-            let missing = wanted.iter().filter(|(name, _, key)| store.find(name, key).is_none());
-            missing.map(|(name, package, _)| (*name, *package)).collect()
+            let missing = wanted
+                .iter()
+                .filter(|(name, _, key)| store.find(name, key).is_none());
+            missing
+                .map(|(name, package, _)| (*name, *package))
+                .collect()
         };
         // Looked at twice: whoever had the claim before may have built them.
-        let _claim = if missing().is_empty() { None } else { Some(store.claim(module.path)?) };
+        let _claim = if missing().is_empty() {
+            None
+        } else {
+            Some(store.claim(module.path)?)
+        };
         let missing = missing();
-        // In one go: each start reads the whole module graph again, and one processor links while the other compiles.
+        // In one go: each start reads the whole module graph again, and one processor links while
+        // the other compiles.
         let ground = if missing.is_empty() {
             None
         } else {
             let ground = Ground::lay(module, progress)?;
             let what = match &missing[..] {
                 [(name, _)] => format!("building {name} {}", module.version),
-                more => format!("building {} programs of {} {}", more.len(), module.path, module.version),
+                more => format!(
+                    "building {} programs of {} {}",
+                    more.len(),
+                    module.path,
+                    module.version
+                ),
             };
             progress(&what);
             let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -129,7 +160,9 @@ impl Go {
         let mut built = Vec::new();
         for (name, package, key) in wanted {
             let dir = store.get(name, &key, |out| {
-                let ground = ground.as_ref().with_context(|| format!("{name} vanished from the store"))?;
+                let ground = ground
+                    .as_ref()
+                    .with_context(|| format!("{name} vanished from the store"))?;
                 let (from, to) = (ground.out().join(executable(package)), out.join(name));
                 fs::copy(&from, &to).with_context(|| format!("Go made no {}", from.display()))?;
                 store::set_mode(&to, 0o755)
@@ -146,7 +179,10 @@ fn executable(package: &str) -> &str {
         part.strip_prefix('v')
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
     };
-    package.rsplit('/').find(|part| !major(part)).unwrap_or(package)
+    package
+        .rsplit('/')
+        .find(|part| !major(part))
+        .unwrap_or(package)
 }
 
 /// The directory from which the programs of one module are built.
@@ -159,7 +195,9 @@ impl Ground {
     fn lay(module: &Module, progress: &mut dyn FnMut(&str)) -> Result<Self> {
         let name = format!("{}@{}", module.path, module.version);
         progress(&format!("fetching {name}"));
-        let dir = tempfile::Builder::new().prefix("halite-upstream-").tempdir()?;
+        let dir = tempfile::Builder::new()
+            .prefix("halite-upstream-")
+            .tempdir()?;
         fs::write(dir.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
         let download = download(dir.path(), &name)?;
         match module.source {
@@ -168,13 +206,19 @@ impl Ground {
                 let text = fs::read_to_string(download.dir.join("go.mod"))?;
                 require(dir.path(), module, &staging(&text, module.version))?;
             }
-            Source::Without { folders, requirements } => {
+            Source::Without {
+                folders,
+                requirements,
+            } => {
                 copy(&download.dir, dir.path())?;
                 without(dir.path(), module.path, folders, requirements)?;
             }
         }
         let info: Info = serde_json::from_slice(&fs::read(&download.info)?)?;
-        Ok(Self { dir, flags: flags(module, &download.origin.hash, &info.time) })
+        Ok(Self {
+            dir,
+            flags: flags(module, &download.origin.hash, &info.time),
+        })
     }
 
     /// Where built programs are, under the names that Go gives them.
@@ -186,44 +230,68 @@ impl Ground {
         let out = self.out();
         fs::create_dir(&out)?;
         let mut go = go();
-        go.current_dir(self.dir.path()).args(["build", "-trimpath", "-ldflags", &self.flags, "-o"]);
+        go.current_dir(self.dir.path())
+            .args(["build", "-trimpath", "-ldflags", &self.flags, "-o"]);
         command::run(go.arg(out).args(packages), what, progress)
     }
 }
 
-/// Go, cut loose from whatever the caller's environment says about modules and targets; where modules come from stays
-/// the machine's own affair.
+/// Go, cut loose from whatever the caller's environment says about modules and targets; where
+/// modules come from stays the machine's own affair.
 fn go() -> Command {
     let mut command = Command::new("go");
     command
         .env("GOFLAGS", "-mod=mod -buildvcs=false")
-        .envs([("GOTOOLCHAIN", "local"), ("GOWORK", "off"), ("CGO_ENABLED", "0")])
+        .envs([
+            ("GOTOOLCHAIN", "local"),
+            ("GOWORK", "off"),
+            ("CGO_ENABLED", "0"),
+        ])
         .envs([("GOOS", "linux"), ("GOARCH", "amd64"), ("GOAMD64", "v1")]);
     command
 }
 
 fn download(dir: &Path, module: &str) -> Result<Download> {
     let what = format!("downloading {module}");
-    let printed = command::output(go().current_dir(dir).args(["mod", "download", "-json", module]), &what)?;
-    serde_json::from_slice(&printed).with_context(|| format!("{what}: Go's answer is not understood"))
+    let printed = command::output(
+        go().current_dir(dir)
+            .args(["mod", "download", "-json", module]),
+        &what,
+    )?;
+    serde_json::from_slice(&printed)
+        .with_context(|| format!("{what}: Go's answer is not understood"))
 }
 
 fn require(dir: &Path, module: &Module, replaces: &str) -> Result<()> {
     let requirement = format!("require {} {}\n", module.path, module.version);
-    fs::write(dir.join("go.mod"), format!("module upstream\n\ngo 1.26\n\n{requirement}\n{replaces}"))?;
+    fs::write(
+        dir.join("go.mod"),
+        format!("module upstream\n\ngo 1.26\n\n{requirement}\n{replaces}"),
+    )?;
     // The imports keep the packages in the module graph; the file itself is never compiled.
-    let imports: String =
-        module.programs.iter().map(|(_, package)| format!("import _ {package:?}\n")).collect();
-    fs::write(dir.join("imports.go"), format!("package upstream\n\n{imports}"))?;
+    let imports: String = module
+        .programs
+        .iter()
+        .map(|(_, package)| format!("import _ {package:?}\n"))
+        .collect();
+    fs::write(
+        dir.join("imports.go"),
+        format!("package upstream\n\n{imports}"),
+    )?;
     Ok(())
 }
 
-/// Kubernetes' go.mod points at its own `staging` folder; each of those modules is published as `v0.MINOR.PATCH` too.
+/// Kubernetes' go.mod points at its own `staging` folder; each of those modules is published as
+/// `v0.MINOR.PATCH` too.
 fn staging(go_mod: &str, version: &str) -> String {
     let version = version.replacen("v1.", "v0.", 1);
     go_mod
         .lines()
-        .filter_map(|line| line.trim().trim_start_matches("replace ").split_once(" => ./staging/"))
+        .filter_map(|line| {
+            line.trim()
+                .trim_start_matches("replace ")
+                .split_once(" => ./staging/")
+        })
         .map(|(module, _)| format!("replace {module} => {module} {version}\n"))
         .collect()
 }
@@ -231,7 +299,10 @@ fn staging(go_mod: &str, version: &str) -> String {
 fn flags(module: &Module, commit: &str, date: &str) -> String {
     let bare = module.version.trim_start_matches('v');
     let mut numbers = bare.split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (major, minor) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
     let mut flags = "-s -w".to_owned();
     for stamp in module.stamps {
         let stamp = stamp
@@ -240,7 +311,8 @@ fn flags(module: &Module, commit: &str, date: &str) -> String {
             .replace("{minor}", minor)
             .replace("{commit}", commit)
             .replace("{date}", date);
-        // A proxy need not know the commit; the program's own default says that better than an empty text.
+        // A proxy need not know the commit; the program's own default says that better than an
+        // empty text.
         if !stamp.ends_with('=') {
             flags.push_str(&format!(" -X {stamp}"));
         }
@@ -260,12 +332,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes folders out of a copied module: the folders, the lines that import them, and their requirements.
+/// Takes folders out of a copied module: the folders, the lines that import them, and their
+/// requirements.
 fn without(dir: &Path, module: &str, folders: &[&str], requirements: &str) -> Result<()> {
     for folder in folders {
-        fs::remove_dir_all(dir.join(folder)).with_context(|| format!("{module} has no folder {folder}"))?;
+        fs::remove_dir_all(dir.join(folder))
+            .with_context(|| format!("{module} has no folder {folder}"))?;
         let import = format!("\"{module}/{folder}\"");
-        for file in store::files(dir)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "go"))
+        for file in store::files(dir)?
+            .into_iter()
+            .filter(|file| file.extension().is_some_and(|e| e == "go"))
         {
             let text = fs::read_to_string(&file)?;
             if text.contains(&import) {
@@ -281,7 +357,10 @@ fn without(dir: &Path, module: &str, folders: &[&str], requirements: &str) -> Re
 }
 
 fn lines_without(text: &str, unwanted: &str) -> String {
-    text.lines().filter(|line| !line.contains(unwanted)).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !line.contains(unwanted))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -291,7 +370,10 @@ mod tests {
     #[test]
     fn staging_modules_are_replaced_by_their_published_twins() {
         let go_mod = "module k8s.io/kubernetes\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tother => x v1\n)\n";
-        assert_eq!(staging(go_mod, "v1.36.3"), "replace k8s.io/api => k8s.io/api v0.36.3\n");
+        assert_eq!(
+            staging(go_mod, "v1.36.3"),
+            "replace k8s.io/api => k8s.io/api v0.36.3\n"
+        );
     }
 
     #[test]
@@ -313,9 +395,16 @@ mod tests {
             path: "example.org/x",
             version: "v1.36.3",
             source: Source::Required,
-            stamps: &["p.gitVersion={version}", "p.gitMinor={minor}", "p.gitCommit={commit}"],
+            stamps: &[
+                "p.gitVersion={version}",
+                "p.gitMinor={minor}",
+                "p.gitCommit={commit}",
+            ],
             programs: &[],
         };
-        assert_eq!(flags(&module, "", ""), "-s -w -X p.gitVersion=v1.36.3 -X p.gitMinor=36");
+        assert_eq!(
+            flags(&module, "", ""),
+            "-s -w -X p.gitVersion=v1.36.3 -X p.gitMinor=36"
+        );
     }
 }

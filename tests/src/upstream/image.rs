@@ -1,11 +1,11 @@
-//! One image as an OCI layout: a root directory becomes one layer. The same root gives the same digest each time.
+//! One image as an OCI layout: a root directory becomes one layer. The same root gives the same
+//! digest each time.
 
-use std::{
-    fs::{self, File},
-    io::{Read as _, Write as _},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -61,7 +61,11 @@ pub fn write(root: &Path, reference: &str, run: &Run, out: &Path) -> Result<()> 
         "config": config,
         "layers": [layer.descriptor],
     });
-    let mut manifest = blob(&blobs, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
+    let mut manifest = blob(
+        &blobs,
+        &manifest,
+        "application/vnd.oci.image.manifest.v1+json",
+    )?;
     manifest["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
     let index = json!({
         "schemaVersion": 2,
@@ -168,7 +172,11 @@ mod tests {
             fs::write(root.join("usr/bin/program"), "program").unwrap();
             let out = dir.path().join(format!("{name}.out"));
             fs::create_dir(&out).unwrap();
-            let run = Run { entrypoint: &["/usr/bin/program"], arguments: &[], user: "" };
+            let run = Run {
+                entrypoint: &["/usr/bin/program"],
+                arguments: &[],
+                user: "",
+            };
             write(&root, "example.org/program:1", &run, &out).unwrap();
             indexes.push(fs::read_to_string(out.join("index.json")).unwrap());
         }

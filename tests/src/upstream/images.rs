@@ -1,21 +1,17 @@
 //! The images of the site: what is in each, at the paths where upstream's images have it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::{
-    image::{self, Run},
-    packages,
-    store::{self, Store},
-    versions::{self, Release},
-};
+use super::image::Run;
+use super::store::Store;
+use super::versions::Release;
+use super::{image, packages, store, versions};
 
 /// An image that the site pulls.
 #[derive(Debug, Clone)]
@@ -38,7 +34,8 @@ struct Content {
     programs: &'static [(&'static str, &'static str)],
     /// Debian packages, unpacked with what they need.
     packages: &'static [&'static str],
-    /// Path within the unpacked packages and the path at which it is wanted; taken from there, the rest is left out.
+    /// Path within the unpacked packages and the path at which it is wanted; taken from there, the
+    /// rest is left out.
     extract: &'static [(&'static str, &'static str)],
     /// Path and target of symbolic links.
     links: &'static [(&'static str, &'static str)],
@@ -46,7 +43,11 @@ struct Content {
 }
 
 const fn runs(entrypoint: &'static [&'static str]) -> Run {
-    Run { entrypoint, arguments: &[], user: "" }
+    Run {
+        entrypoint,
+        arguments: &[],
+        user: "",
+    }
 }
 
 /// kube-proxy's and flannel's tools for both kinds of rules.
@@ -70,19 +71,31 @@ fn contents(release: &Release) -> Vec<Content> {
             release,
             "kube-apiserver",
             "registry.k8s.io/kube-apiserver",
-            &[("kube-apiserver", "usr/local/bin/kube-apiserver"), LOG_RUNNER],
+            &[
+                ("kube-apiserver", "usr/local/bin/kube-apiserver"),
+                LOG_RUNNER,
+            ],
         ),
         control_plane(
             release,
             "kube-controller-manager",
             "registry.k8s.io/kube-controller-manager",
-            &[("kube-controller-manager", "usr/local/bin/kube-controller-manager"), LOG_RUNNER],
+            &[
+                (
+                    "kube-controller-manager",
+                    "usr/local/bin/kube-controller-manager",
+                ),
+                LOG_RUNNER,
+            ],
         ),
         control_plane(
             release,
             "kube-scheduler",
             "registry.k8s.io/kube-scheduler",
-            &[("kube-scheduler", "usr/local/bin/kube-scheduler"), LOG_RUNNER],
+            &[
+                ("kube-scheduler", "usr/local/bin/kube-scheduler"),
+                LOG_RUNNER,
+            ],
         ),
         Content {
             packages: RULES,
@@ -125,14 +138,23 @@ fn contents(release: &Release) -> Vec<Content> {
             packages: &[],
             extract: &[],
             links: &[],
-            run: Run { user: "65535:65535", ..runs(&["/pause"]) },
+            run: Run {
+                user: "65535:65535",
+                ..runs(&["/pause"])
+            },
         },
         Content {
             component: "flannel",
             repository: "ghcr.io/flannel-io/flannel",
             tag: versions::FLANNEL,
             programs: &[("flanneld", "opt/bin/flanneld")],
-            packages: &["busybox-static", "conntrack", "iproute2", "iptables", "nftables"],
+            packages: &[
+                "busybox-static",
+                "conntrack",
+                "iproute2",
+                "iptables",
+                "nftables",
+            ],
             extract: &[],
             links: BUSYBOX,
             run: runs(&["/opt/bin/flanneld"]),
@@ -144,8 +166,16 @@ fn contents(release: &Release) -> Vec<Content> {
             programs: &[("cni-flannel", "flannel")],
             packages: &["busybox-static"],
             extract: &[("usr/bin/busybox", "usr/bin/busybox")],
-            links: &[("bin", "usr/bin"), ("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")],
-            run: Run { entrypoint: &[], arguments: &["/bin/sh"], user: "" },
+            links: &[
+                ("bin", "usr/bin"),
+                ("usr/bin/cp", "busybox"),
+                ("usr/bin/sh", "busybox"),
+            ],
+            run: Run {
+                entrypoint: &[],
+                arguments: &["/bin/sh"],
+                user: "",
+            },
         },
         Content {
             component: "metrics-server",
@@ -155,7 +185,10 @@ fn contents(release: &Release) -> Vec<Content> {
             packages: &[],
             extract: &[],
             links: &[],
-            run: Run { user: "65534", ..runs(&["/metrics-server"]) },
+            run: Run {
+                user: "65534",
+                ..runs(&["/metrics-server"])
+            },
         },
         Content {
             component: "local-path-provisioner",
@@ -165,7 +198,11 @@ fn contents(release: &Release) -> Vec<Content> {
             packages: &[],
             extract: &[],
             links: &[],
-            run: Run { entrypoint: &[], arguments: &["local-path-provisioner"], user: "" },
+            run: Run {
+                entrypoint: &[],
+                arguments: &["local-path-provisioner"],
+                user: "",
+            },
         },
         // Its helper pods run a shell, `mkdir` and `rm`; upstream takes busybox.
         Content {
@@ -176,7 +213,11 @@ fn contents(release: &Release) -> Vec<Content> {
             packages: &["busybox-static"],
             extract: &[("usr/bin/busybox", "bin/busybox")],
             links: SHELL,
-            run: Run { entrypoint: &[], arguments: &["sh"], user: "" },
+            run: Run {
+                entrypoint: &[],
+                arguments: &["sh"],
+                user: "",
+            },
         },
         Content {
             component: "agnhost",
@@ -186,12 +227,16 @@ fn contents(release: &Release) -> Vec<Content> {
             packages: &[],
             extract: &[],
             links: &[],
-            run: Run { arguments: &["pause"], ..runs(&["/agnhost"]) },
+            run: Run {
+                arguments: &["pause"],
+                ..runs(&["/agnhost"])
+            },
         },
     ]
 }
 
-/// Upstream starts Kubernetes' own programs through this one, which writes their output to a file when asked to.
+/// Upstream starts Kubernetes' own programs through this one, which writes their output to a file
+/// when asked to.
 const LOG_RUNNER: (&str, &str) = ("kube-log-runner", "go-runner");
 
 const fn control_plane(
@@ -219,7 +264,10 @@ pub fn make(
     programs: &BTreeMap<&str, PathBuf>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Image>> {
-    contents(release).iter().map(|content| one(store, content, programs, progress)).collect()
+    contents(release)
+        .iter()
+        .map(|content| one(store, content, programs, progress))
+        .collect()
 }
 
 fn one(
@@ -231,26 +279,45 @@ fn one(
     let reference = format!("{}:{}", content.repository, content.tag);
     let mut sources = Vec::new();
     for (name, path) in content.programs {
-        let file = programs.get(name).with_context(|| format!("{reference}: no program {name} is built"))?;
+        let file = programs
+            .get(name)
+            .with_context(|| format!("{reference}: no program {name} is built"))?;
         sources.push((file, path));
     }
     let archives = match content.packages {
         [] => Vec::new(),
         packages => packages::closure(store, packages, progress)?,
     };
-    let key = store::key(&(image::REVISION, packages::REVISION, content, &sources, &archives))?;
+    let key = store::key(&(
+        image::REVISION,
+        packages::REVISION,
+        content,
+        &sources,
+        &archives,
+    ))?;
     let layout = store.get(&format!("image-{}", content.component), &key, |out| {
         progress(&format!("making the image {reference}"));
         // Beside the store, so that programs are linked, not copied.
-        let work = tempfile::Builder::new().prefix(".root-").tempdir_in(out.parent().unwrap_or(out))?;
+        let work = tempfile::Builder::new()
+            .prefix(".root-")
+            .tempdir_in(out.parent().unwrap_or(out))?;
         let root = work.path().join("root");
         fill(&root, content, &sources, &archives)?;
         image::write(&root, &reference, &content.run, out)
     })?;
-    Ok(Image { component: content.component.to_owned(), reference, layout })
+    Ok(Image {
+        component: content.component.to_owned(),
+        reference,
+        layout,
+    })
 }
 
-fn fill(root: &Path, content: &Content, sources: &[(&PathBuf, &&str)], archives: &[PathBuf]) -> Result<()> {
+fn fill(
+    root: &Path,
+    content: &Content,
+    sources: &[(&PathBuf, &&str)],
+    archives: &[PathBuf],
+) -> Result<()> {
     fs::create_dir_all(root)?;
     store::set_mode(root, 0o755)?;
     if content.extract.is_empty() && !archives.is_empty() {
@@ -279,5 +346,6 @@ fn place(from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }
-    fs::hard_link(from, to).with_context(|| format!("cannot link {} to {}", from.display(), to.display()))
+    fs::hard_link(from, to)
+        .with_context(|| format!("cannot link {} to {}", from.display(), to.display()))
 }

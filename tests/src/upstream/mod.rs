@@ -1,7 +1,8 @@
-//! The upstream of the lab's site: what a connected site would download. Programs are built from published Go modules,
-//! operating system packages come from the machine's own package sources, images are made of both. Everything is kept
-//! outside the source tree under a key of its inputs: the first time takes about a quarter of an hour on two cores,
-//! and four minutes more for each further release of Kubernetes; afterwards it takes seconds.
+//! The upstream of the lab's site: what a connected site would download. Programs are built from
+//! published Go modules, operating system packages come from the machine's own package sources,
+//! images are made of both. Everything is kept outside the source tree under a key of its inputs:
+//! the first time takes about a quarter of an hour on two cores, and four minutes more for each
+//! further release of Kubernetes; afterwards it takes seconds.
 
 pub mod chart;
 mod command;
@@ -17,18 +18,17 @@ mod recipe;
 pub mod store;
 pub mod versions;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use store::Store;
+use versions::Release;
+
 pub use images::Image;
 pub use medium::{ISO, medium};
 pub use recipe::bundle;
-use store::Store;
-use versions::Release;
 
 /// Where everything is.
 #[derive(Debug, Clone)]
@@ -37,7 +37,8 @@ pub struct Upstream {
     pub release: Release,
     /// The directory of all of it.
     pub dir: PathBuf,
-    /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as `cni-NAME`.
+    /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as
+    /// `cni-NAME`.
     pub bin: PathBuf,
     /// Every image, each in a layout of its own.
     pub images: Vec<Image>,
@@ -49,18 +50,27 @@ pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -
     let store = Store::new(dir.clone())?;
     let go = golang::Go::find()?;
     let mut built = BTreeMap::new();
-    for module in [&programs::kubernetes(release)].into_iter().chain(programs::MODULES) {
+    for module in [&programs::kubernetes(release)]
+        .into_iter()
+        .chain(programs::MODULES)
+    {
         built.extend(go.build(&store, module, progress)?);
     }
     built.insert("pause", pause::ensure(&store, &go, release, progress)?);
     let bin = store.get("bin", &store::key(&built)?, |out| {
         for (name, file) in &built {
-            fs::hard_link(file, out.join(name)).with_context(|| format!("cannot link {}", file.display()))?;
+            fs::hard_link(file, out.join(name))
+                .with_context(|| format!("cannot link {}", file.display()))?;
         }
         Ok(())
     })?;
     let images = images::make(&store, release, &built, progress)?;
-    Ok(Upstream { release: *release, dir, bin, images })
+    Ok(Upstream {
+        release: *release,
+        dir,
+        bin,
+        images,
+    })
 }
 
 /// The program of a registry, for the tests of what pulls from one.
@@ -73,8 +83,16 @@ pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::HELM, progress)
 }
 
-fn tool(cache: &Path, module: &programs::Module, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+fn tool(
+    cache: &Path,
+    module: &programs::Module,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
     let store = Store::new(cache.join("upstream"))?;
     let built = golang::Go::find()?.build(&store, module, progress)?;
-    built.into_iter().next().map(|(_, program)| program).context("no program was built")
+    built
+        .into_iter()
+        .next()
+        .map(|(_, program)| program)
+        .context("no program was built")
 }

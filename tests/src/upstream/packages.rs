@@ -1,18 +1,15 @@
-//! Debian packages as the ground of an image: downloaded with everything that they need, and unpacked side by side.
+//! Debian packages as the ground of an image: downloaded with everything that they need, and
+//! unpacked side by side.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{
-    command,
-    store::{self, Store},
-};
+use super::store::Store;
+use super::{command, store};
 
 /// Counts on every change of how archives are fetched or unpacked.
 pub const REVISION: u32 = 1;
@@ -32,18 +29,35 @@ const UNUSED: &[&str] = &[
 ];
 
 /// What the maintainer script of `iptables` would have made through the alternatives system.
-const IPTABLES_NAMES: &[&str] =
-    &["iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"];
+const IPTABLES_NAMES: &[&str] = &[
+    "iptables",
+    "iptables-restore",
+    "iptables-save",
+    "ip6tables",
+    "ip6tables-restore",
+    "ip6tables-save",
+];
 
 /// The archives of some packages and of all that they need on a host that has nothing.
-pub fn closure(store: &Store, packages: &[&str], progress: &mut dyn FnMut(&str)) -> Result<Vec<PathBuf>> {
+pub fn closure(
+    store: &Store,
+    packages: &[&str],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<PathBuf>> {
     let dir = store.get("archives", &store::key(&(REVISION, packages))?, |out| {
-        progress(&format!("downloading {} and what they need", packages.join(" ")));
+        progress(&format!(
+            "downloading {} and what they need",
+            packages.join(" ")
+        ));
         if download(packages, out, progress).is_err() {
             // A machine whose package lists are missing or old does not know the archives.
             let what = "refreshing the machine's package lists";
             progress(what);
-            command::run(Command::new("apt-get").args(["update", "-qq"]), what, progress)?;
+            command::run(
+                Command::new("apt-get").args(["update", "-qq"]),
+                what,
+                progress,
+            )?;
             download(packages, out, progress)?;
         }
         Ok(())
@@ -64,15 +78,27 @@ fn download(packages: &[&str], out: &Path, progress: &mut dyn FnMut(&str)) -> Re
         .arg(format!("Dir::State::status={}", status.display()))
         .arg("-o")
         .arg(format!("Dir::Cache::archives={}", out.display()))
-        .args(["-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=1", "-qq", "-y"])
+        .args([
+            "-o",
+            "APT::Sandbox::User=root",
+            "-o",
+            "Debug::NoLocking=1",
+            "-qq",
+            "-y",
+        ])
         .args(["--no-install-recommends", "--download-only", "install"])
         .args(packages);
-    command::run(&mut apt, &format!("downloading {}", packages.join(" ")), progress)?;
+    command::run(
+        &mut apt,
+        &format!("downloading {}", packages.join(" ")),
+        progress,
+    )?;
     fs::remove_dir_all(out.join("partial"))?;
     Ok(())
 }
 
-/// Unpacks archives into an empty root and takes away what no program reads. No maintainer script is run.
+/// Unpacks archives into an empty root and takes away what no program reads. No maintainer script
+/// is run.
 pub fn unpack(archives: &[PathBuf], root: &Path) -> Result<()> {
     // Debian's hosts have merged directories; archives still name both.
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -98,11 +124,20 @@ pub fn unpack(archives: &[PathBuf], root: &Path) -> Result<()> {
 }
 
 fn extract(archive: &Path, root: &Path) -> Result<()> {
-    let mut packed =
-        Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn()?;
+    let mut packed = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(archive)
+        .stdout(Stdio::piped())
+        .spawn()?;
     let stream = packed.stdout.take().context("dpkg-deb has no output")?;
     let unpacked = Command::new("tar")
-        .args(["-x", "--keep-directory-symlink", "-p", "--numeric-owner", "-C"])
+        .args([
+            "-x",
+            "--keep-directory-symlink",
+            "-p",
+            "--numeric-owner",
+            "-C",
+        ])
         .arg(root)
         .stdin(stream)
         .status()?;

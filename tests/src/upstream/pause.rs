@@ -1,27 +1,38 @@
-//! The pause program, from the C source in Kubernetes' own module, with the flags of upstream's Makefile.
+//! The pause program, from the C source in Kubernetes' own module, with the flags of upstream's
+//! Makefile.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::{
-    command,
-    golang::Go,
-    store::{self, Store},
-    versions::Release,
-};
+use super::golang::Go;
+use super::store::Store;
+use super::versions::Release;
+use super::{command, store};
 
-/// Where the program is; it is built when it is not there yet. Rust needs a C compiler for linking, so there is one.
-pub fn ensure(store: &Store, go: &Go, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+/// Where the program is; it is built when it is not there yet. Rust needs a C compiler for linking,
+/// so there is one.
+pub fn ensure(
+    store: &Store,
+    go: &Go,
+    release: &Release,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
     let key = store::key(&("pause.c", release.kubernetes, release.pause))?;
     let dir = store.get("pause", &key, |out| {
         let module = go.sources(&format!("k8s.io/kubernetes@{}", release.kubernetes))?;
         let version = format!("-DVERSION=v{}", release.pause);
         let program = out.join("pause");
         let mut compiler = Command::new("cc");
-        compiler.args(["-Os", "-Wall", "-Werror", "-static", "-s", &version, "-o"]).arg(&program);
-        command::run(compiler.arg(module.join("build/pause/linux/pause.c")), "building pause", progress)?;
+        compiler
+            .args(["-Os", "-Wall", "-Werror", "-static", "-s", &version, "-o"])
+            .arg(&program);
+        command::run(
+            compiler.arg(module.join("build/pause/linux/pause.c")),
+            "building pause",
+            progress,
+        )?;
         store::set_mode(&program, 0o755)
     })?;
     Ok(dir.join("pause"))

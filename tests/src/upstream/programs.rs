@@ -1,17 +1,20 @@
 //! The Go programs, and how each is built.
 
-use super::versions::{self, Release};
+use super::versions;
+use super::versions::Release;
 
 /// How the module in which a program is built comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum Source {
     /// A module of ours with one requirement.
     Required,
-    /// The same, and each staging module of Kubernetes replaced by its published twin (`k8s.io/X v0.36.3`).
+    /// The same, and each staging module of Kubernetes replaced by its published twin (`k8s.io/X
+    /// v0.36.3`).
     Kubernetes,
-    /// A copy of the module itself, without some folders and their imports, and without requirements that no module
-    /// proxy has. For flannel: its back end for one cloud, whose library is not there, and its oldest one (packets
-    /// through user space), which alone would need a C compiler.
+    /// A copy of the module itself, without some folders and their imports, and without
+    /// requirements that no module proxy has. For flannel: its back end for one cloud, whose
+    /// library is not there, and its oldest one (packets through user space), which alone would
+    /// need a C compiler.
     Without {
         /// The folders; each is the end of an import path too.
         folders: &'static [&'static str],
@@ -29,8 +32,8 @@ pub struct Module {
     pub version: &'static str,
     /// How it is built.
     pub source: Source,
-    /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`, `{minor}`,
-    /// `{commit}` and `{date}` stand for what the module's own release says.
+    /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`,
+    /// `{minor}`, `{commit}` and `{date}` stand for what the module's own release says.
     pub stamps: &'static [&'static str],
     /// Name and package of each program.
     pub programs: &'static [(&'static str, &'static str)],
@@ -42,7 +45,10 @@ pub const REGISTRY: Module = Module {
     version: versions::REGISTRY,
     source: Source::Required,
     stamps: &["github.com/distribution/distribution/v3/version.version={version}"],
-    programs: &[("registry", "github.com/distribution/distribution/v3/cmd/registry")],
+    programs: &[(
+        "registry",
+        "github.com/distribution/distribution/v3/cmd/registry",
+    )],
 };
 
 /// Helm, for the tests of what renders charts; it is part of no bundle.
@@ -54,8 +60,8 @@ pub const HELM: Module = Module {
     programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
 };
 
-/// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its default versions, and a
-/// kubelet the version that its node reports, from there.
+/// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its
+/// default versions, and a kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[
     "k8s.io/component-base/version.gitVersion={version}",
     "k8s.io/component-base/version.gitMajor={major}",
@@ -84,7 +90,10 @@ pub const fn kubernetes(release: &Release) -> Module {
         programs: &[
             ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
             ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            (
+                "kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+            ),
             ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
             ("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
             ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
@@ -101,7 +110,10 @@ pub const MODULES: &[Module] = &[
         source: Source::Kubernetes,
         stamps: KUBERNETES_STAMPS,
         programs: &[
-            ("kube-log-runner", "k8s.io/component-base/logs/kube-log-runner"),
+            (
+                "kube-log-runner",
+                "k8s.io/component-base/logs/kube-log-runner",
+            ),
             ("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         ],
     },
@@ -135,8 +147,14 @@ pub const MODULES: &[Module] = &[
             "github.com/containerd/containerd/v2/version.Revision={commit}",
         ],
         programs: &[
-            ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
-            ("containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+            (
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+            ),
+            (
+                "containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            ),
             ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
         ],
     },
@@ -152,7 +170,10 @@ pub const MODULES: &[Module] = &[
         version: versions::FLANNEL_PLUGIN,
         source: Source::Required,
         stamps: CNI_STAMPS,
-        programs: &[("cni-flannel", "github.com/containernetworking/plugins/plugins/meta/flannel")],
+        programs: &[(
+            "cni-flannel",
+            "github.com/containernetworking/plugins/plugins/meta/flannel",
+        )],
     },
     Module {
         path: "github.com/flannel-io/flannel",
@@ -180,14 +201,20 @@ pub const MODULES: &[Module] = &[
             "k8s.io/component-base/version.gitCommit={commit}",
             "k8s.io/component-base/version.buildDate={date}",
         ],
-        programs: &[("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server")],
+        programs: &[(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server/cmd/metrics-server",
+        )],
     },
     Module {
         path: "github.com/rancher/local-path-provisioner",
         version: versions::LOCAL_PATH,
         source: Source::Required,
         stamps: &["main.VERSION={version}"],
-        programs: &[("local-path-provisioner", "github.com/rancher/local-path-provisioner")],
+        programs: &[(
+            "local-path-provisioner",
+            "github.com/rancher/local-path-provisioner",
+        )],
     },
     REGISTRY,
 ];
@@ -197,22 +224,76 @@ pub const CNI_PREFIX: &str = "cni-";
 
 /// The plugins of upstream's `kubernetes-cni` package.
 const CNI_PROGRAMS: &[(&str, &str)] = &[
-    ("cni-bandwidth", "github.com/containernetworking/plugins/plugins/meta/bandwidth"),
-    ("cni-bridge", "github.com/containernetworking/plugins/plugins/main/bridge"),
-    ("cni-dhcp", "github.com/containernetworking/plugins/plugins/ipam/dhcp"),
-    ("cni-dummy", "github.com/containernetworking/plugins/plugins/main/dummy"),
-    ("cni-firewall", "github.com/containernetworking/plugins/plugins/meta/firewall"),
-    ("cni-host-device", "github.com/containernetworking/plugins/plugins/main/host-device"),
-    ("cni-host-local", "github.com/containernetworking/plugins/plugins/ipam/host-local"),
-    ("cni-ipvlan", "github.com/containernetworking/plugins/plugins/main/ipvlan"),
-    ("cni-loopback", "github.com/containernetworking/plugins/plugins/main/loopback"),
-    ("cni-macvlan", "github.com/containernetworking/plugins/plugins/main/macvlan"),
-    ("cni-portmap", "github.com/containernetworking/plugins/plugins/meta/portmap"),
-    ("cni-ptp", "github.com/containernetworking/plugins/plugins/main/ptp"),
-    ("cni-sbr", "github.com/containernetworking/plugins/plugins/meta/sbr"),
-    ("cni-static", "github.com/containernetworking/plugins/plugins/ipam/static"),
-    ("cni-tap", "github.com/containernetworking/plugins/plugins/main/tap"),
-    ("cni-tuning", "github.com/containernetworking/plugins/plugins/meta/tuning"),
-    ("cni-vlan", "github.com/containernetworking/plugins/plugins/main/vlan"),
-    ("cni-vrf", "github.com/containernetworking/plugins/plugins/meta/vrf"),
+    (
+        "cni-bandwidth",
+        "github.com/containernetworking/plugins/plugins/meta/bandwidth",
+    ),
+    (
+        "cni-bridge",
+        "github.com/containernetworking/plugins/plugins/main/bridge",
+    ),
+    (
+        "cni-dhcp",
+        "github.com/containernetworking/plugins/plugins/ipam/dhcp",
+    ),
+    (
+        "cni-dummy",
+        "github.com/containernetworking/plugins/plugins/main/dummy",
+    ),
+    (
+        "cni-firewall",
+        "github.com/containernetworking/plugins/plugins/meta/firewall",
+    ),
+    (
+        "cni-host-device",
+        "github.com/containernetworking/plugins/plugins/main/host-device",
+    ),
+    (
+        "cni-host-local",
+        "github.com/containernetworking/plugins/plugins/ipam/host-local",
+    ),
+    (
+        "cni-ipvlan",
+        "github.com/containernetworking/plugins/plugins/main/ipvlan",
+    ),
+    (
+        "cni-loopback",
+        "github.com/containernetworking/plugins/plugins/main/loopback",
+    ),
+    (
+        "cni-macvlan",
+        "github.com/containernetworking/plugins/plugins/main/macvlan",
+    ),
+    (
+        "cni-portmap",
+        "github.com/containernetworking/plugins/plugins/meta/portmap",
+    ),
+    (
+        "cni-ptp",
+        "github.com/containernetworking/plugins/plugins/main/ptp",
+    ),
+    (
+        "cni-sbr",
+        "github.com/containernetworking/plugins/plugins/meta/sbr",
+    ),
+    (
+        "cni-static",
+        "github.com/containernetworking/plugins/plugins/ipam/static",
+    ),
+    (
+        "cni-tap",
+        "github.com/containernetworking/plugins/plugins/main/tap",
+    ),
+    (
+        "cni-tuning",
+        "github.com/containernetworking/plugins/plugins/meta/tuning",
+    ),
+    (
+        "cni-vlan",
+        "github.com/containernetworking/plugins/plugins/main/vlan",
+    ),
+    (
+        "cni-vrf",
+        "github.com/containernetworking/plugins/plugins/meta/vrf",
+    ),
 ];

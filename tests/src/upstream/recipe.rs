@@ -1,23 +1,17 @@
 //! The recipe of the lab's bundle, and the bundle that `ctl` makes from it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{
-    Upstream, command,
-    golang::Go,
-    image::file_digest,
-    licences,
-    programs::{CNI_PREFIX, MODULES},
-    store::{self, Store},
-    versions,
-};
+use super::golang::Go;
+use super::image::file_digest;
+use super::programs::{CNI_PREFIX, MODULES};
+use super::store::Store;
+use super::{Upstream, command, licences, store, versions};
 use crate::build::source_root;
 
 /// The revision of the packages that the build makes.
@@ -26,8 +20,9 @@ const REVISION: u32 = 1;
 /// Halite's own programs in a bundle.
 const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
-/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content is there, and
-/// returns its directory. The base root must be there: the bundle brings what it lacks.
+/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content
+/// is there, and returns its directory. The base root must be there: the bundle brings what it
+/// lacks.
 pub fn bundle(
     cache: &Path,
     upstream: &Upstream,
@@ -40,14 +35,22 @@ pub fn bundle(
     let dir = std::path::absolute(cache)?.join("bundle");
     let store = Store::new(dir.clone())?;
     let charts = charts(upstream)?;
-    let helm = if charts.is_empty() { None } else { Some(super::helm(cache, progress)?) };
+    let helm = if charts.is_empty() {
+        None
+    } else {
+        Some(super::helm(cache, progress)?)
+    };
     // The recipe of a site is one file.
     let _claim = store.claim("site")?;
     let base = cache.join("base-root/var/lib/dpkg/status");
     let mut site = store::key(&(
         REVISION,
         &upstream.bin,
-        upstream.images.iter().map(|image| &image.layout).collect::<Vec<_>>(),
+        upstream
+            .images
+            .iter()
+            .map(|image| &image.layout)
+            .collect::<Vec<_>>(),
         versions::HOST_PACKAGES,
         file_digest(&base)?,
     ))?;
@@ -60,7 +63,11 @@ pub fn bundle(
         content.push(file_digest(&programs.join(name))?);
     }
     for file in store::files(tree)? {
-        content.push(format!("{} {}", file.strip_prefix(tree)?.display(), file_digest(&file)?));
+        content.push(format!(
+            "{} {}",
+            file.strip_prefix(tree)?.display(),
+            file_digest(&file)?
+        ));
     }
     let made = store.get("bundle", &store::key(&content)?, |out| {
         // What the packages came to is recorded beside the recipe, once for each site.
@@ -75,7 +82,10 @@ pub fn bundle(
             .with_context(|| format!("cannot write {}", recipe.display()))?;
         progress("building the bundle");
         let mut ctl = Command::new(programs.join("ctl"));
-        ctl.args(["bundle", "build", "--recipe"]).arg(&recipe).arg("--out").arg(out.join("bundle"));
+        ctl.args(["bundle", "build", "--recipe"])
+            .arg(&recipe)
+            .arg("--out")
+            .arg(out.join("bundle"));
         if let Some(resolved) = upstream.release.resolved {
             ctl.env("SOURCE_DATE_EPOCH", resolved.to_string());
         }
@@ -87,11 +97,19 @@ pub fn bundle(
 /// What the recipe says of the release's charts, whose pods run its own images.
 fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
     let image = |component: &str| -> Result<String> {
-        let image = upstream.images.iter().find(|image| image.component == component);
+        let image = upstream
+            .images
+            .iter()
+            .find(|image| image.component == component);
         let image = image.with_context(|| format!("no image {component} is made"))?;
         Ok(image.reference.clone())
     };
-    upstream.release.charts.iter().map(|chart| chart.entry(image)).collect()
+    upstream
+        .release
+        .charts
+        .iter()
+        .map(|chart| chart.entry(image))
+        .collect()
 }
 
 /// Another one whenever a chart or its values are: what a chart came to is recorded too.
@@ -99,7 +117,11 @@ fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
     let mut content: Vec<String> = entries.iter().map(Value::to_string).collect();
     for folder in upstream.release.charts.iter().map(|chart| chart.folder()) {
         for file in store::files(&folder)? {
-            content.push(format!("{} {}", file.strip_prefix(&folder)?.display(), file_digest(&file)?));
+            content.push(format!(
+                "{} {}",
+                file.strip_prefix(&folder)?.display(),
+                file_digest(&file)?
+            ));
         }
     }
     store::key(&content)
@@ -125,7 +147,11 @@ impl Paper {
         let ctl = programs.join("ctl");
         let pages = store.get("pages", &store::key(&file_digest(&ctl)?)?, |out| {
             let mut write = Command::new(&ctl);
-            command::run(write.arg("paper").arg(out.join("pages")), "writing the manual pages", progress)
+            command::run(
+                write.arg("paper").arg(out.join("pages")),
+                "writing the manual pages",
+                progress,
+            )
         })?;
         let common = cache.join("base-root/usr/share/common-licenses");
         Ok(Self {
@@ -140,7 +166,11 @@ impl Paper {
     fn key(&self) -> Result<String> {
         let mut content = vec![format!("{:?}", (&self.pages, &self.licences, &self.inputs))];
         for file in store::files(&self.docs)? {
-            content.push(format!("{} {}", file.strip_prefix(&self.docs)?.display(), file_digest(&file)?));
+            content.push(format!(
+                "{} {}",
+                file.strip_prefix(&self.docs)?.display(),
+                file_digest(&file)?
+            ));
         }
         store::key(&content)
     }
@@ -171,7 +201,12 @@ fn document(
     let package = |name: &str, version: &str, files: &[&str]| {
         let programs: serde_json::Map<String, Value> = files
             .iter()
-            .map(|file| (file.trim_start_matches(CNI_PREFIX).to_owned(), json!(upstream.bin.join(file))))
+            .map(|file| {
+                (
+                    file.trim_start_matches(CNI_PREFIX).to_owned(),
+                    json!(upstream.bin.join(file)),
+                )
+            })
             .collect();
         let version = format!("{}-{REVISION}", version.trim_start_matches('v'));
         json!({"package": name, "version": version, "programs": programs})

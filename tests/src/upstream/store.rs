@@ -1,25 +1,26 @@
 //! A directory of made things, each under a key that is the hash of everything it was made from.
 //!
-//! A thing is made in a temporary directory and renamed into place, so that whatever is there is whole. Size and time
-//! of every file are recorded beside it: a file that was changed in place (a test that damages a bundle in which files
-//! are hard links) makes the thing unusable, and it is made again. Of those who want the same thing at once one makes it,
-//! and the others wait.
+//! A thing is made in a temporary directory and renamed into place, so that whatever is there is
+//! whole. Size and time of every file are recorded beside it: a file that was changed in place (a
+//! test that damages a bundle in which files are hard links) makes the thing unusable, and it is
+//! made again. Of those who want the same thing at once one makes it, and the others wait.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The folder of a store with a file for each name: who holds the file's lock makes things of that name.
+/// The folder of a store with a file for each name: who holds the file's lock makes things of that
+/// name.
 const CLAIMS: &str = ".claims";
 
-/// The hash of whatever describes how a thing is made, shortened to 64 bits: enough for a cache on one machine.
+/// The hash of whatever describes how a thing is made, shortened to 64 bits: enough for a cache on
+/// one machine.
 pub fn key(description: &impl Serialize) -> Result<String> {
     let text = serde_json::to_vec(description)?;
     Ok(hex(&Sha256::digest(&text))[..16].to_owned())
@@ -52,8 +53,14 @@ impl Store {
         (stamps(&dir).ok()? == recorded).then_some(dir)
     }
 
-    /// The thing of that name and key; `make` fills an empty directory with it when it is not there yet.
-    pub fn get(&self, name: &str, key: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    /// The thing of that name and key; `make` fills an empty directory with it when it is not there
+    /// yet.
+    pub fn get(
+        &self,
+        name: &str,
+        key: &str,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
         if let Some(dir) = self.find(name, key) {
             return Ok(dir);
         }
@@ -67,7 +74,9 @@ impl Store {
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
         }
-        let work = tempfile::Builder::new().prefix(".making-").tempdir_in(parent)?;
+        let work = tempfile::Builder::new()
+            .prefix(".making-")
+            .tempdir_in(parent)?;
         make(work.path())?;
         // The directory was made for one user; what is in it is public.
         set_mode(work.path(), 0o755)?;
@@ -84,8 +93,10 @@ impl Store {
         let dir = self.root.join(CLAIMS);
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let path = dir.join(name.replace('/', "_"));
-        let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+        let file =
+            File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        file.lock()
+            .with_context(|| format!("cannot lock {}", path.display()))?;
         Ok(file)
     }
 
@@ -94,7 +105,8 @@ impl Store {
     }
 }
 
-/// Where size and time of every file of a thing are recorded: beside it, so that it holds nothing but itself.
+/// Where size and time of every file of a thing are recorded: beside it, so that it holds nothing
+/// but itself.
 fn record(dir: &Path) -> PathBuf {
     dir.with_extension("stamps")
 }
@@ -118,7 +130,9 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![dir.to_owned()];
     while let Some(next) = waiting.pop() {
-        for entry in fs::read_dir(&next).with_context(|| format!("cannot list {}", next.display()))? {
+        for entry in
+            fs::read_dir(&next).with_context(|| format!("cannot list {}", next.display()))?
+        {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 waiting.push(entry.path());
@@ -174,7 +188,10 @@ mod tests {
             let mut other = None;
             let make = |out: &Path| {
                 let held = File::open(dir.path().join(CLAIMS).join("thing"))?;
-                assert!(held.try_lock().is_err(), "whoever comes now would make it too");
+                assert!(
+                    held.try_lock().is_err(),
+                    "whoever comes now would make it too"
+                );
                 other = Some(scope.spawn(|| store.get("thing", "0123", again)));
                 fs::write(out.join("file"), "").map_err(Into::into)
             };
@@ -188,7 +205,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().to_owned()).unwrap();
         assert!(store.get("thing", "0123", |_| anyhow::bail!("no")).is_err());
-        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         assert_eq!(left, [CLAIMS]);
     }
 }

@@ -1,8 +1,10 @@
-//! What the lab's site runs: every module with its exact version, and the name under which its image is known.
+//! What the lab's site runs: every module with its exact version, and the name under which its
+//! image is known.
 
 use super::chart::Chart;
 
-/// A Kubernetes release, and the tags of the images that its kubeadm names (`cmd/kubeadm/app/constants`).
+/// A Kubernetes release, and the tags of the images that its kubeadm names
+/// (`cmd/kubeadm/app/constants`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
     /// The module's version.
@@ -21,8 +23,8 @@ pub struct Release {
     pub pause: &'static str,
 }
 
-/// The one that the lab's clusters run, unless they say otherwise. The chart is a pod network in the place of Halite's; another
-/// one comes with the second bundle of the suite of the bundles.
+/// The one that the lab's clusters run, unless they say otherwise. The chart is a pod network in
+/// the place of Halite's; another one comes with the second bundle of the suite of the bundles.
 pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
@@ -33,9 +35,10 @@ pub const NEWEST: Release = Release {
     pause: "3.10.2",
 };
 
-/// The minor version before, for sites that have both. The module proxy has neither its etcd (3.6.6) nor its CoreDNS, so
-/// those images hold the newer release's programs under the names that kubeadm asks for. Its bundle dates from the day
-/// of the release: it is the older one, whichever is built first. The cluster of it has every option on, a chart among them.
+/// The minor version before, for sites that have both. The module proxy has neither its etcd
+/// (3.6.6) nor its CoreDNS, so those images hold the newer release's programs under the names that
+/// kubeadm asks for. Its bundle dates from the day of the release: it is the older one, whichever
+/// is built first. The cluster of it has every option on, a chart among them.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
@@ -59,7 +62,9 @@ impl Release {
     /// The release of a minor version: `1.35`.
     #[must_use]
     pub fn find(minor: &str) -> Option<Self> {
-        RELEASES.into_iter().find(|release| release.minor() == minor.trim_start_matches('v'))
+        RELEASES
+            .into_iter()
+            .find(|release| release.minor() == minor.trim_start_matches('v'))
     }
 
     /// Its minor version: `1.35`.
@@ -70,7 +75,8 @@ impl Release {
     }
 }
 
-/// Kubernetes of the newest release, from which the test image and the log runner of every image come too.
+/// Kubernetes of the newest release, from which the test image and the log runner of every image
+/// come too.
 pub const KUBERNETES: &str = "v1.36.3";
 
 /// The registry for a site's own images (`distribution`).
@@ -88,7 +94,8 @@ pub const CONTAINERD: &str = "v2.3.7";
 /// The reference CNI plugins.
 pub const CNI_PLUGINS: &str = "v1.9.1";
 
-/// The release of the reference plugins that still holds flannel's own; its newer home publishes no Go module.
+/// The release of the reference plugins that still holds flannel's own; its newer home publishes no
+/// Go module.
 pub const FLANNEL_PLUGIN: &str = "v0.9.1";
 
 /// The tag of the image that brings flannel's plugin to a host.
@@ -106,14 +113,15 @@ pub const METRICS_SERVER: &str = "v0.9.0";
 /// The local-path provisioner; later releases publish no Go module.
 pub const LOCAL_PATH: &str = "v0.0.30";
 
-/// The tag of the image in which local-path makes and removes directories: the version of Debian's busybox.
+/// The tag of the image in which local-path makes and removes directories: the version of Debian's
+/// busybox.
 pub const BUSYBOX: &str = "1.35.0";
 
 /// The tag of the test image.
 pub const AGNHOST: &str = "2.57";
 
-/// The Debian packages that every host of the site may need; the bundle carries them with whatever they need that a
-/// minimal installation lacks.
+/// The Debian packages that every host of the site may need; the bundle carries them with whatever
+/// they need that a minimal installation lacks.
 pub const HOST_PACKAGES: &[&str] = &[
     "chrony",
     "conntrack",
@@ -138,13 +146,17 @@ mod tests {
     fn a_release_is_found_by_its_minor_version() {
         for release in RELEASES {
             assert_eq!(Release::find(release.minor()), Some(release));
-            assert!(release.bundle().starts_with(env!("CARGO_PKG_VERSION")), "{release:?}");
+            assert!(
+                release.bundle().starts_with(env!("CARGO_PKG_VERSION")),
+                "{release:?}"
+            );
         }
         assert_eq!(Release::find("v1.35"), Some(OLDER));
         assert_eq!(Release::find("1.3"), None);
     }
 
-    /// The lab's program does without the library, which would take minutes to build before the first command.
+    /// The lab's program does without the library, which would take minutes to build before the
+    /// first command.
     #[test]
     fn recipes_that_ctl_writes_ask_for_the_same_images() {
         for release in RELEASES {
@@ -156,7 +168,8 @@ mod tests {
 
     #[test]
     fn bundles_of_different_releases_have_different_versions() {
-        let versions: std::collections::BTreeSet<String> = RELEASES.iter().map(Release::bundle).collect();
+        let versions: std::collections::BTreeSet<String> =
+            RELEASES.iter().map(Release::bundle).collect();
         assert_eq!(versions.len(), RELEASES.len());
     }
 }

@@ -1,7 +1,8 @@
-//! A client for apt repositories (<https://wiki.debian.org/DebianRepository/Format>): needs no apt on this machine, and
-//! reads other distributions' and other architectures' repositories.
+//! A client for apt repositories (<https://wiki.debian.org/DebianRepository/Format>): needs no apt
+//! on this machine, and reads other distributions' and other architectures' repositories.
 //!
-//! The signature covers `Release`, `Release` the indexes, an index its packages; each link is checked.
+//! The signature covers `Release`, `Release` the indexes, an index its packages; each link is
+//! checked.
 
 mod package;
 mod release;
@@ -10,16 +11,14 @@ mod version;
 use std::io::{BufRead as _, BufReader, Read};
 
 use jiff::Timestamp;
+use release::Release;
+
+use super::cache::Entry;
+use super::unpack::Compression;
+use super::{Artifact, Error, Fetcher, Keyring, unpack};
 
 pub use package::Package;
-use release::Release;
 pub use version::compare;
-
-use super::{
-    Artifact, Error, Fetcher, Keyring,
-    cache::Entry,
-    unpack::{self, Compression},
-};
 
 /// No `Release` is larger.
 const RELEASE: u64 = 32 << 20;
@@ -50,11 +49,12 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Reads a repository. `now` decides whether it is outdated: an old state of it may be served by somebody who would
-    /// like old faults to be installed.
+    /// Reads a repository. `now` decides whether it is outdated: an old state of it may be served
+    /// by somebody who would like old faults to be installed.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not good, it is outdated, or it lacks what the source names.
+    /// When it cannot be reached, its signature is not good, it is outdated, or it lacks what the
+    /// source names.
     pub fn open(fetcher: &Fetcher, source: &Source, now: Timestamp) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let flat = source.suite.ends_with('/');
@@ -64,7 +64,12 @@ impl Repository {
         };
         let release = Release::parse(&signed(fetcher, source, &dir)?);
         let wrong = |message: String| Error::content(format!("{dir}Release"), message);
-        let mut problems: Vec<_> = release.check_dates(now).err().map(wrong).into_iter().collect();
+        let mut problems: Vec<_> = release
+            .check_dates(now)
+            .err()
+            .map(wrong)
+            .into_iter()
+            .collect();
         if !flat {
             problems.extend(release.check_suite(&source.suite).err().map(wrong));
         }
@@ -74,21 +79,30 @@ impl Repository {
                 Some(found) => indexes.push((found.artifact(&dir, release.by_hash()), found)),
                 // Everything may be for all architectures, or nothing.
                 None if index.contains("binary-all/") => {}
-                None => problems
-                    .push(wrong(format!("it lists no {index} that is compressed with xz, zstd or gzip"))),
+                None => problems.push(wrong(format!(
+                    "it lists no {index} that is compressed with xz, zstd or gzip"
+                ))),
             }
         }
         Error::all(problems)?;
         let (artifacts, found): (Vec<_>, Vec<_>) = indexes.into_iter().unzip();
         let mut packages = Vec::new();
-        for ((entry, artifact), found) in fetcher.files(&artifacts)?.iter().zip(&artifacts).zip(&found) {
+        for ((entry, artifact), found) in fetcher
+            .files(&artifacts)?
+            .iter()
+            .zip(&artifacts)
+            .zip(&found)
+        {
             let limit = found.unpacked.unwrap_or(INDEX).min(INDEX);
             packages.extend(read(entry, &artifact.url, found.compression, limit, &base)?);
         }
         packages.retain(|package: &Package| {
             package.architecture == "all" || source.architectures.contains(&package.architecture)
         });
-        Ok(Self { name: dir, packages })
+        Ok(Self {
+            name: dir,
+            packages,
+        })
     }
 
     /// Everything in it.
@@ -97,19 +111,28 @@ impl Repository {
         &self.packages
     }
 
-    /// A package by name, of an architecture (or of `all`); of several versions the newest, unless one is named.
+    /// A package by name, of an architecture (or of `all`); of several versions the newest, unless
+    /// one is named.
     ///
     /// # Errors
     /// When it is not there, with what is there instead.
-    pub fn find(&self, name: &str, version: Option<&str>, architecture: &str) -> Result<&Package, Error> {
+    pub fn find(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        architecture: &str,
+    ) -> Result<&Package, Error> {
         let named = || self.packages.iter().filter(|package| package.name == name);
         let fits = |package: &&Package| {
             [architecture, "all"].contains(&package.architecture.as_str())
                 && version.is_none_or(|version| package.version == version)
         };
-        let newest = named().filter(fits).max_by(|a, b| compare(&a.version, &b.version));
+        let newest = named()
+            .filter(fits)
+            .max_by(|a, b| compare(&a.version, &b.version));
         newest.ok_or_else(|| {
-            let there = named().map(|package| format!("{} ({})", package.version, package.architecture));
+            let there =
+                named().map(|package| format!("{} ({})", package.version, package.architecture));
             Error::no_package(&self.name, name, version, architecture, there)
         })
     }
@@ -118,19 +141,23 @@ impl Repository {
 /// The signed text: of `InRelease`, or of `Release` with `Release.gpg` where there is no such file.
 fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error> {
     let inline = format!("{dir}InRelease");
-    let client = fetcher.online(&format!("{inline} (a repository is looked at anew each time)"))?;
+    let client = fetcher.online(&format!(
+        "{inline} (a repository is looked at anew each time)"
+    ))?;
     let bytes = match client.bytes(&inline, RELEASE) {
         Ok(message) => source.keyring.open_message(&inline, &message)?,
         Err(Error::Status { status, .. }) if status.starts_with("404") => {
             let url = format!("{dir}Release");
             let release = client.bytes(&url, RELEASE)?;
-            let signature = client.bytes(&format!("{url}.gpg"), RELEASE).map_err(|error| match error {
-                Error::Status { status, .. } if status.starts_with("404") => Error::Signature {
-                    what: url.clone(),
-                    message: "it is not signed (no InRelease, no Release.gpg)".into(),
-                },
-                error => error,
-            })?;
+            let signature = client
+                .bytes(&format!("{url}.gpg"), RELEASE)
+                .map_err(|error| match error {
+                    Error::Status { status, .. } if status.starts_with("404") => Error::Signature {
+                        what: url.clone(),
+                        message: "it is not signed (no InRelease, no Release.gpg)".into(),
+                    },
+                    error => error,
+                })?;
             source.keyring.check(&url, &release, &signature)?;
             release
         }
@@ -167,8 +194,9 @@ fn read(
     let (mut packages, mut stanza, mut line) = (Vec::new(), String::new(), String::new());
     loop {
         line.clear();
-        let count =
-            Read::by_ref(&mut reader).read_line(&mut line).map_err(|error| wrong(error.to_string()))?;
+        let count = Read::by_ref(&mut reader)
+            .read_line(&mut line)
+            .map_err(|error| wrong(error.to_string()))?;
         if count > 0 && !line.trim().is_empty() {
             stanza.push_str(&line);
             continue;

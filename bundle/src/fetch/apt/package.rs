@@ -1,9 +1,7 @@
 //! A stanza of `Packages`.
 
-use crate::{
-    apt::Control,
-    fetch::{Digest, names},
-};
+use crate::apt::Control;
+use crate::fetch::{Digest, names};
 
 /// A package in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,11 +32,15 @@ impl Package {
         };
         let file = field("Filename")?;
         // A signed repository can be wrong as well; its packages come from it alone.
-        if file.starts_with('/') || file.contains("://") || file.split('/').any(|part| part == "..") {
-            return Err(format!("package {name:?} is outside of the repository: {file:?}"));
+        if file.starts_with('/') || file.contains("://") || file.split('/').any(|part| part == "..")
+        {
+            return Err(format!(
+                "package {name:?} is outside of the repository: {file:?}"
+            ));
         }
-        let size =
-            field("Size")?.parse().map_err(|_| format!("package {name:?} has a Size that is no number"))?;
+        let size = field("Size")?
+            .parse()
+            .map_err(|_| format!("package {name:?} has a Size that is no number"))?;
         let (version, architecture) = (field("Version")?, field("Architecture")?);
         names::check("name", &name, names::NAME)?;
         names::check("version", &version, names::DEBIAN_VERSION)?;
@@ -49,9 +51,14 @@ impl Package {
             // Names may hold what an address cannot: `a 1%b.deb`; a plus sign and a tilde it can.
             url: format!(
                 "{base}{}",
-                file.trim_start_matches("./").replace('%', "%25").replace('#', "%23").replace('?', "%3F")
+                file.trim_start_matches("./")
+                    .replace('%', "%25")
+                    .replace('#', "%23")
+                    .replace('?', "%3F")
             ),
-            digest: field("SHA256")?.parse().map_err(|error| format!("package {name:?}: {error}"))?,
+            digest: field("SHA256")?
+                .parse()
+                .map_err(|error| format!("package {name:?}: {error}"))?,
             size,
             name,
             stanza,
@@ -91,7 +98,11 @@ mod tests {
     #[test]
     fn what_lacks_something_or_leads_elsewhere_is_refused() {
         for file in ["../../x.deb", "/x.deb", "https://other/x.deb"] {
-            assert!(Package::parse(&stanza(file), "b/").unwrap_err().contains("outside of the repository"));
+            assert!(
+                Package::parse(&stanza(file), "b/")
+                    .unwrap_err()
+                    .contains("outside of the repository")
+            );
         }
         for (part, wrong) in [
             ("Package: a", "Package: ../a"),
@@ -103,12 +114,20 @@ mod tests {
             assert!(error.contains("cannot be the"), "{error}");
         }
         let text = stanza("x.deb");
-        for (line, why) in
-            [("SHA256", "lacks its SHA256"), ("Size", "lacks its Size"), ("Version", "lacks its Version")]
-        {
-            let without: String =
-                text.lines().filter(|l| !l.starts_with(line)).map(|l| format!("{l}\n")).collect();
-            assert_eq!(Package::parse(&without, "b/").unwrap_err(), format!("package \"a\" {why}"));
+        for (line, why) in [
+            ("SHA256", "lacks its SHA256"),
+            ("Size", "lacks its Size"),
+            ("Version", "lacks its Version"),
+        ] {
+            let without: String = text
+                .lines()
+                .filter(|l| !l.starts_with(line))
+                .map(|l| format!("{l}\n"))
+                .collect();
+            assert_eq!(
+                Package::parse(&without, "b/").unwrap_err(),
+                format!("package \"a\" {why}")
+            );
         }
     }
 }

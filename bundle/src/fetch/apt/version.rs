@@ -6,7 +6,10 @@ use std::cmp::Ordering;
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Ordering {
     let ((epoch_a, up_a, rev_a), (epoch_b, up_b, rev_b)) = (split(a), split(b));
-    epoch_a.cmp(&epoch_b).then_with(|| part(up_a, up_b)).then_with(|| part(rev_a, rev_b))
+    epoch_a
+        .cmp(&epoch_b)
+        .then_with(|| part(up_a, up_b))
+        .then_with(|| part(rev_a, rev_b))
 }
 
 /// Epoch, upstream version, revision.
@@ -20,11 +23,19 @@ fn part(mut a: &str, mut b: &str) -> Ordering {
     while !(a.is_empty() && b.is_empty()) {
         let (text_a, rest_a) = cut(a, |c| !c.is_ascii_digit());
         let (text_b, rest_b) = cut(b, |c| !c.is_ascii_digit());
-        // The end of a text comes before letters, letters before other signs, and a tilde before all, the end too.
-        let weights = |text: &str| text.bytes().map(weight).chain(std::iter::once(0)).collect::<Vec<_>>();
+        // The end of a text comes before letters, letters before other signs, and a tilde before
+        // all, the end too.
+        let weights = |text: &str| {
+            text.bytes()
+                .map(weight)
+                .chain(std::iter::once(0))
+                .collect::<Vec<_>>()
+        };
         let (number_a, rest_a) = cut(rest_a, |c| c.is_ascii_digit());
         let (number_b, rest_b) = cut(rest_b, |c| c.is_ascii_digit());
-        let order = weights(text_a).cmp(&weights(text_b)).then_with(|| number(number_a, number_b));
+        let order = weights(text_a)
+            .cmp(&weights(text_b))
+            .then_with(|| number(number_a, number_b));
         if order.is_ne() {
             return order;
         }
@@ -90,8 +101,12 @@ mod tests {
         for a in versions {
             for b in versions {
                 let holds = |operator: &str| {
-                    let dpkg = Command::new("dpkg").args(["--compare-versions", a, operator, b]).output();
-                    dpkg.expect("dpkg runs; install the Debian package dpkg").status.success()
+                    let dpkg = Command::new("dpkg")
+                        .args(["--compare-versions", a, operator, b])
+                        .output();
+                    dpkg.expect("dpkg runs; install the Debian package dpkg")
+                        .status
+                        .success()
                 };
                 let expected = match compare(a, b) {
                     Ordering::Less => "lt",

@@ -1,11 +1,10 @@
 //! Contents that are not whole yet.
 
-use std::{
-    fs::{self, File, TryLockError},
-    io::{Read as _, Seek as _, Write as _},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -41,12 +40,23 @@ impl Partial {
     /// Opens or makes one and waits for its lock.
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let file = lock(&path)?;
-        let mut partial = Self { origin: Origin::default(), path, file, hash: Sha256::new(), len: 0 };
-        let origin = fs::read(partial.record()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let mut partial = Self {
+            origin: Origin::default(),
+            path,
+            file,
+            hash: Sha256::new(),
+            len: 0,
+        };
+        let origin = fs::read(partial.record())
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         partial.origin = origin.unwrap_or_default();
         let mut buffer = vec![0; CHUNK];
         loop {
-            let count = partial.file.read(&mut buffer).map_err(Error::file("read", &partial.path))?;
+            let count = partial
+                .file
+                .read(&mut buffer)
+                .map_err(Error::file("read", &partial.path))?;
             if count == 0 {
                 return Ok(partial);
             }
@@ -69,8 +79,8 @@ impl Partial {
     pub fn set_origin(&mut self, origin: Origin) -> Result<(), Error> {
         if self.origin != origin {
             let path = self.record();
-            let bytes =
-                serde_json::to_vec(&origin).map_err(|error| Error::content(path.to_string_lossy(), error))?;
+            let bytes = serde_json::to_vec(&origin)
+                .map_err(|error| Error::content(path.to_string_lossy(), error))?;
             fs::write(&path, bytes).map_err(Error::file("write", &path))?;
             self.origin = origin;
         }
@@ -80,7 +90,8 @@ impl Partial {
     /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if let Err(error) = self.file.write_all(bytes) {
-            // A full disk may have taken some of them. What was there before is worth keeping for the next time.
+            // A full disk may have taken some of them. What was there before is worth keeping for
+            // the next time.
             let _ = self.file.set_len(self.len);
             let _ = self.file.seek(std::io::SeekFrom::Start(self.len));
             return Err(Error::file("write", &self.path)(error));
@@ -110,13 +121,21 @@ impl Partial {
     pub fn keep(self, cache: &Cache) -> Result<Entry, Error> {
         let digest = self.digest();
         let to = cache.path(&digest);
-        self.file.sync_all().map_err(Error::file("write", &self.path))?;
+        self.file
+            .sync_all()
+            .map_err(Error::file("write", &self.path))?;
         fs::rename(&self.path, &to).map_err(Error::file("write", &to))?;
         let _ = fs::remove_file(self.record());
         if let Some(dir) = to.parent() {
-            File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::file("write", dir))?;
+            File::open(dir)
+                .and_then(|dir| dir.sync_all())
+                .map_err(Error::file("write", dir))?;
         }
-        Ok(Entry { digest, size: self.len, path: to })
+        Ok(Entry {
+            digest,
+            size: self.len,
+            path: to,
+        })
     }
 
     /// Removes what is there.
@@ -131,11 +150,16 @@ impl Partial {
     }
 }
 
-/// Opens and locks the file that has that name. Whoever held the lock before may have renamed or removed the file that
-/// was opened here, so the name is looked at again once the lock is held.
+/// Opens and locks the file that has that name. Whoever held the lock before may have renamed or
+/// removed the file that was opened here, so the name is looked at again once the lock is held.
 fn lock(path: &Path) -> Result<File, Error> {
     loop {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
         let file = file.map_err(Error::file("write", path))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -146,7 +170,9 @@ fn lock(path: &Path) -> Result<File, Error> {
             Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
         }
         let held = file.metadata().map_err(Error::file("read", path))?;
-        if fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino())) {
+        if fs::symlink_metadata(path)
+            .is_ok_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino()))
+        {
             return Ok(file);
         }
     }
@@ -167,7 +193,11 @@ mod tests {
         let second = std::thread::spawn(move || other.begin_unknown("https://x/").unwrap());
         // The kernel lists who waits for a lock on which file (proc_locks(5)).
         let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&format!(":{node} "));
-        while !fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+        while !fs::read_to_string("/proc/locks")
+            .unwrap()
+            .lines()
+            .any(waits)
+        {
             assert!(!second.is_finished(), "it did not wait");
             std::thread::yield_now();
         }

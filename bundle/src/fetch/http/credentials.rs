@@ -1,8 +1,11 @@
 //! Logins: a file in the form of `.netrc`, and docker's `config.json`.
 
-use std::{collections::BTreeMap, fmt, fs, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fmt, fs};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use crate::fetch::Error;
@@ -19,7 +22,10 @@ pub struct Secret {
 impl Secret {
     /// The value of the header `Authorization`.
     pub(crate) fn basic(&self) -> String {
-        format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.password)))
+        format!(
+            "Basic {}",
+            STANDARD.encode(format!("{}:{}", self.user, self.password))
+        )
     }
 }
 
@@ -36,8 +42,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a word may stand on
-    /// a line of its own; `#` begins a comment).
+    /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a
+    /// word may stand on a line of its own; `#` begins a comment).
     ///
     /// # Errors
     /// When the file cannot be read, is open to other users, or is not of that form.
@@ -47,14 +53,16 @@ impl Credentials {
         Self::parse_netrc(&text).map_err(|message| Error::content(path.to_string_lossy(), message))
     }
 
-    /// Reads the `auths` of docker's `config.json`. Credential helpers are programs of their own and are not asked.
+    /// Reads the `auths` of docker's `config.json`. Credential helpers are programs of their own
+    /// and are not asked.
     ///
     /// # Errors
     /// When the file cannot be read, is open to other users, or is not of that form.
     pub fn docker(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
-        Self::parse_docker(&bytes).map_err(|message| Error::content(path.to_string_lossy(), message))
+        Self::parse_docker(&bytes)
+            .map_err(|message| Error::content(path.to_string_lossy(), message))
     }
 
     /// Adds the login for a host, or for `HOST:PORT`.
@@ -101,8 +109,12 @@ impl Credentials {
                 }
             }
             // The words are not shown: one of them may be a password that is out of place.
-            let mut value =
-                |key: &str| words.next().map(str::to_owned).ok_or(format!("nothing follows the last {key}"));
+            let mut value = |key: &str| {
+                words
+                    .next()
+                    .map(str::to_owned)
+                    .ok_or(format!("nothing follows the last {key}"))
+            };
             match (word, &mut machine) {
                 (None, _) => return Ok(found),
                 (Some("machine"), _) => machine = Some((value("machine")?, None, None)),
@@ -110,9 +122,15 @@ impl Credentials {
                 (Some("password"), Some((.., password))) => *password = Some(value("password")?),
                 (Some("account"), Some(_)) => drop(value("account")?),
                 (Some("default"), _) => {
-                    return Err("`default` would send a login to every server; name each machine".into());
+                    return Err(
+                        "`default` would send a login to every server; name each machine".into(),
+                    );
                 }
-                _ => return Err("it is not of the form `machine HOST login USER password PASSWORD`".into()),
+                _ => {
+                    return Err(
+                        "it is not of the form `machine HOST login USER password PASSWORD`".into(),
+                    );
+                }
             }
         }
     }
@@ -135,21 +153,42 @@ impl Credentials {
         let mut found = Self::default();
         for (server, auth) in config.auths {
             let secret = match auth {
-                Auth { auth: Some(auth), .. } if !auth.is_empty() => {
-                    let text =
-                        STANDARD.decode(auth.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                Auth {
+                    auth: Some(auth), ..
+                } if !auth.is_empty() => {
+                    let text = STANDARD
+                        .decode(auth.trim())
+                        .ok()
+                        .and_then(|bytes| String::from_utf8(bytes).ok());
                     let pair = text.as_deref().and_then(|text| text.split_once(':'));
-                    let (user, password) =
-                        pair.ok_or_else(|| format!("the `auth` of {server} is no base64 of USER:PASSWORD"))?;
-                    Secret { user: user.to_owned(), password: password.to_owned() }
+                    let (user, password) = pair.ok_or_else(|| {
+                        format!("the `auth` of {server} is no base64 of USER:PASSWORD")
+                    })?;
+                    Secret {
+                        user: user.to_owned(),
+                        password: password.to_owned(),
+                    }
                 }
-                Auth { username: Some(user), password: Some(password), .. } => Secret { user, password },
+                Auth {
+                    username: Some(user),
+                    password: Some(password),
+                    ..
+                } => Secret { user, password },
                 // A helper has it.
                 _ => continue,
             };
-            let host = server.split_once("://").map_or(server.as_str(), |(_, rest)| rest);
+            let host = server
+                .split_once("://")
+                .map_or(server.as_str(), |(_, rest)| rest);
             let host = host.split('/').next().unwrap_or_default();
-            found = found.with(if host == "index.docker.io" { "docker.io" } else { host }, secret);
+            found = found.with(
+                if host == "index.docker.io" {
+                    "docker.io"
+                } else {
+                    host
+                },
+                secret,
+            );
         }
         Ok(found)
     }
@@ -158,7 +197,10 @@ impl Credentials {
 /// A file with passwords is its owner's alone.
 fn private(path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = fs::metadata(path).map_err(Error::file("read", path))?.permissions().mode();
+    let mode = fs::metadata(path)
+        .map_err(Error::file("read", path))?
+        .permissions()
+        .mode();
     if mode & 0o077 == 0 {
         return Ok(());
     }
@@ -177,7 +219,9 @@ mod tests {
         let found = Credentials::parse_netrc(text).unwrap();
         assert_eq!(found.find("a.EXAMPLE", Some(443)).unwrap().password, "p");
         assert_eq!(found.find("b.example", Some(8443)).unwrap().password, "q#r");
-        assert!(found.find("b.example", Some(443)).is_none() && found.find("c.example", None).is_none());
+        assert!(
+            found.find("b.example", Some(443)).is_none() && found.find("c.example", None).is_none()
+        );
         assert_eq!(found.find("a.example", None).unwrap().basic(), "Basic dTpw");
         assert!(!format!("{found:?}").contains("q#r"));
     }
@@ -185,14 +229,20 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_netrc_is_said_without_its_passwords() {
         for (text, why) in [
-            ("machine a login u", "machine a lacks its login or its password"),
+            (
+                "machine a login u",
+                "machine a lacks its login or its password",
+            ),
             ("machine a login", "nothing follows the last login"),
             ("default login u password secret", "`default` would send"),
             ("machine a user secret", "not of the form"),
             ("login u password secret", "not of the form"),
         ] {
             let answer = Credentials::parse_netrc(text).unwrap_err();
-            assert!(answer.contains(why) && !answer.contains("secret"), "{text}: {answer}");
+            assert!(
+                answer.contains(why) && !answer.contains("secret"),
+                "{text}: {answer}"
+            );
         }
     }
 
@@ -207,10 +257,18 @@ mod tests {
         assert_eq!(found.find("docker.io", None).unwrap().password, "p:q");
         assert_eq!(found.find("r.example", Some(5000)).unwrap().user, "v");
         assert!(found.find("helped.example", None).is_none());
-        for (json, why) in
-            [("[", "line 1"), (r#"{"auths": {"r": {"auth": "c2VjcmV0"}}}"#, "no base64 of USER")]
-        {
-            assert!(Credentials::parse_docker(json.as_bytes()).unwrap_err().contains(why));
+        for (json, why) in [
+            ("[", "line 1"),
+            (
+                r#"{"auths": {"r": {"auth": "c2VjcmV0"}}}"#,
+                "no base64 of USER",
+            ),
+        ] {
+            assert!(
+                Credentials::parse_docker(json.as_bytes())
+                    .unwrap_err()
+                    .contains(why)
+            );
         }
     }
 }

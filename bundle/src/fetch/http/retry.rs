@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, fmt::rfc2822};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 
 use super::Settings;
 use crate::fetch::Error;
@@ -29,19 +30,25 @@ pub struct Failure {
 
 impl Failure {
     pub fn again(error: Error) -> Self {
-        Self { error, again: Again::Yes }
+        Self {
+            error,
+            again: Again::Yes,
+        }
     }
 }
 
 /// What this machine cannot do is not tried again.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, again: Again::No }
+        Self {
+            error,
+            again: Again::No,
+        }
     }
 }
 
-/// Does something until it succeeds, fails for good, or was tried often enough. `attempt` is told nothing; it returns
-/// with a failure whether it came further, which makes the count start again.
+/// Does something until it succeeds, fails for good, or was tried often enough. `attempt` is told
+/// nothing; it returns with a failure whether it came further, which makes the count start again.
 pub fn until<T>(
     settings: &Settings,
     mut attempt: impl FnMut() -> Result<T, (Failure, bool)>,
@@ -53,7 +60,10 @@ pub fn until<T>(
             Err(failure) => failure,
         };
         failed = if further { 1 } else { failed + 1 };
-        let grown = settings.pause.saturating_mul(1 << (failed - 1).min(16)).min(settings.longest_pause);
+        let grown = settings
+            .pause
+            .saturating_mul(1 << (failed - 1).min(16))
+            .min(settings.longest_pause);
         let pause = match again {
             Again::No => return Err(error),
             Again::Now => Duration::ZERO,
@@ -91,8 +101,19 @@ fn later(error: Error, asked: Duration, bound: Duration) -> Error {
 fn tried(error: Error, times: u32) -> Error {
     let add = |message: String| format!("{message} (tried {times} times)");
     match error {
-        Error::Server { url, message } => Error::Server { url, message: add(message) },
-        Error::Status { url, status, message } => Error::Status { url, status: add(status), message },
+        Error::Server { url, message } => Error::Server {
+            url,
+            message: add(message),
+        },
+        Error::Status {
+            url,
+            status,
+            message,
+        } => Error::Status {
+            url,
+            status: add(status),
+            message,
+        },
         error => error,
     }
 }
@@ -117,11 +138,23 @@ mod tests {
         let noted = Arc::clone(&pauses);
         let sleep = Arc::new(move |pause: Duration| noted.lock().unwrap().push(pause.as_secs()));
         let (pause, longest_pause) = (Duration::from_secs(1), Duration::from_secs(10));
-        (Settings { sleep, pause, longest_pause, retries: 5, ..Settings::default() }, pauses)
+        (
+            Settings {
+                sleep,
+                pause,
+                longest_pause,
+                retries: 5,
+                ..Settings::default()
+            },
+            pauses,
+        )
     }
 
     fn failure(again: Again) -> Failure {
-        Failure { error: Error::server("https://x/", "no"), again }
+        Failure {
+            error: Error::server("https://x/", "no"),
+            again,
+        }
     }
 
     #[test]
@@ -155,8 +188,13 @@ mod tests {
         assert!(until(&settings, || Err::<(), _>((failure(Again::No), false))).is_err());
         let late = failure(Again::After(Duration::from_secs(3600)));
         let mut late = Some(late);
-        let error = until(&settings, || Err::<(), _>((late.take().unwrap(), false))).unwrap_err().to_string();
-        assert!(error.contains("in 3600 seconds") && error.contains("longer than 10"), "{error}");
+        let error = until(&settings, || Err::<(), _>((late.take().unwrap(), false)))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("in 3600 seconds") && error.contains("longer than 10"),
+            "{error}"
+        );
         assert!(pauses.lock().unwrap().is_empty());
     }
 
@@ -164,8 +202,14 @@ mod tests {
     fn retry_after_is_seconds_or_a_date() {
         let now: Timestamp = "2015-10-21T07:27:00Z".parse().unwrap();
         assert_eq!(retry_after("120", now), Some(Duration::from_secs(120)));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now), Some(Duration::from_secs(60)));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:20:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(
+            retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now),
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(
+            retry_after("Wed, 21 Oct 2015 07:20:00 GMT", now),
+            Some(Duration::ZERO)
+        );
         assert_eq!(retry_after("soon", now), None);
     }
 }

@@ -1,6 +1,8 @@
 //! How to reach servers.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::Credentials;
 
@@ -14,7 +16,8 @@ pub struct Settings {
     pub authorities: Vec<PathBuf>,
     /// Whether the system's authorities are trusted; without them only `authorities` are.
     pub system_authorities: bool,
-    /// `http://HOST:PORT` of a proxy for everything, in place of what the environment says; empty for none at all.
+    /// `http://HOST:PORT` of a proxy for everything, in place of what the environment says; empty
+    /// for none at all.
     pub proxy: Option<String>,
     /// What not to use a proxy for, as in `NO_PROXY`, in place of what the environment says.
     pub no_proxy: Option<String>,
@@ -30,7 +33,8 @@ pub struct Settings {
     pub pause: Duration,
     /// No pause is longer, also if a server asks for it.
     pub longest_pause: Duration,
-    /// How many bytes something may have whose size is not known beforehand; what goes on beyond is abandoned.
+    /// How many bytes something may have whose size is not known beforehand; what goes on beyond is
+    /// abandoned.
     pub largest: Option<u64>,
     /// How many redirects are followed.
     pub redirects: u32,

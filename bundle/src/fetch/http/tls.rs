@@ -1,6 +1,8 @@
 //! Whom to trust: the system's authorities and further ones.
 
-use std::{fs, path::Path, sync::Arc};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 
@@ -12,7 +14,12 @@ pub fn config(settings: &Settings) -> Result<TlsConfig, Error> {
     let mut roots = Vec::new();
     if settings.system_authorities {
         let found = rustls_native_certs::load_native_certs();
-        roots.extend(found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()));
+        roots.extend(
+            found
+                .certs
+                .iter()
+                .map(|certificate| Certificate::from_der(certificate).to_owned()),
+        );
         for error in &found.errors {
             tracing::warn!("the system's authorities: {error}");
         }
@@ -22,7 +29,10 @@ pub fn config(settings: &Settings) -> Result<TlsConfig, Error> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = TlsConfig::builder().provider(TlsProvider::Rustls);
-    Ok(config.root_certs(RootCerts::from(roots)).unversioned_rustls_crypto_provider(provider).build())
+    Ok(config
+        .root_certs(RootCerts::from(roots))
+        .unversioned_rustls_crypto_provider(provider)
+        .build())
 }
 
 fn read(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
@@ -34,7 +44,10 @@ fn read(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
     });
     let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
     if certificates.is_empty() {
-        return Err(Error::content(path.to_string_lossy(), "it holds no certificate in PEM"));
+        return Err(Error::content(
+            path.to_string_lossy(),
+            "it holds no certificate in PEM",
+        ));
     }
     Ok(certificates)
 }

@@ -2,22 +2,16 @@
 
 use std::io::Read as _;
 
-use ureq::{
-    Body,
-    http::{HeaderMap, Response, StatusCode, header},
-};
+use ureq::Body;
+use ureq::http::{HeaderMap, Response, StatusCode, header};
 use url::Url;
 
-use super::{
-    Client, Login, Request,
-    client::shown,
-    retry::{self, Again, Failure},
-};
-use crate::fetch::{
-    Cache, Digest, Error,
-    cache::{Begun, Entry, Origin, Partial},
-    progress::Meter,
-};
+use super::client::shown;
+use super::retry::{Again, Failure};
+use super::{Client, Login, Request, retry};
+use crate::fetch::cache::{Begun, Entry, Origin, Partial};
+use crate::fetch::progress::Meter;
+use crate::fetch::{Cache, Digest, Error};
 
 /// How much is read at a time.
 const CHUNK: usize = 128 << 10;
@@ -35,7 +29,8 @@ pub(crate) struct Target<'a> {
     pub digest: Option<&'a Digest>,
     /// Its size in bytes, if it is known beforehand.
     pub size: Option<u64>,
-    /// Where the size is not known: what is larger, in bytes, is given up and what came of it removed.
+    /// Where the size is not known: what is larger, in bytes, is given up and what came of it
+    /// removed.
     pub limit: Option<u64>,
     /// Who is asking.
     pub login: &'a dyn Login,
@@ -61,9 +56,14 @@ impl Client {
             },
             None => cache.begin_unknown(target.url.as_str())?,
         };
-        // What is left of an earlier run may belong to something else; what began in this run does not.
+        // What is left of an earlier run may belong to something else; what began in this run does
+        // not.
         let mut inherited = partial.len() > 0;
-        let transfer = Transfer { client: self, target, meter };
+        let transfer = Transfer {
+            client: self,
+            target,
+            meter,
+        };
         let mut highest = partial.len();
         let result = retry::until(self.settings(), || {
             let result = transfer.attempt(&mut partial, &mut inherited);
@@ -74,7 +74,10 @@ impl Client {
         match result {
             Ok(()) => partial.keep(cache),
             Err(error) => {
-                let wrong = matches!(error, Error::Digest { .. } | Error::Size { .. } | Error::Limit { .. });
+                let wrong = matches!(
+                    error,
+                    Error::Digest { .. } | Error::Size { .. } | Error::Limit { .. }
+                );
                 if wrong || partial.len() == 0 {
                     partial.abandon();
                 }
@@ -93,21 +96,37 @@ struct Transfer<'a> {
 impl Transfer<'_> {
     /// One attempt; whatever came stays in the partial file.
     fn attempt(&self, partial: &mut Partial, inherited: &mut bool) -> Result<(), Failure> {
-        if self.target.size.is_none_or(|size| size != partial.len() || size == 0) {
+        if self
+            .target
+            .size
+            .is_none_or(|size| size != partial.len() || size == 0)
+        {
             self.receive(partial, inherited)?;
         }
         let url = shown(&self.target.url);
         if let Some(expected) = self.target.size.filter(|size| *size != partial.len()) {
-            return Err(Error::Size { url, expected, found: partial.len().to_string() }.into());
+            return Err(Error::Size {
+                url,
+                expected,
+                found: partial.len().to_string(),
+            }
+            .into());
         }
         let found = partial.digest();
         match self.target.digest.filter(|expected| **expected != found) {
             None => Ok(()),
             // The beginning was another's.
-            Some(_) if *inherited => {
-                self.anew(partial, inherited, "the rest did not belong to what was there")
+            Some(_) if *inherited => self.anew(
+                partial,
+                inherited,
+                "the rest did not belong to what was there",
+            ),
+            Some(expected) => Err(Error::Digest {
+                url,
+                expected: expected.clone(),
+                found,
             }
-            Some(expected) => Err(Error::Digest { url, expected: expected.clone(), found }.into()),
+            .into()),
         }
     }
 
@@ -115,7 +134,10 @@ impl Transfer<'_> {
     fn anew(&self, partial: &mut Partial, inherited: &mut bool, why: &str) -> Result<(), Failure> {
         *inherited = false;
         partial.restart()?;
-        Err(Failure { error: Error::server(shown(&self.target.url), why), again: Again::Now })
+        Err(Failure {
+            error: Error::server(shown(&self.target.url), why),
+            again: Again::Now,
+        })
     }
 
     fn receive(&self, partial: &mut Partial, inherited: &mut bool) -> Result<(), Failure> {
@@ -123,28 +145,49 @@ impl Transfer<'_> {
         let mut headers = Vec::new();
         let from_here = partial.origin().url == shown(url);
         let mut validator = partial.origin().validator.clone().filter(|_| from_here);
-        // Without a digest only the server can tell whether the rest still belongs to the beginning.
+        // Without a digest only the server can tell whether the rest still belongs to the
+        // beginning.
         if partial.len() > 0 && self.target.digest.is_none() && validator.is_none() {
             partial.restart()?;
         }
         if partial.len() > 0 {
             headers.push((header::RANGE, format!("bytes={}-", partial.len())));
-            headers.extend(validator.clone().map(|validator| (header::IF_RANGE, validator)));
+            headers.extend(
+                validator
+                    .clone()
+                    .map(|validator| (header::IF_RANGE, validator)),
+            );
         }
-        let request = Request { url: url.clone(), headers, login: self.target.login };
+        let request = Request {
+            url: url.clone(),
+            headers,
+            login: self.target.login,
+        };
         let mut response = self.client.send(&request)?;
         match response.status() {
             StatusCode::PARTIAL_CONTENT if partial.len() > 0 => {
                 if range_start(response.headers()) != Some(partial.len()) {
-                    return self.anew(partial, inherited, "it sent another range than the one asked for");
+                    return self.anew(
+                        partial,
+                        inherited,
+                        "it sent another range than the one asked for",
+                    );
                 }
                 // Not every server looks at `If-Range`.
                 let known = partial.origin().total;
-                let changed = known.zip(range_total(response.headers())).is_some_and(|(was, is)| was != is);
+                let changed = known
+                    .zip(range_total(response.headers()))
+                    .is_some_and(|(was, is)| was != is);
                 if changed
-                    || validator.as_deref().is_some_and(|validator| !agrees(validator, response.headers()))
+                    || validator
+                        .as_deref()
+                        .is_some_and(|validator| !agrees(validator, response.headers()))
                 {
-                    return self.anew(partial, inherited, "what it has now is not what it began to send");
+                    return self.anew(
+                        partial,
+                        inherited,
+                        "what it has now is not what it began to send",
+                    );
                 }
             }
             StatusCode::OK => {
@@ -153,23 +196,39 @@ impl Transfer<'_> {
                 validator = None;
             }
             StatusCode::RANGE_NOT_SATISFIABLE if partial.len() > 0 => {
-                return self.anew(partial, inherited, "what was there is longer than what it has");
+                return self.anew(
+                    partial,
+                    inherited,
+                    "what was there is longer than what it has",
+                );
             }
             _ => return Err(self.client.status(url, response)),
         }
         let rest = length(&response);
-        let total = self.target.size.or_else(|| rest.map(|rest| rest + partial.len()));
+        let total = self
+            .target
+            .size
+            .or_else(|| rest.map(|rest| rest + partial.len()));
         if let Some((expected, found)) = self.target.size.zip(rest.map(|rest| rest + partial.len()))
             && expected != found
         {
             return match *inherited {
                 true => self.anew(partial, inherited, "what it has is of another size"),
-                false => Err(Error::Size { url: shown(url), expected, found: found.to_string() }.into()),
+                false => Err(Error::Size {
+                    url: shown(url),
+                    expected,
+                    found: found.to_string(),
+                }
+                .into()),
             };
         }
         self.bounded(total.unwrap_or_default())?;
         let validator = strong_validator(response.headers()).or(validator);
-        partial.set_origin(Origin { url: shown(url), validator, total })?;
+        partial.set_origin(Origin {
+            url: shown(url),
+            validator,
+            total,
+        })?;
         self.stream(&mut response, partial, total)
     }
 
@@ -195,7 +254,12 @@ impl Transfer<'_> {
             if let Some(expected) = self.target.size
                 && partial.len() + count as u64 > expected
             {
-                return Err(Error::Size { url: url(), expected, found: "more".into() }.into());
+                return Err(Error::Size {
+                    url: url(),
+                    expected,
+                    found: "more".into(),
+                }
+                .into());
             }
             self.bounded(partial.len() + count as u64)?;
             partial.write(&buffer[..count])?;
@@ -204,21 +268,27 @@ impl Transfer<'_> {
         match total {
             // An answer without a length ends when its connection does, for whatever reason.
             Some(total) if partial.len() < total => {
-                let message = format!("the connection broke off after {} of {total} bytes", partial.len());
+                let message = format!(
+                    "the connection broke off after {} of {total} bytes",
+                    partial.len()
+                );
                 Err(Failure::again(Error::server(url(), message)))
             }
             _ => Ok(()),
         }
     }
 
-    /// A server that never ends would fill the disk, and what it says that it will send need not come to be too much. A
-    /// size that is known bounds what comes by itself.
+    /// A server that never ends would fill the disk, and what it says that it will send need not
+    /// come to be too much. A size that is known bounds what comes by itself.
     fn bounded(&self, size: u64) -> Result<(), Error> {
         let limits = [self.target.limit, self.client.settings().largest];
         let limit = limits.into_iter().flatten().min();
         match limit.filter(|limit| self.target.size.is_none() && size > *limit) {
             None => Ok(()),
-            Some(limit) => Err(Error::Limit { url: shown(&self.target.url), limit }),
+            Some(limit) => Err(Error::Limit {
+                url: shown(&self.target.url),
+                limit,
+            }),
         }
     }
 
@@ -231,21 +301,34 @@ impl Transfer<'_> {
 
 /// How many bytes the answer will bring.
 pub(super) fn length(response: &Response<Body>) -> Option<u64> {
-    text(response.headers(), header::CONTENT_LENGTH)?.parse().ok()
+    text(response.headers(), header::CONTENT_LENGTH)?
+        .parse()
+        .ok()
 }
 
 /// The first byte that a partial answer brings: `bytes 500-999/1000`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
-    text(headers, header::CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok()
+    text(headers, header::CONTENT_RANGE)?
+        .strip_prefix("bytes ")?
+        .split_once('-')?
+        .0
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// The size of the whole that a part belongs to; nothing where the server does not know it (`*`).
 fn range_total(headers: &HeaderMap) -> Option<u64> {
-    text(headers, header::CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok()
+    text(headers, header::CONTENT_RANGE)?
+        .rsplit_once('/')?
+        .1
+        .trim()
+        .parse()
+        .ok()
 }
 
-/// Whether a part belongs to what a validator was given with. One that had a tag has it (RFC 9110, 15.3.7); a date may be
-/// left out.
+/// Whether a part belongs to what a validator was given with. One that had a tag has it (RFC 9110,
+/// 15.3.7); a date may be left out.
 fn agrees(validator: &str, headers: &HeaderMap) -> bool {
     match validator.starts_with('"') {
         true => text(headers, header::ETAG) == Some(validator),
@@ -256,7 +339,8 @@ fn agrees(validator: &str, headers: &HeaderMap) -> bool {
 /// What `If-Range` can ask for (RFC 9110, 13.1.5): no weak tags.
 fn strong_validator(headers: &HeaderMap) -> Option<String> {
     let tag = text(headers, header::ETAG).filter(|tag| tag.starts_with('"'));
-    tag.or_else(|| text(headers, header::LAST_MODIFIED)).map(str::to_owned)
+    tag.or_else(|| text(headers, header::LAST_MODIFIED))
+        .map(str::to_owned)
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ureq::http::header;
 use url::Url;
 
-use super::{Registries, login::Session, manifest};
-use crate::{
-    fetch::{
-        Cache, Client, Digest, Error,
-        cache::Entry,
-        http::{Reply, Request, Target, host},
-        progress::Meter,
-    },
-    recipe::Reference,
-};
+use super::login::Session;
+use super::{Registries, manifest};
+use crate::fetch::cache::Entry;
+use crate::fetch::http::{Reply, Request, Target, host};
+use crate::fetch::progress::Meter;
+use crate::fetch::{Cache, Client, Digest, Error};
+use crate::recipe::Reference;
 
 /// No manifest is larger; registries allow 4 MiB.
 const LIMIT: u64 = 4 << 20;
@@ -42,17 +39,31 @@ impl Repository {
             let url = base.join(&format!("{}/", reference.repository));
             let url = url.map_err(|error| Error::server(base.as_str(), error))?;
             let credentials = registries.credentials();
-            let mut secret =
-                credentials.find(base.host_str().unwrap_or_default(), base.port_or_known_default());
+            let mut secret = credentials.find(
+                base.host_str().unwrap_or_default(),
+                base.port_or_known_default(),
+            );
             // The login for docker.io stands under that name, whatever its server is called.
             if position == last && secret.is_none() {
                 secret = credentials.find(&reference.registry, None);
             }
-            let name = url.path().trim_start_matches("/v2/").trim_end_matches('/').to_owned();
+            let name = url
+                .path()
+                .trim_start_matches("/v2/")
+                .trim_end_matches('/')
+                .to_owned();
             let session = Session::new(&url, &name, secret.cloned());
-            Ok(Server { base: url, session, down: AtomicBool::new(false) })
+            Ok(Server {
+                base: url,
+                session,
+                down: AtomicBool::new(false),
+            })
         };
-        let servers = endpoints.into_iter().enumerate().map(server).collect::<Result<_, Error>>()?;
+        let servers = endpoints
+            .into_iter()
+            .enumerate()
+            .map(server)
+            .collect::<Result<_, Error>>()?;
         Ok(Self { servers })
     }
 
@@ -61,7 +72,14 @@ impl Repository {
         self.each(|server| {
             let url = server.url("manifests", name)?;
             let headers = vec![(header::ACCEPT, manifest::ACCEPT.to_owned())];
-            client.reply(&Request { url, headers, login: &server.session }, LIMIT)
+            client.reply(
+                &Request {
+                    url,
+                    headers,
+                    login: &server.session,
+                },
+                LIMIT,
+            )
         })
     }
 
@@ -76,7 +94,14 @@ impl Repository {
         self.each(|server| {
             let url = server.url("blobs", &digest.oci())?;
             let (digest, size) = (Some(digest), Some(size));
-            let target = Target { url, name, digest, size, limit: None, login: &server.session };
+            let target = Target {
+                url,
+                name,
+                digest,
+                size,
+                limit: None,
+                login: &server.session,
+            };
             client.fetch(&target, cache, meter)
         })
     }
@@ -112,6 +137,8 @@ impl Repository {
 
 impl Server {
     fn url(&self, kind: &str, name: &str) -> Result<Url, Error> {
-        self.base.join(&format!("{kind}/{name}")).map_err(|error| Error::server(self.base.as_str(), error))
+        self.base
+            .join(&format!("{kind}/{name}"))
+            .map_err(|error| Error::server(self.base.as_str(), error))
     }
 }

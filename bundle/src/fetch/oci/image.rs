@@ -4,16 +4,12 @@ use std::collections::BTreeMap;
 
 use ureq::http::header;
 
-use super::{
-    Registries, Wanted,
-    endpoint::Repository,
-    manifest::{self, Manifest, Platform},
-};
-use crate::{
-    fetch::{Digest, Error, Fetcher, parallel},
-    oci::Descriptor,
-    recipe::Reference,
-};
+use super::endpoint::Repository;
+use super::manifest::{Manifest, Platform};
+use super::{Registries, Wanted, manifest};
+use crate::fetch::{Digest, Error, Fetcher, parallel};
+use crate::oci::Descriptor;
+use crate::recipe::Reference;
 
 /// An image whose manifest is known.
 pub struct Image {
@@ -39,12 +35,18 @@ pub struct Pulled {
 }
 
 impl Image {
-    /// Finds the manifest for the platform, in the cache if its digest is known, else in the registry.
-    pub fn find(fetcher: &Fetcher, registries: &Registries, wanted: &Wanted) -> Result<Self, Error> {
+    /// Finds the manifest for the platform, in the cache if its digest is known, else in the
+    /// registry.
+    pub fn find(
+        fetcher: &Fetcher,
+        registries: &Registries,
+        wanted: &Wanted,
+    ) -> Result<Self, Error> {
         let reference = &wanted.reference;
         let wrong = |message: String| Error::content(reference.to_string(), message);
         let repository = Repository::new(registries, reference)?;
-        let (tag, mut bytes, mut kind) = get(fetcher, &repository, reference, wanted.digest.as_ref())?;
+        let (tag, mut bytes, mut kind) =
+            get(fetcher, &repository, reference, wanted.digest.as_ref())?;
         let mut digest = tag.clone();
         let mut manifest = Manifest::parse(&bytes, kind.as_deref()).map_err(wrong)?;
         if let Manifest::Index(listed) = &manifest {
@@ -70,7 +72,13 @@ impl Image {
             annotations: BTreeMap::new(),
             platform: None,
         };
-        Ok(Self { wanted: wanted.clone(), repository, tag, manifest, parts })
+        Ok(Self {
+            wanted: wanted.clone(),
+            repository,
+            tag,
+            manifest,
+            parts,
+        })
     }
 
     pub fn manifest_digest(&self) -> Result<Digest, Error> {
@@ -83,11 +91,17 @@ impl Image {
         if let Some(licence) = manifest.and_then(|bytes| licence_of(&bytes)) {
             return Ok(Some(licence));
         }
-        let (Some(config), Some(client)) = (self.parts.first(), fetcher.client()) else { return Ok(None) };
+        let (Some(config), Some(client)) = (self.parts.first(), fetcher.client()) else {
+            return Ok(None);
+        };
         let digest = digest(&self.wanted.reference, config)?;
         let name = format!("{} {}", self.wanted.reference, &digest.hex()[..12]);
-        self.repository.blob(client, fetcher.cache(), None, (&name, &digest, config.size))?;
-        Ok(fetcher.cache().read(&digest)?.and_then(|bytes| licence_of(&bytes)))
+        self.repository
+            .blob(client, fetcher.cache(), None, (&name, &digest, config.size))?;
+        Ok(fetcher
+            .cache()
+            .read(&digest)?
+            .and_then(|bytes| licence_of(&bytes)))
     }
 
     /// The size of all blobs in bytes.
@@ -115,11 +129,24 @@ fn get(
     };
     let reply = repository.manifest(fetcher.online(&missing)?, &asked)?;
     let found = Digest::of(&reply.body);
-    let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: &str| {
+        reply
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     // A tag has no digest to compare with but the one that the registry announces.
     let announced = header("docker-content-digest").and_then(|text| text.parse::<Digest>().ok());
-    if let Some(expected) = digest.cloned().or(announced).filter(|expected| *expected != found) {
-        return Err(Error::Digest { url: format!("{reference} (manifest {asked})"), expected, found });
+    if let Some(expected) = digest
+        .cloned()
+        .or(announced)
+        .filter(|expected| *expected != found)
+    {
+        return Err(Error::Digest {
+            url: format!("{reference} (manifest {asked})"),
+            expected,
+            found,
+        });
     }
     let kind = header(header::CONTENT_TYPE.as_str()).map(str::to_owned);
     fetcher.cache().put(&reply.body)?;
@@ -133,20 +160,34 @@ const LICENCES: &str = "org.opencontainers.image.licenses";
 /// The licence in a manifest or in a configuration.
 pub(crate) fn licence_of(bytes: &[u8]) -> Option<String> {
     let document: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-    let places = [document.pointer("/annotations"), document.pointer("/config/Labels")];
-    let said = places.into_iter().flatten().find_map(|labels| labels.get(LICENCES)?.as_str());
+    let places = [
+        document.pointer("/annotations"),
+        document.pointer("/config/Labels"),
+    ];
+    let said = places
+        .into_iter()
+        .flatten()
+        .find_map(|labels| labels.get(LICENCES)?.as_str());
     said.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn digest(reference: &Reference, descriptor: &Descriptor) -> Result<Digest, Error> {
-    descriptor.digest.parse().map_err(|message: String| Error::content(reference.to_string(), message))
+    descriptor
+        .digest
+        .parse()
+        .map_err(|message: String| Error::content(reference.to_string(), message))
 }
 
 /// Pulls images; see [`super::Puller::pull`].
-pub fn pull(fetcher: &Fetcher, registries: &Registries, wanted: &[Wanted]) -> Result<Vec<Pulled>, Error> {
+pub fn pull(
+    fetcher: &Fetcher,
+    registries: &Registries,
+    wanted: &[Wanted],
+) -> Result<Vec<Pulled>, Error> {
     let (mut images, mut errors) = (Vec::new(), Vec::new());
-    let found =
-        parallel::each(wanted, fetcher.threads(), |wanted| Ok(Image::find(fetcher, registries, wanted)));
+    let found = parallel::each(wanted, fetcher.threads(), |wanted| {
+        Ok(Image::find(fetcher, registries, wanted))
+    });
     for image in found? {
         match image {
             Ok(image) => images.push(image),
@@ -170,7 +211,11 @@ pub fn pull(fetcher: &Fetcher, registries: &Registries, wanted: &[Wanted]) -> Re
             (name, digest, image, part.size)
         })
         .collect();
-    fetcher.expect(blobs.iter().map(|(name, _, _, size)| (name.as_str(), Some(*size))));
+    fetcher.expect(
+        blobs
+            .iter()
+            .map(|(name, _, _, size)| (name.as_str(), Some(*size))),
+    );
     let fetched = parallel::each(&blobs, fetcher.threads(), |(name, digest, image, size)| {
         // Whoever gathers layers compares each: they are not read twice.
         if fetcher.cache().find(digest, Some(*size)).is_some() {
@@ -179,13 +224,30 @@ pub fn pull(fetcher: &Fetcher, registries: &Registries, wanted: &[Wanted]) -> Re
             }
             return Ok(());
         }
-        let missing =
-            || Error::Missing(vec![format!("image {} (blob {})", image.wanted.reference, digest.oci())]);
+        let missing = || {
+            Error::Missing(vec![format!(
+                "image {} (blob {})",
+                image.wanted.reference,
+                digest.oci()
+            )])
+        };
         let client = fetcher.client().ok_or_else(missing)?;
-        image.repository.blob(client, fetcher.cache(), fetcher.meter(), (name, digest, *size)).map(drop)
+        image
+            .repository
+            .blob(
+                client,
+                fetcher.cache(),
+                fetcher.meter(),
+                (name, digest, *size),
+            )
+            .map(drop)
     });
     errors.extend(fetched.err());
-    errors.extend(images.iter().filter_map(|image| check(fetcher, image).err()));
+    errors.extend(
+        images
+            .iter()
+            .filter_map(|image| check(fetcher, image).err()),
+    );
     Error::all(errors)?;
     Ok(images.into_iter().map(Image::done).collect())
 }
@@ -193,15 +255,32 @@ pub fn pull(fetcher: &Fetcher, registries: &Registries, wanted: &[Wanted]) -> Re
 /// An image that says of itself that it runs elsewhere, whatever an index says.
 fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
     let reference = &image.wanted.reference;
-    let Some(config) = image.parts.first() else { return Ok(()) };
+    let Some(config) = image.parts.first() else {
+        return Ok(());
+    };
     // One that did not come has its error already.
-    let Some(bytes) = fetcher.cache().read(&digest(reference, config)?)? else { return Ok(()) };
-    image.wanted.platform.check(&bytes).map_err(|message| Error::content(reference.to_string(), message))
+    let Some(bytes) = fetcher.cache().read(&digest(reference, config)?)? else {
+        return Ok(());
+    };
+    image
+        .wanted
+        .platform
+        .check(&bytes)
+        .map_err(|message| Error::content(reference.to_string(), message))
 }
 
 impl Image {
     fn done(self) -> Pulled {
-        let Wanted { reference, platform, .. } = self.wanted;
-        Pulled { reference, platform, manifest: self.manifest, parts: self.parts }
+        let Wanted {
+            reference,
+            platform,
+            ..
+        } = self.wanted;
+        Pulled {
+            reference,
+            platform,
+            manifest: self.manifest,
+            parts: self.parts,
+        }
     }
 }

@@ -1,19 +1,19 @@
 //! Writing an image as an OCI layout, in the form that [`crate::oci`] reads.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
 
 use serde_json::json;
 
 use super::Pulled;
-use crate::{
-    fetch::{Cache, Digest, Error},
-    files,
-    oci::{Descriptor, REF_NAME},
-};
+use crate::fetch::{Cache, Digest, Error};
+use crate::files;
+use crate::oci::{Descriptor, REF_NAME};
 
 impl Pulled {
-    /// Writes the image as an OCI layout with it alone, in one step; what was in that place before is replaced. Blobs
-    /// are links into the cache where the file system allows that.
+    /// Writes the image as an OCI layout with it alone, in one step; what was in that place before
+    /// is replaced. Blobs are links into the cache where the file system allows that.
     ///
     /// # Errors
     /// When it cannot be written, or something is no longer in the cache.
@@ -22,14 +22,20 @@ impl Pulled {
         let failed = |error: crate::Error| Error::content(dir.to_string_lossy(), error);
         files::remove_dir(&new).map_err(failed)?;
         for part in std::iter::once(&self.manifest).chain(&self.parts) {
-            let digest: Digest =
-                part.digest.parse().map_err(|error| Error::content(dir.to_string_lossy(), error))?;
+            let digest: Digest = part
+                .digest
+                .parse()
+                .map_err(|error| Error::content(dir.to_string_lossy(), error))?;
             let to = new.join("blobs/sha256").join(digest.hex());
             // An image may name the same layer twice.
             if !to.exists() {
                 let entry = cache.sound(&digest, Some(part.size))?;
-                let missing =
-                    || Error::Missing(vec![format!("image {} (blob {})", self.reference, part.digest)]);
+                let missing = || {
+                    Error::Missing(vec![format!(
+                        "image {} (blob {})",
+                        self.reference, part.digest
+                    )])
+                };
                 files::link(&entry.ok_or_else(missing)?.path, &to).map_err(failed)?;
             }
         }
@@ -47,14 +53,18 @@ impl Pulled {
             "mediaType": "application/vnd.oci.image.index.v1+json",
             "manifests": [entry],
         });
-        files::write(&new.join("index.json"), 0o644, index.to_string().as_bytes()).map_err(failed)?;
+        files::write(&new.join("index.json"), 0o644, index.to_string().as_bytes())
+            .map_err(failed)?;
         let version = br#"{"imageLayoutVersion":"1.0.0"}"#;
         files::write(&new.join("oci-layout"), 0o644, version).map_err(failed)?;
         for name in ["index.json", "oci-layout", "blobs/sha256", "."] {
             let path = new.join(name);
-            File::open(&path).and_then(|file| file.sync_all()).map_err(Error::file("write", path))?;
+            File::open(&path)
+                .and_then(|file| file.sync_all())
+                .map_err(Error::file("write", path))?;
         }
-        // Two directories cannot be exchanged in one step everywhere; the old one is whole until the new one is.
+        // Two directories cannot be exchanged in one step everywhere; the old one is whole until
+        // the new one is.
         let old = files::sibling(dir, "old");
         files::remove_dir(&old).map_err(failed)?;
         if dir.exists() {
@@ -77,26 +87,48 @@ mod tests {
         let put = |kind: &str, bytes: &[u8]| {
             let entry = cache.put(bytes).unwrap();
             let (media_type, digest) = (kind.to_owned(), entry.digest.oci());
-            Descriptor { media_type, digest, size: entry.size, annotations: BTreeMap::new(), platform: None }
+            Descriptor {
+                media_type,
+                digest,
+                size: entry.size,
+                annotations: BTreeMap::new(),
+                platform: None,
+            }
         };
-        let parts = vec![put("config", b"{}"), put("layer", b"one"), put("layer", b"one")];
-        let manifest = json!({"schemaVersion": 2, "config": parts[0], "layers": [parts[1], parts[2]]});
+        let parts = vec![
+            put("config", b"{}"),
+            put("layer", b"one"),
+            put("layer", b"one"),
+        ];
+        let manifest =
+            json!({"schemaVersion": 2, "config": parts[0], "layers": [parts[1], parts[2]]});
         let manifest = put(crate::oci::MANIFESTS[1], manifest.to_string().as_bytes());
         let reference = Reference::parse("registry.k8s.io/pause:3.10").unwrap();
         let platform = "linux/arm64".parse().unwrap();
-        let mut pulled = Pulled { reference, platform, manifest, parts };
+        let mut pulled = Pulled {
+            reference,
+            platform,
+            manifest,
+            parts,
+        };
         let layout = dir.path().join("layout");
         // The second one takes the place of the first one.
         for _ in 0..2 {
             pulled.write(&cache, &layout).unwrap();
             let image = crate::oci::find(&layout, "registry.k8s.io/pause:3.10").unwrap();
-            assert_eq!((&image.manifest.digest, &image.parts), (&pulled.manifest.digest, &pulled.parts));
+            assert_eq!(
+                (&image.manifest.digest, &image.parts),
+                (&pulled.manifest.digest, &pulled.parts)
+            );
         }
         // One that cannot be written leaves what is there.
         let lost = Digest::of(b"lost").oci();
         pulled.parts[1].digest.clone_from(&lost);
         let error = pulled.write(&cache, &layout).unwrap_err().to_string();
-        assert!(error.contains(&format!("image registry.k8s.io/pause:3.10 (blob {lost})")), "{error}");
+        assert!(
+            error.contains(&format!("image registry.k8s.io/pause:3.10 (blob {lost})")),
+            "{error}"
+        );
         assert!(crate::oci::find(&layout, "registry.k8s.io/pause:3.10").is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Manifests and indexes, of OCI and of Docker.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use serde::Deserialize;
 
@@ -25,7 +26,11 @@ pub struct Platform {
 
 impl Default for Platform {
     fn default() -> Self {
-        Self { os: "linux".into(), architecture: "amd64".into(), variant: None }
+        Self {
+            os: "linux".into(),
+            architecture: "amd64".into(),
+            variant: None,
+        }
     }
 }
 
@@ -40,17 +45,25 @@ impl FromStr for Platform {
             _ => ("", "", None),
         };
         if os.is_empty() || architecture.is_empty() || variant == Some("") {
-            return Err(format!("{text:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT"));
+            return Err(format!(
+                "{text:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT"
+            ));
         }
         let (os, architecture) = (os.to_owned(), architecture.to_owned());
-        Ok(Self { os, architecture, variant: variant.map(str::to_owned) })
+        Ok(Self {
+            os,
+            architecture,
+            variant: variant.map(str::to_owned),
+        })
     }
 }
 
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.os, self.architecture)?;
-        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
+        self.variant
+            .as_ref()
+            .map_or(Ok(()), |variant| write!(f, "/{variant}"))
     }
 }
 
@@ -66,10 +79,13 @@ pub struct Said {
 }
 
 impl Platform {
-    /// Whether something runs there. A variant that only one of the two names does not matter: `arm64` is `arm64/v8`.
+    /// Whether something runs there. A variant that only one of the two names does not matter:
+    /// `arm64` is `arm64/v8`.
     fn takes(&self, said: &Said) -> bool {
         let variant = self.variant.as_ref().zip(said.variant.as_ref());
-        self.os == said.os && self.architecture == said.architecture && variant.is_none_or(|(a, b)| a == b)
+        self.os == said.os
+            && self.architecture == said.architecture
+            && variant.is_none_or(|(a, b)| a == b)
     }
 
     /// What is wrong with an image whose configuration says this.
@@ -86,8 +102,17 @@ impl Platform {
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { os, architecture, variant } = self;
-        Platform { os: os.clone(), architecture: architecture.clone(), variant: variant.clone() }.fmt(f)
+        let Self {
+            os,
+            architecture,
+            variant,
+        } = self;
+        Platform {
+            os: os.clone(),
+            architecture: architecture.clone(),
+            variant: variant.clone(),
+        }
+        .fmt(f)
     }
 }
 
@@ -137,16 +162,26 @@ impl Manifest {
             serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
         if raw.schema_version != 2 {
             return Err(
-                "its manifest has the old schema 1, which holds no digests of layers; push it anew".into()
+                "its manifest has the old schema 1, which holds no digests of layers; push it anew"
+                    .into(),
             );
         }
         let said = content_type.map(|text| text.split(';').next().unwrap_or(text).trim());
         match raw {
-            Raw { manifests: Some(manifests), .. } => Ok(Self::Index(manifests)),
-            Raw { config: Some(config), layers: Some(layers), media_type, .. } => {
+            Raw {
+                manifests: Some(manifests),
+                ..
+            } => Ok(Self::Index(manifests)),
+            Raw {
+                config: Some(config),
+                layers: Some(layers),
+                media_type,
+                ..
+            } => {
                 // Absent in OCI's first version; then only the server says it.
-                let media_type =
-                    media_type.or_else(|| said.map(str::to_owned)).filter(|kind| !kind.is_empty());
+                let media_type = media_type
+                    .or_else(|| said.map(str::to_owned))
+                    .filter(|kind| !kind.is_empty());
                 let media_type = media_type.unwrap_or_else(|| crate::oci::MANIFESTS[0].to_owned());
                 if !crate::oci::MANIFESTS.contains(&media_type.as_str()) {
                     return Err(format!("{media_type} is no manifest of an image"));
@@ -162,18 +197,28 @@ impl Manifest {
 
 /// The entry for a platform; without one, what there is instead.
 pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, String> {
-    let said = || listed.iter().filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
+    let said = || {
+        listed
+            .iter()
+            .filter_map(|entry| Some((entry, entry.platform.as_ref()?)))
+    };
     // One with the very variant before one without.
     let exact = said().find(|(_, said)| platform.takes(said) && said.variant == platform.variant);
     if let Some((entry, _)) = exact.or_else(|| said().find(|(_, said)| platform.takes(said))) {
         return Ok(&entry.descriptor);
     }
     // Attestations are listed under a platform that does not exist.
-    let mut there: Vec<_> =
-        said().filter(|(_, said)| said.os != "unknown").map(|(_, said)| said.to_string()).collect();
+    let mut there: Vec<_> = said()
+        .filter(|(_, said)| said.os != "unknown")
+        .map(|(_, said)| said.to_string())
+        .collect();
     there.sort_unstable();
     there.dedup();
-    let there = if there.is_empty() { "none that says where it runs".to_owned() } else { there.join(", ") };
+    let there = if there.is_empty() {
+        "none that says where it runs".to_owned()
+    } else {
+        there.join(", ")
+    };
     Err(format!("it is not there for {platform}; there is: {there}"))
 }
 
@@ -183,13 +228,19 @@ mod tests {
 
     fn index(platforms: &[&str]) -> Vec<Listed> {
         let entry = |(n, platform): (usize, &&str)| {
-            let Platform { os, architecture, variant } = platform.parse().unwrap();
-            let platform = serde_json::json!({"os": os, "architecture": architecture, "variant": variant});
+            let Platform {
+                os,
+                architecture,
+                variant,
+            } = platform.parse().unwrap();
+            let platform =
+                serde_json::json!({"os": os, "architecture": architecture, "variant": variant});
             serde_json::json!({"mediaType": "m", "digest": n.to_string(), "size": 1, "platform": platform})
         };
         let manifests: Vec<_> = platforms.iter().enumerate().map(entry).collect();
         let bytes =
-            serde_json::to_vec(&serde_json::json!({"schemaVersion": 2, "manifests": manifests})).unwrap();
+            serde_json::to_vec(&serde_json::json!({"schemaVersion": 2, "manifests": manifests}))
+                .unwrap();
         match Manifest::parse(&bytes, None).unwrap() {
             Manifest::Index(listed) => listed,
             Manifest::Image { .. } => panic!("an image"),
@@ -198,10 +249,16 @@ mod tests {
 
     #[test]
     fn the_platform_is_chosen() {
-        let listed =
-            index(&["linux/arm/v6", "linux/arm/v7", "linux/arm64/v8", "linux/amd64", "unknown/unknown"]);
-        let chosen =
-            |platform: &str| choose(&listed, &platform.parse().unwrap()).map(|entry| entry.digest.as_str());
+        let listed = index(&[
+            "linux/arm/v6",
+            "linux/arm/v7",
+            "linux/arm64/v8",
+            "linux/amd64",
+            "unknown/unknown",
+        ]);
+        let chosen = |platform: &str| {
+            choose(&listed, &platform.parse().unwrap()).map(|entry| entry.digest.as_str())
+        };
         assert_eq!(chosen("linux/amd64"), Ok("3"));
         assert_eq!(chosen("linux/arm/v7"), Ok("1"));
         assert_eq!(chosen("linux/arm64"), Ok("2"));
@@ -223,8 +280,13 @@ mod tests {
             let error = Manifest::parse(json.as_bytes(), None).err().unwrap();
             assert!(error.contains(why), "{error}");
         }
-        let error = Platform::default().check(br#"{"os": "linux", "architecture": "arm64"}"#).unwrap_err();
-        assert_eq!(error, "it is there for linux/arm64 alone, not for linux/amd64");
+        let error = Platform::default()
+            .check(br#"{"os": "linux", "architecture": "arm64"}"#)
+            .unwrap_err();
+        assert_eq!(
+            error,
+            "it is there for linux/arm64 alone, not for linux/amd64"
+        );
         assert!(Platform::default().check(b"{}").is_ok());
     }
 }

@@ -12,13 +12,13 @@ mod registries;
 
 use std::path::Path;
 
+use super::{Digest, Error, Fetcher};
+use crate::recipe::Reference;
+
 pub use image::Pulled;
 pub(crate) use image::licence_of;
 pub use manifest::Platform;
 pub use registries::{Endpoint, Registries};
-
-use super::{Digest, Error, Fetcher};
-use crate::recipe::Reference;
 
 /// An image that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub struct Wanted {
     pub reference: Reference,
     /// Where it is to run.
     pub platform: Platform,
-    /// The digest of its manifest (or of an index in which that is), if it is known: then the tag is not asked for.
+    /// The digest of its manifest (or of an index in which that is), if it is known: then the tag
+    /// is not asked for.
     pub digest: Option<Digest>,
 }
 
@@ -55,7 +56,10 @@ impl<'a> Puller<'a> {
     /// One that puts everything into the cache of a fetcher.
     #[must_use]
     pub fn new(fetcher: &'a Fetcher, registries: &'a Registries) -> Self {
-        Self { fetcher, registries }
+        Self {
+            fetcher,
+            registries,
+        }
     }
 
     /// What a name comes to now.
@@ -76,7 +80,8 @@ impl<'a> Puller<'a> {
     /// Pulls images into the cache, several blobs at once, and each blob once.
     ///
     /// # Errors
-    /// Everything that is wrong with any of them. What could be fetched is in the cache nevertheless.
+    /// Everything that is wrong with any of them. What could be fetched is in the cache
+    /// nevertheless.
     pub fn pull(&self, wanted: &[Wanted]) -> Result<Vec<Pulled>, Error> {
         image::pull(self.fetcher, self.registries, wanted)
     }

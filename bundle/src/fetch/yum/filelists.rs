@@ -1,21 +1,27 @@
-//! `filelists.xml`: every file of every package, which is read only for files that the index of packages leaves out.
+//! `filelists.xml`: every file of every package, which is read only for files that the index of
+//! packages leaves out.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    io::BufRead,
-};
+use std::collections::{BTreeSet, HashMap};
+use std::io::BufRead;
 
-use quick_xml::{Reader, events::Event};
+use quick_xml::Reader;
+use quick_xml::events::Event;
 
 use super::repomd::{attribute, unescape};
 
 /// Who has which of the wanted files: paths by the checksum of the package.
-pub fn read(from: impl BufRead, wanted: &BTreeSet<String>) -> Result<HashMap<String, Vec<String>>, String> {
+pub fn read(
+    from: impl BufRead,
+    wanted: &BTreeSet<String>,
+) -> Result<HashMap<String, Vec<String>>, String> {
     let mut reader = Reader::from_reader(from);
     let (mut buffer, mut text, mut package) = (Vec::new(), String::new(), String::new());
     let (mut found, mut closed) = (HashMap::<String, Vec<String>>::new(), false);
     loop {
-        match reader.read_event_into(&mut buffer).map_err(|error| error.to_string())? {
+        match reader
+            .read_event_into(&mut buffer)
+            .map_err(|error| error.to_string())?
+        {
             Event::Start(start) => {
                 text.clear();
                 if start.local_name().as_ref() == "package" {
@@ -49,7 +55,10 @@ mod tests {
                    </file></package><package pkgid=\"bb\"><file>/d</file></package></filelists>";
         let wanted = ["/a&b", "/c", "/e"].map(str::to_owned).into();
         let found = read(xml.as_bytes(), &wanted).unwrap();
-        assert_eq!(found, HashMap::from([("aa".to_owned(), vec!["/a&b".to_owned(), "/c".to_owned()])]));
+        assert_eq!(
+            found,
+            HashMap::from([("aa".to_owned(), vec!["/a&b".to_owned(), "/c".to_owned()])])
+        );
         assert!(read(&xml.as_bytes()[..60], &wanted).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! A package of a yum repository.
 
-use std::{cmp::Ordering, fmt};
+use std::cmp::Ordering;
+use std::fmt;
 
 use super::compare;
 use crate::fetch::{Artifact, Digest};
@@ -70,7 +71,8 @@ pub enum Flag {
 }
 
 impl Version {
-    /// Whether it is the version that is written so: `[EPOCH:]VERSION[-RELEASE]`; what is left out does not matter.
+    /// Whether it is the version that is written so: `[EPOCH:]VERSION[-RELEASE]`; what is left out
+    /// does not matter.
     pub(crate) fn is(&self, text: &str) -> bool {
         let (epoch, rest) = match text.split_once(':') {
             Some((epoch, rest)) => (epoch.parse().ok(), rest),
@@ -87,13 +89,19 @@ impl fmt::Display for Version {
             write!(f, "{}:", self.epoch)?;
         }
         f.write_str(&self.version)?;
-        if self.release.is_empty() { Ok(()) } else { write!(f, "-{}", self.release) }
+        if self.release.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "-{}", self.release)
+        }
     }
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((flag, version)) = &self.version else { return f.write_str(&self.name) };
+        let Some((flag, version)) = &self.version else {
+            return f.write_str(&self.name);
+        };
         let sign = match flag {
             Flag::Lt => "<",
             Flag::Le => "<=",
@@ -109,9 +117,18 @@ impl Version {
     /// Compares as rpm does; the release counts only where both have one.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
-        let version = self.epoch.cmp(&other.epoch).then_with(|| compare(&self.version, &other.version));
+        let version = self
+            .epoch
+            .cmp(&other.epoch)
+            .then_with(|| compare(&self.version, &other.version));
         let bound = self.release.is_empty() || other.release.is_empty();
-        version.then_with(|| if bound { Ordering::Equal } else { compare(&self.release, &other.release) })
+        version.then_with(|| {
+            if bound {
+                Ordering::Equal
+            } else {
+                compare(&self.release, &other.release)
+            }
+        })
     }
 }
 
@@ -135,7 +152,11 @@ mod tests {
 
     #[test]
     fn versions_are_named_in_part_or_whole() {
-        let version = Version { epoch: 2, version: "1.4".into(), release: "3.el9".into() };
+        let version = Version {
+            epoch: 2,
+            version: "1.4".into(),
+            release: "3.el9".into(),
+        };
         for text in ["2:1.4-3.el9", "1.4-3.el9", "1.4", "2:1.4"] {
             assert!(version.is(text), "{text}");
         }
@@ -143,8 +164,17 @@ mod tests {
             assert!(!version.is(text), "{text}");
         }
         assert_eq!(version.to_string(), "2:1.4-3.el9");
-        let bound = Version { release: String::new(), ..version.clone() };
-        let newer = Version { release: "10.el9".into(), ..version.clone() };
-        assert_eq!((version.order(&bound), version.order(&newer)), (Ordering::Equal, Ordering::Less));
+        let bound = Version {
+            release: String::new(),
+            ..version.clone()
+        };
+        let newer = Version {
+            release: "10.el9".into(),
+            ..version.clone()
+        };
+        assert_eq!(
+            (version.order(&bound), version.order(&newer)),
+            (Ordering::Equal, Ordering::Less)
+        );
     }
 }

@@ -2,15 +2,11 @@
 
 use std::io::BufRead;
 
-use quick_xml::{
-    Reader,
-    events::{BytesStart, Event},
-};
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
 
-use super::{
-    Flag, Need, Package, Version,
-    repomd::{attribute, checksum, inside, unescape},
-};
+use super::repomd::{attribute, checksum, inside, unescape};
+use super::{Flag, Need, Package, Version};
 use crate::fetch::names;
 
 /// A package that is being read.
@@ -46,12 +42,16 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
     let (mut draft, mut list) = (Draft::default(), None);
     let (mut announced, mut count, mut closed) = (None, 0_u64, false);
     loop {
-        match reader.read_event_into(&mut buffer).map_err(|error| error.to_string())? {
+        match reader
+            .read_event_into(&mut buffer)
+            .map_err(|error| error.to_string())?
+        {
             Event::Start(start) => {
                 text.clear();
                 match start.local_name().as_ref() {
                     "metadata" => {
-                        announced = attribute(&start, "packages")?.and_then(|text| text.parse().ok())
+                        announced =
+                            attribute(&start, "packages")?.and_then(|text| text.parse().ok())
                     }
                     "package" => draft = Draft::default(),
                     "requires" => list = Some(List::Requires),
@@ -71,7 +71,11 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
                 "package" => {
                     let draft = std::mem::take(&mut draft);
                     let name = draft.name.clone();
-                    each(draft.done(base).map_err(|error| format!("package {name:?}: {error}"))?);
+                    each(
+                        draft
+                            .done(base)
+                            .map_err(|error| format!("package {name:?}: {error}"))?,
+                    );
                     count += 1;
                 }
                 "requires" | "provides" | "conflicts" | "obsoletes" => list = None,
@@ -82,7 +86,9 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
                 "file" => draft.files.push(text.clone()),
                 _ => {}
             },
-            Event::Eof if closed && announced.is_none_or(|announced| announced == count) => return Ok(()),
+            Event::Eof if closed && announced.is_none_or(|announced| announced == count) => {
+                return Ok(());
+            }
             Event::Eof => {
                 return Err(format!(
                     "it is not whole: {count} packages, and it says to have {}",
@@ -135,7 +141,12 @@ impl Draft {
         Ok(Package {
             digest: checksum(&self.checksum.0, &self.checksum.1)?,
             size: self.size.ok_or("its size is not said")?,
-            url: format!("{base}{}", href.replace('%', "%25").replace('#', "%23").replace('?', "%3F")),
+            url: format!(
+                "{base}{}",
+                href.replace('%', "%25")
+                    .replace('#', "%23")
+                    .replace('?', "%3F")
+            ),
             name: self.name,
             version: self.version,
             architecture: self.architecture,
@@ -150,9 +161,15 @@ impl Draft {
 }
 
 fn version(start: &BytesStart) -> Result<Version, String> {
-    let epoch = attribute(start, "epoch")?.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let epoch = attribute(start, "epoch")?
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
     let (version, release) = (attribute(start, "ver")?, attribute(start, "rel")?);
-    Ok(Version { epoch, version: version.unwrap_or_default(), release: release.unwrap_or_default() })
+    Ok(Version {
+        epoch,
+        version: version.unwrap_or_default(),
+        release: release.unwrap_or_default(),
+    })
 }
 
 fn need(start: &BytesStart) -> Result<Need, String> {
@@ -165,8 +182,13 @@ fn need(start: &BytesStart) -> Result<Need, String> {
         Some("GT") => Some(Flag::Gt),
         Some(other) => return Err(format!("{other:?} binds no version")),
     };
-    let bound = flag.map(|flag| version(start).map(|version| (flag, version))).transpose()?;
-    Ok(Need { name: attribute(start, "name")?.unwrap_or_default(), version: bound })
+    let bound = flag
+        .map(|flag| version(start).map(|version| (flag, version)))
+        .transpose()?;
+    Ok(Need {
+        name: attribute(start, "name")?.unwrap_or_default(),
+        version: bound,
+    })
 }
 
 #[cfg(test)]
@@ -203,14 +225,22 @@ mod tests {
     #[test]
     fn packages_are_read() {
         let mut found = Vec::new();
-        read(xml(&package("p/a.rpm", "sha256"), 1).as_bytes(), "b/", |package| found.push(package)).unwrap();
+        read(
+            xml(&package("p/a.rpm", "sha256"), 1).as_bytes(),
+            "b/",
+            |package| found.push(package),
+        )
+        .unwrap();
         let a = &found[0];
         assert_eq!(
             (a.name.as_str(), a.size, a.url.as_str(), a.licence.as_str()),
             ("a", 9, "b/p/a.rpm", "MIT")
         );
         assert_eq!(a.version.to_string(), "1:2-3");
-        assert_eq!((a.requires.len(), a.requires[0].name.as_str()), (1, "x(a<b)"));
+        assert_eq!(
+            (a.requires.len(), a.requires[0].name.as_str()),
+            (1, "x(a<b)")
+        );
         assert_eq!(a.requires[0].version.as_ref().unwrap().0, Flag::Ge);
         assert_eq!(a.files, ["/usr/bin/a&b"]);
     }
@@ -221,7 +251,10 @@ mod tests {
         for (text, why) in [
             (xml(&package("p/a.rpm", "sha256"), 2), "not whole"),
             (whole[..whole.len() - 12].to_owned(), ""),
-            (xml(&package("../a.rpm", "sha256"), 1), "outside of the repository"),
+            (
+                xml(&package("../a.rpm", "sha256"), 1),
+                "outside of the repository",
+            ),
             (xml(&package("a.rpm", "sha"), 1), "only sha256 is taken"),
         ] {
             let error = read(text.as_bytes(), "b/", |_| ()).unwrap_err();

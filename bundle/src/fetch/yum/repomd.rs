@@ -1,9 +1,7 @@
 //! `repomd.xml`: which indexes there are.
 
-use quick_xml::{
-    Reader,
-    events::{BytesStart, Event},
-};
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
 
 use crate::fetch::Digest;
 
@@ -39,13 +37,19 @@ impl Repomd {
         let mut found = Self::default();
         let (mut buffer, mut text) = (Vec::new(), String::new());
         loop {
-            match reader.read_event_into(&mut buffer).map_err(|error| error.to_string())? {
+            match reader
+                .read_event_into(&mut buffer)
+                .map_err(|error| error.to_string())?
+            {
                 Event::Start(start) | Event::Empty(start) => {
                     text.clear();
                     match (start.local_name().as_ref(), found.indexes.last_mut()) {
                         ("data", _) => {
                             let kind = attribute(&start, "type")?.unwrap_or_default();
-                            found.indexes.push(Raw { kind, ..Raw::default() });
+                            found.indexes.push(Raw {
+                                kind,
+                                ..Raw::default()
+                            });
                         }
                         ("location", Some(index)) => {
                             index.href = attribute(&start, "href")?.unwrap_or_default();
@@ -92,7 +96,8 @@ impl Repomd {
 
     fn index(&self, kind: &str) -> Result<Index, String> {
         let index = self.indexes.iter().find(|index| index.kind == kind);
-        let index = index.ok_or_else(|| format!("it names no {kind} index; is it a repository?"))?;
+        let index =
+            index.ok_or_else(|| format!("it names no {kind} index; is it a repository?"))?;
         Ok(Index {
             href: inside(&index.href)?,
             digest: checksum(&index.checksum.0, &index.checksum.1)?,
@@ -104,19 +109,27 @@ impl Repomd {
 
 /// An attribute, unescaped.
 pub fn attribute(start: &BytesStart, name: &str) -> Result<Option<String>, String> {
-    let attribute = start.try_get_attribute(name).map_err(|error| error.to_string())?;
-    attribute.map(|attribute| unescape(&attribute.value)).transpose()
+    let attribute = start
+        .try_get_attribute(name)
+        .map_err(|error| error.to_string())?;
+    attribute
+        .map(|attribute| unescape(&attribute.value))
+        .transpose()
 }
 
 pub fn unescape(text: &str) -> Result<String, String> {
-    quick_xml::escape::unescape(text).map(std::borrow::Cow::into_owned).map_err(|error| error.to_string())
+    quick_xml::escape::unescape(text)
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|error| error.to_string())
 }
 
 /// Only SHA-256 is taken; older kinds can be forged.
 pub fn checksum(kind: &str, value: &str) -> Result<Digest, String> {
     match kind {
         "sha256" => value.parse(),
-        kind => Err(format!("its checksum is of the kind {kind:?}, and only sha256 is taken")),
+        kind => Err(format!(
+            "its checksum is of the kind {kind:?}, and only sha256 is taken"
+        )),
     }
 }
 
@@ -127,7 +140,9 @@ pub fn inside(href: &str) -> Result<String, String> {
         || href.contains("://")
         || href.split('/').any(|part| part == "..")
     {
-        return Err(format!("it names {href:?}, which is outside of the repository"));
+        return Err(format!(
+            "it names {href:?}, which is outside of the repository"
+        ));
     }
     Ok(href.to_owned())
 }

@@ -7,7 +7,10 @@ use std::cmp::Ordering;
 pub fn compare(mut a: &str, mut b: &str) -> Ordering {
     loop {
         let separates = |c: char| !c.is_ascii_alphanumeric() && c != '~' && c != '^';
-        (a, b) = (a.trim_start_matches(separates), b.trim_start_matches(separates));
+        (a, b) = (
+            a.trim_start_matches(separates),
+            b.trim_start_matches(separates),
+        );
         // A tilde sorts before everything, the end too.
         match (a.strip_prefix('~'), b.strip_prefix('~')) {
             (Some(rest_a), Some(rest_b)) => {
@@ -24,22 +27,48 @@ pub fn compare(mut a: &str, mut b: &str) -> Ordering {
                 (a, b) = (rest_a, rest_b);
                 continue;
             }
-            (Some(_), None) => return if b.is_empty() { Ordering::Greater } else { Ordering::Less },
-            (None, Some(_)) => return if a.is_empty() { Ordering::Less } else { Ordering::Greater },
+            (Some(_), None) => {
+                return if b.is_empty() {
+                    Ordering::Greater
+                } else {
+                    Ordering::Less
+                };
+            }
+            (None, Some(_)) => {
+                return if a.is_empty() {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                };
+            }
             (None, None) => {}
         }
         if a.is_empty() || b.is_empty() {
             return a.len().min(1).cmp(&b.len().min(1));
         }
         let digits = a.starts_with(|c: char| c.is_ascii_digit());
-        let belongs = |c: char| if digits { c.is_ascii_digit() } else { c.is_ascii_alphabetic() };
+        let belongs = |c: char| {
+            if digits {
+                c.is_ascii_digit()
+            } else {
+                c.is_ascii_alphabetic()
+            }
+        };
         let cut = |text: &'_ str| text.find(|c| !belongs(c)).unwrap_or(text.len());
         let ((part_a, rest_a), (part_b, rest_b)) = (a.split_at(cut(a)), b.split_at(cut(b)));
         if part_b.is_empty() {
             // Numbers are newer than letters.
-            return if digits { Ordering::Greater } else { Ordering::Less };
+            return if digits {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            };
         }
-        let order = if digits { number(part_a, part_b) } else { part_a.cmp(part_b) };
+        let order = if digits {
+            number(part_a, part_b)
+        } else {
+            part_a.cmp(part_b)
+        };
         if order.is_ne() {
             return order;
         }
@@ -55,7 +84,8 @@ fn number(a: &str, b: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use std::{fmt::Write as _, process::Command};
+    use std::fmt::Write as _;
+    use std::process::Command;
 
     use super::*;
 
@@ -96,11 +126,21 @@ mod tests {
                 expected.push((a, b, compare(a, b) as i32));
             }
         }
-        let rpm = Command::new("rpm").args(["--eval", &format!("%{{lua:{script}}}")]).output();
+        let rpm = Command::new("rpm")
+            .args(["--eval", &format!("%{{lua:{script}}}")])
+            .output();
         let rpm = rpm.expect("rpm runs; install the Debian package rpm");
         let said = String::from_utf8(rpm.stdout).unwrap();
-        let said: Vec<i32> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        assert_eq!(said.len(), expected.len(), "{}", String::from_utf8_lossy(&rpm.stderr));
+        let said: Vec<i32> = said
+            .split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect();
+        assert_eq!(
+            said.len(),
+            expected.len(),
+            "{}",
+            String::from_utf8_lossy(&rpm.stderr)
+        );
         for ((a, b, ours), theirs) in expected.into_iter().zip(said) {
             assert_eq!(ours, theirs, "{a} and {b}");
         }

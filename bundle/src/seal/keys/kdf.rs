@@ -1,4 +1,5 @@
-//! The key derivation of `minisign`'s encrypted keys: libsodium's `crypto_pwhash_scryptsalsa208sha256`.
+//! The key derivation of `minisign`'s encrypted keys: libsodium's
+//! `crypto_pwhash_scryptsalsa208sha256`.
 
 use zeroize::Zeroizing;
 
@@ -14,16 +15,26 @@ pub struct Limits {
     pub memory: u64,
 }
 
-/// For keys that are made here: N = 2^17, r = 8, p = 1, which OWASP's Password Storage Cheat Sheet asks for, 128 MiB.
-pub const LIMITS: Limits = Limits { operations: 1 << 22, memory: 1 << 28 };
+/// For keys that are made here: N = 2^17, r = 8, p = 1, which OWASP's Password Storage Cheat Sheet
+/// asks for, 128 MiB.
+pub const LIMITS: Limits = Limits {
+    operations: 1 << 22,
+    memory: 1 << 28,
+};
 
 /// The largest N, 2^20, which takes 1 GiB: `minisign`'s own keys have it.
 const LARGEST: u8 = 20;
 
 /// What the encrypted bytes are xored with.
-pub fn stream(password: &Password, salt: &[u8; 32], limits: Limits) -> Result<Zeroizing<[u8; SIZE]>, String> {
-    let (log_n, r, p) = parameters(limits).ok_or("its key derivation asks for more than 1 GiB of memory")?;
-    // The length is that of a password hash in text form, which this is not; 32 is only to be in its bounds.
+pub fn stream(
+    password: &Password,
+    salt: &[u8; 32],
+    limits: Limits,
+) -> Result<Zeroizing<[u8; SIZE]>, String> {
+    let (log_n, r, p) =
+        parameters(limits).ok_or("its key derivation asks for more than 1 GiB of memory")?;
+    // The length is that of a password hash in text form, which this is not; 32 is only to be in
+    // its bounds.
     let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(|error| error.to_string())?;
     let mut stream = Zeroizing::new([0; SIZE]);
     scrypt::scrypt(password.bytes(), salt, &parameters, stream.as_mut())
@@ -31,7 +42,8 @@ pub fn stream(password: &Password, salt: &[u8; 32], limits: Limits) -> Result<Ze
     Ok(stream)
 }
 
-/// scrypt's parameters for libsodium's limits (`pickparams` of its `crypto_pwhash_scryptsalsa208sha256`).
+/// scrypt's parameters for libsodium's limits (`pickparams` of its
+/// `crypto_pwhash_scryptsalsa208sha256`).
 fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
     const R: u64 = 8;
     let operations = operations.max(32_768);
@@ -56,7 +68,11 @@ mod tests {
     fn parameters_are_those_of_libsodium() {
         let of = |operations, memory| parameters(Limits { operations, memory });
         assert_eq!(of(524_288, 16_777_216), Some((14, 8, 1)), "interactive");
-        assert_eq!(of(33_554_432, 1_073_741_824), Some((20, 8, 1)), "sensitive, minisign's own");
+        assert_eq!(
+            of(33_554_432, 1_073_741_824),
+            Some((20, 8, 1)),
+            "sensitive, minisign's own"
+        );
         assert_eq!(of(LIMITS.operations, LIMITS.memory), Some((17, 8, 1)));
         assert_eq!(of(u64::MAX, u64::MAX), None);
         assert_eq!(of(u64::MAX, 1 << 20), None);

@@ -1,23 +1,21 @@
 //! Keeping keys in a trust directory, so that the next image is checked with them.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-use super::{
-    PublicKey, Trust,
-    trust::{REVOKED, parse_revoked},
-};
-use crate::{error::Error, files};
+use super::trust::{REVOKED, parse_revoked};
+use super::{PublicKey, Trust};
+use crate::error::Error;
+use crate::files;
 
 const MODE: u32 = 0o644;
 
 impl PublicKey {
-    /// Keeps the key in a trust directory; where. A key that is there under whatever name is not written again, unless its
-    /// end is an earlier one now: a later one, or none, is for whoever owns the directory to write there. A file that has the key's name and holds another key stays: a rotated key stands beside the
-    /// old one as `NAME-KEYID.pub`.
+    /// Keeps the key in a trust directory; where. A key that is there under whatever name is not
+    /// written again, unless its end is an earlier one now: a later one, or none, is for whoever
+    /// owns the directory to write there. A file that has the key's name and holds another key
+    /// stays: a rotated key stands beside the old one as `NAME-KEYID.pub`.
     ///
     /// # Errors
     /// When another key with the same id is there, or the system refuses.
@@ -25,9 +23,17 @@ impl PublicKey {
         let mut there = None;
         for path in public(dir)? {
             // What is no key is for whoever loads the directory to name.
-            let Some(key) = PublicKey::load(&path).ok().filter(|key| key.id() == self.id()) else { continue };
+            let Some(key) = PublicKey::load(&path)
+                .ok()
+                .filter(|key| key.id() == self.id())
+            else {
+                continue;
+            };
             if key.bytes() != self.bytes() {
-                let why = format!("another key with the id {} is here: one of the two is forged", self.id());
+                let why = format!(
+                    "another key with the id {} is here: one of the two is forged",
+                    self.id()
+                );
                 return Err(Error::content(path, why));
             }
             let mut ending = key.clone();
@@ -40,7 +46,9 @@ impl PublicKey {
         if let Some(path) = there {
             return Ok(path);
         }
-        let name = self.name().map_or_else(|| self.id().to_string(), str::to_owned);
+        let name = self
+            .name()
+            .map_or_else(|| self.id().to_string(), str::to_owned);
         let mut path = dir.join(format!("{name}.pub"));
         if fs::symlink_metadata(&path).is_ok() {
             path = dir.join(format!("{name}-{}.pub", self.id()));
@@ -51,27 +59,37 @@ impl PublicKey {
 }
 
 impl Trust {
-    /// Keeps all of this in a trust directory: who is trusted no more is added to its list, and of the keys each that is
-    /// not on it.
+    /// Keeps all of this in a trust directory: who is trusted no more is added to its list, and of
+    /// the keys each that is not on it.
     ///
     /// # Errors
     /// As [`PublicKey::keep`]; or the directory's list of revoked keys is none.
     pub fn keep(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join(REVOKED);
         let mut text = list(&path)?;
-        let there = parse_revoked(&text).map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
+        let there =
+            parse_revoked(&text).map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let new = self.revoked().iter().filter(|(id, _)| !there.contains_key(id));
-        let lines: String = new.map(|(id, why)| format!("{}\n", format!("{id} {why}").trim_end())).collect();
+        let new = self
+            .revoked()
+            .iter()
+            .filter(|(id, _)| !there.contains_key(id));
+        let lines: String = new
+            .map(|(id, why)| format!("{}\n", format!("{id} {why}").trim_end()))
+            .collect();
         // First what takes trust away: whoever is cut off trusts too little then.
         if !lines.is_empty() {
             files::replace(&path, MODE, (text + &lines).as_bytes())?;
         }
-        let good =
-            |key: &&PublicKey| !self.revoked().contains_key(&key.id()) && !there.contains_key(&key.id());
-        self.keys().iter().filter(good).try_for_each(|key| key.keep(dir).map(drop))
+        let good = |key: &&PublicKey| {
+            !self.revoked().contains_key(&key.id()) && !there.contains_key(&key.id())
+        };
+        self.keys()
+            .iter()
+            .filter(good)
+            .try_for_each(|key| key.keep(dir).map(drop))
     }
 }
 
@@ -92,7 +110,11 @@ pub(super) fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in listed {
         let path = entry.map_err(Error::file("list", dir))?.path();
-        found.extend(path.extension().is_some_and(|suffix| suffix == "pub").then_some(path.clone()));
+        found.extend(
+            path.extension()
+                .is_some_and(|suffix| suffix == "pub")
+                .then_some(path.clone()),
+        );
     }
     found.sort_unstable();
     Ok(found)

@@ -1,6 +1,7 @@
 //! What a file is that should be a key and is not.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 /// The first line of every file of `minisign`.
 pub const COMMENT: &str = "untrusted comment:";

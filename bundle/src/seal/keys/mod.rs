@@ -1,4 +1,5 @@
-//! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files of `minisign`.
+//! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files
+//! of `minisign`.
 
 mod kdf;
 mod kept;
@@ -17,8 +18,8 @@ pub use public::PublicKey;
 pub use secret::{SecretKey, generate};
 pub use trust::Trust;
 
-/// The id of a key, by which a signature says which key made it. Anybody can make a key with a given id: it is to find
-/// the key, not to trust it.
+/// The id of a key, by which a signature says which key made it. Anybody can make a key with a
+/// given id: it is to find the key, not to trust it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub(super) [u8; 8]);
 
@@ -43,8 +44,9 @@ impl Serialize for KeyId {
 impl KeyId {
     /// Reads an id as `minisign` shows it, which leaves zeros at the beginning out.
     fn parse(text: &str) -> Option<Self> {
-        let digits =
-            !text.is_empty() && text.len() <= 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let digits = !text.is_empty()
+            && text.len() <= 16
+            && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let id = u64::from_str_radix(text, 16).ok().filter(|_| digits)?;
         Some(Self(id.to_le_bytes()))
     }

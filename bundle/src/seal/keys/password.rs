@@ -1,6 +1,10 @@
 //! Passwords of secret keys: from a file or from the terminal, never from a command line.
 
-use std::{fmt, fs::File, io::Read as _, os::unix::fs::PermissionsExt as _, path::Path};
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use zeroize::Zeroizing;
 
@@ -32,9 +36,14 @@ impl Password {
         private(&file, path)?;
         // With room for all, so that no part of it is left behind in memory by growing.
         let mut text = Zeroizing::new(String::with_capacity(LARGEST as usize + 1));
-        file.take(LARGEST).read_to_string(&mut text).map_err(Error::file("read", path))?;
+        file.take(LARGEST)
+            .read_to_string(&mut text)
+            .map_err(Error::file("read", path))?;
         match text.lines().next() {
-            None | Some("") => Err(Error::content(path, "its first line should be a password and is empty")),
+            None | Some("") => Err(Error::content(
+                path,
+                "its first line should be a password and is empty",
+            )),
             Some(line) => Ok(Self::new(line.to_owned())),
         }
     }
@@ -44,8 +53,10 @@ impl Password {
     /// # Errors
     /// When there is no terminal, or nothing is typed.
     pub fn ask(prompt: &str) -> Result<Self, Error> {
-        let program =
-            |message: String| Error::Program { what: "asking for the key's password".to_owned(), message };
+        let program = |message: String| Error::Program {
+            what: "asking for the key's password".to_owned(),
+            message,
+        };
         let typed = rpassword::prompt_password(prompt)
             .map_err(|error| program(format!("{error}: without a terminal, give it in a file")))?;
         if typed.is_empty() {
@@ -64,7 +75,10 @@ impl Password {
             return Ok(first);
         }
         let message = "the two are not the same".to_owned();
-        Err(Error::Program { what: "asking for the key's password".to_owned(), message })
+        Err(Error::Program {
+            what: "asking for the key's password".to_owned(),
+            message,
+        })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

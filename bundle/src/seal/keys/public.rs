@@ -1,9 +1,13 @@
 //! Public keys.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 
 use super::{KeyId, kind};
 use crate::error::Error;
@@ -23,7 +27,12 @@ pub struct PublicKey {
 
 impl PublicKey {
     pub(super) fn new(id: KeyId, key: [u8; 32], not_after: Option<Timestamp>) -> Self {
-        Self { id, key, name: None, not_after }
+        Self {
+            id,
+            key,
+            name: None,
+            not_after,
+        }
     }
 
     /// Reads a public key file, or the one line of it that `minisign -P` takes.
@@ -38,7 +47,9 @@ impl PublicKey {
             _ => return Err(wrong(text)),
         };
         let bytes = BASE64.decode(key).map_err(|_| wrong(text))?;
-        let [b'E', b'd', rest @ ..] = &bytes[..] else { return Err(wrong(text)) };
+        let [b'E', b'd', rest @ ..] = &bytes[..] else {
+            return Err(wrong(text));
+        };
         let (id, key) = rest.split_first_chunk().ok_or_else(|| wrong(text))?;
         let key = key.try_into().map_err(|_| wrong(text))?;
         Ok(Self::new(KeyId(*id), key, not_after(comment)?))
@@ -50,10 +61,16 @@ impl PublicKey {
     /// When the file cannot be read or is no public key.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|_| Error::content(path, "it should be a public key of minisign and is no text"))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| {
+            Error::content(path, "it should be a public key of minisign and is no text")
+        })?;
         let key = Self::parse(text).map_err(|why| Error::content(path, why))?;
-        Ok(Self { name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()), ..key })
+        Ok(Self {
+            name: path
+                .file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned()),
+            ..key
+        })
     }
 
     /// Its id.
@@ -76,10 +93,14 @@ impl PublicKey {
 
     /// The same key, trusted no longer than the other says.
     pub(super) fn until(&mut self, other: &Self) {
-        self.not_after = [self.not_after, other.not_after].into_iter().flatten().min();
+        self.not_after = [self.not_after, other.not_after]
+            .into_iter()
+            .flatten()
+            .min();
     }
 
-    /// The whole key in one short line, to be compared with what came by another way, and for `minisign -P`.
+    /// The whole key in one short line, to be compared with what came by another way, and for
+    /// `minisign -P`.
     #[must_use]
     pub fn line(&self) -> String {
         BASE64.encode([b"Ed".as_slice(), &self.id.0, &self.key].concat())
@@ -88,8 +109,16 @@ impl PublicKey {
     /// The file that it is kept in.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let until = self.not_after.map(|end| format!(" {NOT_AFTER}={end}")).unwrap_or_default();
-        format!("{} minisign public key {}{until}\n{}\n", kind::COMMENT, self.id, self.line())
+        let until = self
+            .not_after
+            .map(|end| format!(" {NOT_AFTER}={end}"))
+            .unwrap_or_default();
+        format!(
+            "{} minisign public key {}{until}\n{}\n",
+            kind::COMMENT,
+            self.id,
+            self.line()
+        )
     }
 
     pub(in super::super) fn bytes(&self) -> &[u8] {
@@ -100,27 +129,51 @@ impl PublicKey {
 fn wrong(text: &str) -> String {
     let kind = kind::name(text);
     let more = match kind {
-        "a secret key of minisign" => ": it must not be here; put the .pub file that was made with it",
+        "a secret key of minisign" => {
+            ": it must not be here; put the .pub file that was made with it"
+        }
         _ => ": put the .pub file of the key that signs",
     };
     format!("it should be a public key of minisign and is {kind}{more}")
 }
 
-/// The end that a comment sets. What looks like one and cannot be read is an error: such a key would be trusted forever.
+/// The end that a comment sets. What looks like one and cannot be read is an error: such a key
+/// would be trusted forever.
 fn not_after(comment: &str) -> Result<Option<Timestamp>, String> {
     let looks = |word: &&str| {
-        let word: String = word.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect();
+        let word: String = word
+            .to_lowercase()
+            .chars()
+            .filter(|letter| letter.is_alphanumeric())
+            .collect();
         word.starts_with("notafter") || word.starts_with("expire")
     };
     let mut words = comment.split_whitespace().filter(looks);
-    let Some(word) = words.next() else { return Ok(None) };
-    let unreadable =
-        || format!("the end in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once");
-    let end = word.strip_prefix(NOT_AFTER).and_then(|rest| rest.strip_prefix('=')).ok_or_else(unreadable)?;
+    let Some(word) = words.next() else {
+        return Ok(None);
+    };
+    let unreadable = || {
+        format!(
+            "the end in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once"
+        )
+    };
+    let end = word
+        .strip_prefix(NOT_AFTER)
+        .and_then(|rest| rest.strip_prefix('='))
+        .ok_or_else(unreadable)?;
     if words.next().is_some() {
         return Err(unreadable());
     }
-    let day = |date: Date| date.tomorrow().ok()?.to_zoned(TimeZone::UTC).ok().map(|next| next.timestamp());
-    let end = end.parse::<Timestamp>().ok().or_else(|| end.parse::<Date>().ok().and_then(day));
+    let day = |date: Date| {
+        date.tomorrow()
+            .ok()?
+            .to_zoned(TimeZone::UTC)
+            .ok()
+            .map(|next| next.timestamp())
+    };
+    let end = end
+        .parse::<Timestamp>()
+        .ok()
+        .or_else(|| end.parse::<Date>().ok().and_then(day));
     end.map(Some).ok_or_else(unreadable)
 }

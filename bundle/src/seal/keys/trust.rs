@@ -1,10 +1,14 @@
 //! Trust: which keys may vouch for an image.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{super::report::Signer, super::signature::Signature, KeyId, PublicKey, kept};
+use super::super::report::Signer;
+use super::super::signature::Signature;
+use super::{KeyId, PublicKey, kept};
 use crate::error::Error;
 
 /// The file of a trust directory that lists the keys that are trusted no more.
@@ -32,11 +36,14 @@ impl Trust {
     /// Trusts keys.
     #[must_use]
     pub fn new(keys: Vec<PublicKey>) -> Self {
-        Self { keys, ..Self::default() }
+        Self {
+            keys,
+            ..Self::default()
+        }
     }
 
-    /// Trusts nobody and accepts an image that nobody signed: it is checked for damage only, and whoever made it can
-    /// have put anything in. For `--allow-unsigned`.
+    /// Trusts nobody and accepts an image that nobody signed: it is checked for damage only, and
+    /// whoever made it can have put anything in. For `--allow-unsigned`.
     #[must_use]
     pub fn unsigned() -> Self {
         Self::default().allow_unsigned()
@@ -45,19 +52,27 @@ impl Trust {
     /// Accepts what no trusted key vouches for, too.
     #[must_use]
     pub fn allow_unsigned(self) -> Self {
-        Self { unsigned: true, ..self }
+        Self {
+            unsigned: true,
+            ..self
+        }
     }
 
     /// Judges as of a time instead of the clock's.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
-        Self { now: Some(now), ..self }
+        Self {
+            now: Some(now),
+            ..self
+        }
     }
 
-    /// Trusts every `.pub` file of a directory. Its file `revoked` takes trust away: a key id a line, and why.
+    /// Trusts every `.pub` file of a directory. Its file `revoked` takes trust away: a key id a
+    /// line, and why.
     ///
     /// # Errors
-    /// When the directory cannot be read, holds no key, or holds a file that is not what it should be; all of them.
+    /// When the directory cannot be read, holds no key, or holds a file that is not what it should
+    /// be; all of them.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
@@ -65,7 +80,10 @@ impl Trust {
         }
         names.sort_unstable();
         let (mut trust, mut problems) = (Self::default(), Vec::new());
-        for path in names.iter().filter(|path| path.extension().is_some_and(|suffix| suffix == "pub")) {
+        for path in names
+            .iter()
+            .filter(|path| path.extension().is_some_and(|suffix| suffix == "pub"))
+        {
             match PublicKey::load(path) {
                 Ok(key) => match trust.keys.iter_mut().find(|other| other.id() == key.id()) {
                     // Twice under two names is once.
@@ -84,10 +102,17 @@ impl Trust {
         let revoked = dir.join(REVOKED);
         match parse_revoked(&kept::list(&revoked)?) {
             Ok(revoked) => trust.revoked = revoked,
-            Err(wrong) => problems.extend(wrong.iter().map(|why| format!("{}: {why}", revoked.display()))),
+            Err(wrong) => problems.extend(
+                wrong
+                    .iter()
+                    .map(|why| format!("{}: {why}", revoked.display())),
+            ),
         }
         if !problems.is_empty() {
-            return Err(Error::content(dir, format!("it cannot be used:\n  {}", problems.join("\n  "))));
+            return Err(Error::content(
+                dir,
+                format!("it cannot be used:\n  {}", problems.join("\n  ")),
+            ));
         }
         if trust.keys.is_empty() {
             let message = "it holds no public key: put the .pub file of who builds the bundles there, which came by \
@@ -97,21 +122,27 @@ impl Trust {
         Ok(trust)
     }
 
-    /// Trusts nobody whom a directory trusts no more: what its file `revoked` lists, and a key that it has with an earlier
-    /// end after that. Its other keys do not count.
+    /// Trusts nobody whom a directory trusts no more: what its file `revoked` lists, and a key that
+    /// it has with an earlier end after that. Its other keys do not count.
     ///
     /// # Errors
     /// When the directory is there and cannot be read, or its file `revoked` is none.
     pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
         for path in kept::public(dir)? {
             // What is no key is for whoever loads the directory to name.
-            let Ok(there) = PublicKey::load(&path) else { continue };
-            let same = |key: &&mut PublicKey| key.id() == there.id() && key.bytes() == there.bytes();
-            self.keys.iter_mut().filter(same).for_each(|key| key.until(&there));
+            let Ok(there) = PublicKey::load(&path) else {
+                continue;
+            };
+            let same =
+                |key: &&mut PublicKey| key.id() == there.id() && key.bytes() == there.bytes();
+            self.keys
+                .iter_mut()
+                .filter(same)
+                .for_each(|key| key.until(&there));
         }
         let path = dir.join(REVOKED);
-        let revoked =
-            parse_revoked(&kept::list(&path)?).map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
+        let revoked = parse_revoked(&kept::list(&path)?)
+            .map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
         self.revoked.extend(revoked);
         Ok(self)
     }
@@ -131,15 +162,18 @@ impl Trust {
         self.keys.iter().find(|key| key.id() == id)
     }
 
-    /// Who of the trusted keys vouches for a statement. A wrong signature of a key that is known refuses the image,
-    /// whoever else signed: somebody changed the statement or the signature.
+    /// Who of the trusted keys vouches for a statement. A wrong signature of a key that is known
+    /// refuses the image, whoever else signed: somebody changed the statement or the signature.
     pub(in super::super) fn judge(
         &self,
         statement: &[u8],
         signatures: &[Signature],
     ) -> Result<Verdict, String> {
         let now = self.now.unwrap_or_else(Timestamp::now);
-        let mut verdict = Verdict { signers: Vec::new(), ignored: Vec::new() };
+        let mut verdict = Verdict {
+            signers: Vec::new(),
+            ignored: Vec::new(),
+        };
         for signature in signatures {
             let id = signature.key();
             let known = self.key(id);
@@ -153,12 +187,21 @@ impl Trust {
                 ));
             }
             match (known, self.revoked.get(&id)) {
-                (_, Some(why)) if why.is_empty() => verdict.ignored.push(format!("key {id} is revoked")),
+                (_, Some(why)) if why.is_empty() => {
+                    verdict.ignored.push(format!("key {id} is revoked"))
+                }
                 (_, Some(why)) => verdict.ignored.push(format!("key {id} is revoked: {why}")),
-                (None, None) => verdict.ignored.push(format!("key {id} is not trusted here")),
+                (None, None) => verdict
+                    .ignored
+                    .push(format!("key {id} is not trusted here")),
                 (Some(key), None) => match key.not_after().filter(|end| *end <= now) {
-                    Some(end) => verdict.ignored.push(format!("key {} expired at {end}", called(key))),
-                    None => verdict.signers.push(Signer { key: id, name: key.name().map(str::to_owned) }),
+                    Some(end) => verdict
+                        .ignored
+                        .push(format!("key {} expired at {end}", called(key))),
+                    None => verdict.signers.push(Signer {
+                        key: id,
+                        name: key.name().map(str::to_owned),
+                    }),
                 },
             }
         }
@@ -182,7 +225,10 @@ impl Trust {
 }
 
 fn called(key: &PublicKey) -> String {
-    key.name().map_or_else(|| key.id().to_string(), |name| format!("{name} ({})", key.id()))
+    key.name().map_or_else(
+        || key.id().to_string(),
+        |name| format!("{name} ({})", key.id()),
+    )
 }
 
 /// A key id a line, with why behind it; what begins with `#` is a comment.
@@ -196,8 +242,14 @@ pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<S
         let (id, why) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match KeyId::parse(id) {
             Some(id) => drop(revoked.insert(id, why.trim().to_owned())),
-            None => wrong.push(format!("line {number}: `{id}` is no key id of 16 hexadecimal digits")),
+            None => wrong.push(format!(
+                "line {number}: `{id}` is no key id of 16 hexadecimal digits"
+            )),
         }
     }
-    if wrong.is_empty() { Ok(revoked) } else { Err(wrong) }
+    if wrong.is_empty() {
+        Ok(revoked)
+    } else {
+        Err(wrong)
+    }
 }

@@ -30,14 +30,25 @@ pub fn init(
 ) -> anyhow::Result<u8> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     let own = own.context("this program's place is unknown")?;
-    let programs = programs.or_else(|| own.parent().map(Path::to_owned)).unwrap_or_default();
+    let programs = programs
+        .or_else(|| own.parent().map(Path::to_owned))
+        .unwrap_or_default();
     // In a bundle the tree stands beside `bin`.
     let beside = programs.parent().map(|above| above.join("states"));
     let states = states.unwrap_or_else(|| {
-        let known = [beside, Some(PathBuf::from(INSTALLED))].into_iter().flatten();
-        known.into_iter().find(|tree| tree.join("top.sls").is_file()).unwrap_or_else(|| "states".into())
+        let known = [beside, Some(PathBuf::from(INSTALLED))]
+            .into_iter()
+            .flatten();
+        known
+            .into_iter()
+            .find(|tree| tree.join("top.sls").is_file())
+            .unwrap_or_else(|| "states".into())
     });
-    let start = Start { kubernetes, programs: absolute(programs)?, states: absolute(states)? };
+    let start = Start {
+        kubernetes,
+        programs: absolute(programs)?,
+        states: absolute(states)?,
+    };
     let recipe = halite_bundle::init(directory, &start)?;
     screen.answer(&json!({"recipe": recipe}), |_| {
         let next = if recipe == Path::new("./recipe.yaml") {
@@ -73,11 +84,26 @@ pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// Something cannot be resolved.
 pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
-    let resolved = halite_bundle::update(recipe, &options, !test, &mut |text| screen.progress(text))?;
-    answer(recipe, &resolved, if test { "would be recorded" } else { "recorded" }, screen)
+    let resolved =
+        halite_bundle::update(recipe, &options, !test, &mut |text| screen.progress(text))?;
+    answer(
+        recipe,
+        &resolved,
+        if test {
+            "would be recorded"
+        } else {
+            "recorded"
+        },
+        screen,
+    )
 }
 
-fn answer(recipe: &Path, resolved: &Resolved, done: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+fn answer(
+    recipe: &Path,
+    resolved: &Resolved,
+    done: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     let file = halite_bundle::lock::path_of(recipe);
     let unlicensed = resolved.lock.unlicensed();
     let document = json!({"lock": file, "changes": resolved.changes, "size": resolved.lock.size(),
@@ -88,12 +114,20 @@ fn answer(recipe: &Path, resolved: &Resolved, done: &str, screen: &mut Screen) -
             0 => format!("nothing changes in {}, {size}\n", file.display()),
             changes => {
                 let table = changed("what", &resolved.changes);
-                format!("{table}{} {done} in {}, {size}\n", count(changes, "change"), file.display())
+                format!(
+                    "{table}{} {done} in {}, {size}\n",
+                    count(changes, "change"),
+                    file.display()
+                )
             }
         };
         if !unlicensed.is_empty() {
             let text_of = "no licence is known of these; say it with `licence:` in the recipe";
-            text.push_str(&format!("{}: {}\n", paint.notable(text_of), unlicensed.join(", ")));
+            text.push_str(&format!(
+                "{}: {}\n",
+                paint.notable(text_of),
+                unlicensed.join(", ")
+            ));
         }
         text
     })?;
@@ -113,12 +147,23 @@ pub fn build(
 ) -> anyhow::Result<u8> {
     let iso = out.extension().is_some_and(|suffix| suffix == "iso");
     // A key that cannot be read, or a wrong password, is told before the long work.
-    let keys = if iso { seal::signers(signing)? } else { Vec::new() };
+    let keys = if iso {
+        seal::signers(signing)?
+    } else {
+        Vec::new()
+    };
     let people = screen.is_for_people();
     let options = options(offline, screen);
-    let mut told = |text: &str| if people { screen.line(text) } else { screen.progress(text) };
+    let mut told = |text: &str| {
+        if people {
+            screen.line(text)
+        } else {
+            screen.progress(text)
+        }
+    };
     let render = |directory: &Path, manifest: &Manifest| {
-        complete::needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
+        complete::needs(directory, manifest)
+            .map_err(|error| Error::Incomplete(format!("{error:#}")))
     };
     let manifest = if iso {
         halite_bundle::build_image(recipe, out, &keys, &options, &render, &mut told)?
@@ -135,13 +180,21 @@ pub fn build(
 
 fn options(offline: bool, screen: &Screen) -> Options {
     let ticker = screen.ticker();
-    Options { offline, watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))) }
+    Options {
+        offline,
+        watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))),
+    }
 }
 
 /// `8.1 MB/s, 120.0 of 412.0 MB, 36 s left: registry.k8s.io/etcd:3.6.8-0 ab12cd34ef56`.
 fn told(status: &Status) -> String {
-    let left = status.left.map_or_else(String::new, |left| format!(", {} left", seconds(left.as_secs_f64())));
-    let (done, total) = (megabytes(status.all_done), megabytes(status.all_total.max(status.all_done)));
+    let left = status.left.map_or_else(String::new, |left| {
+        format!(", {} left", seconds(left.as_secs_f64()))
+    });
+    let (done, total) = (
+        megabytes(status.all_done),
+        megabytes(status.all_total.max(status.all_done)),
+    );
     format!(
         "{}/s, {} of {total}{left}: {}",
         megabytes(status.rate as u64),
@@ -167,8 +220,14 @@ mod tests {
             rate: 8_100_000.0,
             left: Some(Duration::from_secs(36)),
         };
-        assert_eq!(told(&status), "8.1 MB/s, 120.0 of 412.0 MB, 36 s left: kubelet");
-        let status = Status { left: None, ..status };
+        assert_eq!(
+            told(&status),
+            "8.1 MB/s, 120.0 of 412.0 MB, 36 s left: kubelet"
+        );
+        let status = Status {
+            left: None,
+            ..status
+        };
         assert_eq!(told(&status), "8.1 MB/s, 120.0 of 412.0 MB: kubelet");
     }
 }

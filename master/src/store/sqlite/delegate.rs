@@ -2,8 +2,8 @@
 
 use super::SqliteStore;
 use crate::store::records::{
-    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle, Revocation, Run, RunStatus,
-    Step, Token,
+    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle, Revocation, Run,
+    RunStatus, Step, Token,
 };
 use crate::store::{Created, Millis, Store, StoreFuture};
 
@@ -20,7 +20,12 @@ impl Store for SqliteStore {
         Box::pin(self.set_key(key))
     }
 
-    fn put_key_with_token<'a>(&'a self, key: &'a Key, token: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+    fn put_key_with_token<'a>(
+        &'a self,
+        key: &'a Key,
+        token: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_key_with_token(key, token, now))
     }
 
@@ -88,11 +93,21 @@ impl Store for SqliteStore {
         Box::pin(self.get_open_rows(minion))
     }
 
-    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+    fn mark_sent<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_sent(jid, minion, now))
     }
 
-    fn mark_started<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis) -> StoreFuture<'a, bool> {
+    fn mark_started<'a>(
+        &'a self,
+        jid: &'a str,
+        minion: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_started(jid, minion, now))
     }
 
@@ -174,7 +189,12 @@ impl Store for SqliteStore {
         Box::pin(self.add_event(event))
     }
 
-    fn events<'a>(&'a self, prefix: &'a str, after: i64, limit: u32) -> StoreFuture<'a, Vec<Event>> {
+    fn events<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: i64,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<Event>> {
         Box::pin(self.get_events(prefix, after, limit))
     }
 

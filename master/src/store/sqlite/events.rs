@@ -10,19 +10,25 @@ type Outcome<T> = Result<T, StoreError>;
 
 impl SqliteStore {
     pub(super) async fn add_event(&self, event: &Event) -> Outcome<i64> {
-        let done =
-            sqlx::query("INSERT INTO events (tag, time, data_json, last, retcode) VALUES (?, ?, ?, ?, ?)")
-                .bind(&event.tag)
-                .bind(event.time)
-                .bind(&event.data_json)
-                .bind(event.last)
-                .bind(event.retcode)
-                .execute(&self.writer)
-                .await?;
+        let done = sqlx::query(
+            "INSERT INTO events (tag, time, data_json, last, retcode) VALUES (?, ?, ?, ?, ?)",
+        )
+        .bind(&event.tag)
+        .bind(event.time)
+        .bind(&event.data_json)
+        .bind(event.last)
+        .bind(event.retcode)
+        .execute(&self.writer)
+        .await?;
         Ok(done.last_insert_rowid())
     }
 
-    pub(super) async fn get_events(&self, prefix: &str, after: i64, limit: u32) -> Outcome<Vec<Event>> {
+    pub(super) async fn get_events(
+        &self,
+        prefix: &str,
+        after: i64,
+        limit: u32,
+    ) -> Outcome<Vec<Event>> {
         // Compared as text, not with LIKE or GLOB: a prefix may hold their wildcards.
         Ok(sqlx::query_as(
             "SELECT * FROM events WHERE seq > ? AND substr(tag, 1, length(?)) = ? ORDER BY seq LIMIT ?",
@@ -58,10 +64,12 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_audit(&self, limit: u32) -> Outcome<Vec<Audit>> {
-        Ok(sqlx::query_as("SELECT * FROM audit ORDER BY seq DESC LIMIT ?")
-            .bind(limit)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM audit ORDER BY seq DESC LIMIT ?")
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn set_facts(&self, facts: &Facts) -> Outcome<()> {
@@ -94,7 +102,9 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_all_facts(&self) -> Outcome<Vec<Facts>> {
-        Ok(sqlx::query_as("SELECT * FROM facts ORDER BY minion").fetch_all(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM facts ORDER BY minion")
+            .fetch_all(&self.reader)
+            .await?)
     }
 
     pub(super) async fn add_blob(&self, sha256: &str, content: &[u8]) -> Outcome<()> {

@@ -30,7 +30,10 @@ pub(super) fn advice(path: &Path) -> String {
              store: accepted minions then have to be accepted again"
         );
     };
-    let age = found.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
+    let age = found
+        .modified()
+        .ok()
+        .and_then(|time| jiff::Timestamp::try_from(time).ok());
     let when = age.map_or_else(|| "an unknown time".to_owned(), |time| format!("{time:.0}"));
     format!(
         "The last good copy is of {when}; to go back to it: systemctl stop halite-master; mkdir -p {shown}.damaged; \
@@ -40,8 +43,8 @@ pub(super) fn advice(path: &Path) -> String {
 }
 
 impl SqliteStore {
-    /// Copies the store as it is now to `store.db.good`, replacing the copy before only when the new one is complete and
-    /// on disk.
+    /// Copies the store as it is now to `store.db.good`, replacing the copy before only when the
+    /// new one is complete and on disk.
     ///
     /// # Errors
     /// The copy could not be written; the one before stays.
@@ -68,12 +71,19 @@ impl SqliteStore {
             .mode(0o600)
             .open(new)
             .map_err(file_error(new))?;
-        sqlx::query("VACUUM INTO ?").bind(new.display().to_string()).execute(&self.writer).await?;
+        sqlx::query("VACUUM INTO ?")
+            .bind(new.display().to_string())
+            .execute(&self.writer)
+            .await?;
         let good = good_path(&self.path);
         let copied = std::fs::File::open(new).and_then(|file| file.sync_all());
-        copied.and_then(|()| std::fs::rename(new, &good)).map_err(file_error(&good))?;
+        copied
+            .and_then(|()| std::fs::rename(new, &good))
+            .map_err(file_error(&good))?;
         let directory = good.parent().unwrap_or(Path::new("."));
-        std::fs::File::open(directory).and_then(|d| d.sync_all()).map_err(file_error(directory))
+        std::fs::File::open(directory)
+            .and_then(|d| d.sync_all())
+            .map_err(file_error(directory))
     }
 }
 

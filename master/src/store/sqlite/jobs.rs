@@ -9,7 +9,12 @@ use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-async fn write_return(to: &mut SqliteConnection, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
+async fn write_return(
+    to: &mut SqliteConnection,
+    jid: &str,
+    minion: &str,
+    answer: &Answer,
+) -> Outcome<bool> {
     let done = sqlx::query(
         "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
          WHERE jid = ? AND minion = ? AND state <> 'returned'",
@@ -37,7 +42,9 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> O
     .bind(jid)
     .fetch_optional(&mut *to)
     .await?;
-    let Some(bundle) = bundle.flatten() else { return Ok(()) };
+    let Some(bundle) = bundle.flatten() else {
+        return Ok(());
+    };
     sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
         .bind(minion)
         .bind(jid)
@@ -122,35 +129,46 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_job(&self, jid: &str) -> Outcome<Option<Job>> {
-        Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?").bind(jid).fetch_optional(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?")
+            .bind(jid)
+            .fetch_optional(&self.reader)
+            .await?)
     }
 
     pub(super) async fn get_jobs(&self, limit: u32) -> Outcome<Vec<Job>> {
-        Ok(sqlx::query_as("SELECT * FROM jobs ORDER BY jid DESC LIMIT ?")
-            .bind(limit)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM jobs ORDER BY jid DESC LIMIT ?")
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn get_open_jobs(&self) -> Outcome<Vec<Job>> {
-        Ok(sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn get_rows(&self, jid: &str) -> Outcome<Vec<JobRow>> {
-        Ok(sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? ORDER BY minion")
-            .bind(jid)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? ORDER BY minion")
+                .bind(jid)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn get_row(&self, jid: &str, minion: &str) -> Outcome<Option<JobRow>> {
-        Ok(sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
-            .bind(jid)
-            .bind(minion)
-            .fetch_optional(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
+                .bind(jid)
+                .bind(minion)
+                .fetch_optional(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn get_open_rows(&self, minion: &str) -> Outcome<Vec<JobRow>> {
@@ -187,7 +205,12 @@ impl SqliteStore {
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn set_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
+    pub(super) async fn set_returned(
+        &self,
+        jid: &str,
+        minion: &str,
+        answer: &Answer,
+    ) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
         let first = write_return(&mut transaction, jid, minion, answer).await?;
         transaction.commit().await?;
@@ -195,12 +218,19 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
-        Ok(sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
-    pub(super) async fn set_last_returned(&self, jid: &str, minion: &str, answer: &Answer) -> Outcome<bool> {
+    pub(super) async fn set_last_returned(
+        &self,
+        jid: &str,
+        minion: &str,
+        answer: &Answer,
+    ) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
         let first = write_return(&mut transaction, jid, minion, answer).await?;
         sqlx::query(
@@ -217,7 +247,13 @@ impl SqliteStore {
         Ok(first)
     }
 
-    pub(super) async fn set_lost(&self, jid: &str, minion: &str, why: &str, now: Millis) -> Outcome<bool> {
+    pub(super) async fn set_lost(
+        &self,
+        jid: &str,
+        minion: &str,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
         let done = sqlx::query(
             "UPDATE job_rows SET state = 'lost', error = ?, ended = ? \
              WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",

@@ -32,18 +32,28 @@ async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> O
 
 impl SqliteStore {
     pub(super) async fn get_key(&self, id: &str) -> Outcome<Option<Key>> {
-        Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?")
+            .bind(id)
+            .fetch_optional(&self.reader)
+            .await?)
     }
 
     pub(super) async fn get_keys(&self) -> Outcome<Vec<Key>> {
-        Ok(sqlx::query_as("SELECT * FROM keys ORDER BY id").fetch_all(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM keys ORDER BY id")
+            .fetch_all(&self.reader)
+            .await?)
     }
 
     pub(super) async fn set_key(&self, key: &Key) -> Outcome<()> {
         write_key(&self.writer, key).await
     }
 
-    pub(super) async fn set_key_with_token(&self, key: &Key, token: &str, now: Millis) -> Outcome<bool> {
+    pub(super) async fn set_key_with_token(
+        &self,
+        key: &Key,
+        token: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
         let taken = sqlx::query(
             "UPDATE tokens SET uses_left = uses_left - 1 WHERE id = ? AND uses_left > 0 AND expires > ?",
@@ -62,8 +72,14 @@ impl SqliteStore {
 
     pub(super) async fn remove_key(&self, id: &str) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
-        sqlx::query("DELETE FROM facts WHERE minion = ?").bind(id).execute(&mut *transaction).await?;
-        let gone = sqlx::query("DELETE FROM keys WHERE id = ?").bind(id).execute(&mut *transaction).await?;
+        sqlx::query("DELETE FROM facts WHERE minion = ?")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        let gone = sqlx::query("DELETE FROM keys WHERE id = ?")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
         transaction.commit().await?;
         Ok(gone.rows_affected() > 0)
     }
@@ -87,15 +103,25 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_token(&self, id: &str) -> Outcome<Option<Token>> {
-        Ok(sqlx::query_as("SELECT * FROM tokens WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM tokens WHERE id = ?")
+            .bind(id)
+            .fetch_optional(&self.reader)
+            .await?)
     }
 
     pub(super) async fn get_tokens(&self) -> Outcome<Vec<Token>> {
-        Ok(sqlx::query_as("SELECT * FROM tokens ORDER BY created DESC, id").fetch_all(&self.reader).await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM tokens ORDER BY created DESC, id")
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn remove_token(&self, id: &str) -> Outcome<bool> {
-        let gone = sqlx::query("DELETE FROM tokens WHERE id = ?").bind(id).execute(&self.writer).await?;
+        let gone = sqlx::query("DELETE FROM tokens WHERE id = ?")
+            .bind(id)
+            .execute(&self.writer)
+            .await?;
         Ok(gone.rows_affected() > 0)
     }
 
@@ -119,24 +145,32 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {
-        Ok(sqlx::query_as("SELECT * FROM certificates ORDER BY created DESC, serial LIMIT ?")
-            .bind(limit)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM certificates ORDER BY created DESC, serial LIMIT ?")
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn add_revocation(&self, revocation: &Revocation) -> Outcome<()> {
-        sqlx::query("INSERT OR IGNORE INTO revocations (serial, owner, time, reason) VALUES (?, ?, ?, ?)")
-            .bind(&revocation.serial)
-            .bind(&revocation.owner)
-            .bind(revocation.when)
-            .bind(&revocation.reason)
-            .execute(&self.writer)
-            .await?;
+        sqlx::query(
+            "INSERT OR IGNORE INTO revocations (serial, owner, time, reason) VALUES (?, ?, ?, ?)",
+        )
+        .bind(&revocation.serial)
+        .bind(&revocation.owner)
+        .bind(revocation.when)
+        .bind(&revocation.reason)
+        .execute(&self.writer)
+        .await?;
         Ok(())
     }
 
     pub(super) async fn get_revocations(&self) -> Outcome<Vec<Revocation>> {
-        Ok(sqlx::query_as("SELECT * FROM revocations ORDER BY time, serial").fetch_all(&self.reader).await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM revocations ORDER BY time, serial")
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use good::{advice, good_path};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -22,13 +23,21 @@ use sqlx::sqlite::{
 use sqlx::{Row as _, SqlSafeStr as _};
 
 use super::StoreError;
+
 pub use good::keep_good_copies;
-use good::{advice, good_path};
 
 /// The schema's history. A released file never changes; a change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "first", include_str!("../../../migrations/0001_first.sql")),
-    (2, "bundles", include_str!("../../../migrations/0002_bundles.sql")),
+    (
+        1,
+        "first",
+        include_str!("../../../migrations/0001_first.sql"),
+    ),
+    (
+        2,
+        "bundles",
+        include_str!("../../../migrations/0002_bundles.sql"),
+    ),
 ];
 
 /// The store in one SQLite file.
@@ -41,12 +50,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store, makes it when there is none, checks it whole, brings its schema up to date and keeps a good copy
-    /// beside it, where there is room.
+    /// Opens the store, makes it when there is none, checks it whole, brings its schema up to date
+    /// and keeps a good copy beside it, where there is room.
     ///
     /// # Errors
-    /// The file is damaged, or gone while its good copy is there: the text says how to go back to the copy. Or the
-    /// settings that durability rests on are not in force.
+    /// The file is damaged, or gone while its good copy is there: the text says how to go back to
+    /// the copy. Or the settings that durability rests on are not in force.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let fresh = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
         if fresh && good_path(path).exists() {
@@ -80,23 +89,42 @@ impl SqliteStore {
             .busy_timeout(Duration::from_secs(10))
             .pragma("cache_size", "-1024");
         let pool = |connections: u32, options: SqliteConnectOptions| {
-            SqlitePoolOptions::new().max_connections(connections).min_connections(1).connect_with(options)
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .min_connections(1)
+                .connect_with(options)
         };
         let writer = pool(1, options.clone()).await?;
         let reader = pool(2, options.pragma("query_only", "on")).await?;
-        Ok(Self { path: path.to_owned(), writer, reader })
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+            reader,
+        })
     }
 
     /// Reads the whole file. SQLite's own check: pages, indexes, constraints.
     async fn check(&self) -> Result<(), StoreError> {
-        let rows = sqlx::query("PRAGMA integrity_check(3)").fetch_all(&self.writer).await?;
-        let lines: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        if lines == ["ok"] { Ok(()) } else { Err(StoreError::Corrupt(lines.join("; "))) }
+        let rows = sqlx::query("PRAGMA integrity_check(3)")
+            .fetch_all(&self.writer)
+            .await?;
+        let lines: Vec<String> = rows
+            .iter()
+            .map(|row| row.try_get(0))
+            .collect::<Result<_, _>>()?;
+        if lines == ["ok"] {
+            Ok(())
+        } else {
+            Err(StoreError::Corrupt(lines.join("; ")))
+        }
     }
 
     /// Reads back what was asked for: a file system or an old library may have said no in silence.
     async fn assert_durable(&self) -> Result<(), StoreError> {
-        let synchronous: i64 = sqlx::query("PRAGMA synchronous").fetch_one(&self.writer).await?.try_get(0)?;
+        let synchronous: i64 = sqlx::query("PRAGMA synchronous")
+            .fetch_one(&self.writer)
+            .await?
+            .try_get(0)?;
         // 2 is FULL, 3 is EXTRA.
         if synchronous < 2 {
             return Err(StoreError::Unsafe {
@@ -106,7 +134,10 @@ impl SqliteStore {
                 why: "a power cut would lose answered jobs",
             });
         }
-        let journal: String = sqlx::query("PRAGMA journal_mode").fetch_one(&self.writer).await?.try_get(0)?;
+        let journal: String = sqlx::query("PRAGMA journal_mode")
+            .fetch_one(&self.writer)
+            .await?
+            .try_get(0)?;
         if journal != "wal" {
             return Err(StoreError::Unsafe {
                 setting: "journal_mode",
@@ -118,12 +149,15 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// A file system that is full: the file may not grow beyond what it has now, or again up to so many pages. Answers
-    /// with the limit of before.
+    /// A file system that is full: the file may not grow beyond what it has now, or again up to so
+    /// many pages. Answers with the limit of before.
     #[cfg(test)]
     pub(crate) async fn limit_pages(&self, pages: Option<i64>) -> i64 {
         let number = async |sql: String| -> i64 {
-            let row = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_one(&self.writer).await.unwrap();
+            let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                .fetch_one(&self.writer)
+                .await
+                .unwrap();
             row.try_get(0).unwrap()
         };
         let before = number("PRAGMA max_page_count".to_owned()).await;
@@ -141,15 +175,29 @@ impl SqliteStore {
 
 fn migrator(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {
     let migrations = migrations.iter().map(|(version, name, sql)| {
-        Migration::new(*version, Cow::Borrowed(*name), MigrationType::Simple, (*sql).into_sql_str(), false)
+        Migration::new(
+            *version,
+            Cow::Borrowed(*name),
+            MigrationType::Simple,
+            (*sql).into_sql_str(),
+            false,
+        )
     });
     Migrator::with_migrations(migrations.collect())
 }
 
-/// The store holds what hosts said and who did what: for root only. SQLite gives its side files the same mode.
+/// The store holds what hosts said and who did what: for root only. SQLite gives its side files the
+/// same mode.
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-    file.map(drop).map_err(|source| StoreError::File { path: path.display().to_string(), source })
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path);
+    file.map(drop).map_err(|source| StoreError::File {
+        path: path.display().to_string(),
+        source,
+    })
 }
 
 /// Turns SQLite's "malformed" and "not a database" into words that lead on.
@@ -158,7 +206,10 @@ fn explain(path: &Path, error: StoreError) -> StoreError {
         StoreError::Corrupt(reason) => reason.clone(),
         StoreError::Database(sqlx::Error::Database(inner)) => {
             // Primary result codes: SQLITE_CORRUPT 11, SQLITE_NOTADB 26.
-            let code = inner.code().and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff);
+            let code = inner
+                .code()
+                .and_then(|code| code.parse::<u32>().ok())
+                .map(|code| code & 0xff);
             if !matches!(code, Some(11 | 26)) {
                 return error;
             }
@@ -166,5 +217,9 @@ fn explain(path: &Path, error: StoreError) -> StoreError {
         }
         _ => return error,
     };
-    StoreError::Corrupt(format!("{} is damaged: {reason}. {}", path.display(), advice(path)))
+    StoreError::Corrupt(format!(
+        "{} is damaged: {reason}. {}",
+        path.display(),
+        advice(path)
+    ))
 }

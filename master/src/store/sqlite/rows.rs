@@ -5,8 +5,8 @@ use sqlx::{Error, FromRow, Row as _};
 
 use crate::store::StoreError;
 use crate::store::records::{
-    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle, Revocation,
-    RowState, Run, RunStatus, Step, StepStatus, Token,
+    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
+    Revocation, RowState, Run, RunStatus, Step, StepStatus, Token,
 };
 
 fn list(row: &SqliteRow, column: &str) -> Result<Vec<String>, Error> {
@@ -14,7 +14,11 @@ fn list(row: &SqliteRow, column: &str) -> Result<Vec<String>, Error> {
     serde_json::from_str(&text).map_err(|error| Error::Decode(Box::new(error)))
 }
 
-fn word<T>(row: &SqliteRow, column: &str, parse: fn(&str) -> Result<T, StoreError>) -> Result<T, Error> {
+fn word<T>(
+    row: &SqliteRow,
+    column: &str,
+    parse: fn(&str) -> Result<T, StoreError>,
+) -> Result<T, Error> {
     let text: String = row.try_get(column)?;
     parse(&text).map_err(|error| Error::Decode(Box::new(error)))
 }

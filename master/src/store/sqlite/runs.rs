@@ -62,20 +62,27 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_run(&self, id: &str) -> Outcome<Option<Run>> {
-        Ok(sqlx::query_as("SELECT * FROM runs WHERE id = ?").bind(id).fetch_optional(&self.reader).await?)
+        Ok(sqlx::query_as("SELECT * FROM runs WHERE id = ?")
+            .bind(id)
+            .fetch_optional(&self.reader)
+            .await?)
     }
 
     pub(super) async fn get_runs(&self, limit: u32) -> Outcome<Vec<Run>> {
-        Ok(sqlx::query_as("SELECT * FROM runs ORDER BY id DESC LIMIT ?")
-            .bind(limit)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM runs ORDER BY id DESC LIMIT ?")
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn get_open_runs(&self) -> Outcome<Vec<Run>> {
-        Ok(sqlx::query_as("SELECT * FROM runs WHERE status = 'running' ORDER BY id")
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM runs WHERE status = 'running' ORDER BY id")
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 
     pub(super) async fn set_run(
@@ -100,9 +107,11 @@ impl SqliteStore {
     }
 
     pub(super) async fn get_steps(&self, run: &str) -> Outcome<Vec<Step>> {
-        Ok(sqlx::query_as("SELECT * FROM steps WHERE run = ? ORDER BY position")
-            .bind(run)
-            .fetch_all(&self.reader)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT * FROM steps WHERE run = ? ORDER BY position")
+                .bind(run)
+                .fetch_all(&self.reader)
+                .await?,
+        )
     }
 }

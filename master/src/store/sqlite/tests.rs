@@ -10,7 +10,9 @@ use crate::store::{JobRow, Store as _, suite};
 
 async fn fresh() -> (SqliteStore, TempDir) {
     let directory = TempDir::new().unwrap();
-    let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
+    let store = SqliteStore::open(&directory.path().join("store.db"))
+        .await
+        .unwrap();
     (store, directory)
 }
 
@@ -19,12 +21,20 @@ suite::suite!(fresh());
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
     let (store, directory) = fresh().await;
-    store.create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)]).await.unwrap();
+    store
+        .create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)])
+        .await
+        .unwrap();
     store.mark_sent("1", "a", 3).await.unwrap();
     // Not closed: as after a kill.
     drop(store);
-    let store = SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
-    assert_eq!(store.row("1", "a").await.unwrap().unwrap().state, RowState::Sent);
+    let store = SqliteStore::open(&directory.path().join("store.db"))
+        .await
+        .unwrap();
+    assert_eq!(
+        store.row("1", "a").await.unwrap().unwrap().state,
+        RowState::Sent
+    );
 }
 
 #[tokio::test]
@@ -33,7 +43,10 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
     let path = directory.path().join("store.db");
     create_private(&path).unwrap();
     let earlier = SqliteStore::connect(&path).await.unwrap();
-    migrator(&MIGRATIONS[..1]).run(&earlier.writer).await.unwrap();
+    migrator(&MIGRATIONS[..1])
+        .run(&earlier.writer)
+        .await
+        .unwrap();
     for (jid, args, test, retcode) in [
         ("1", r#"{"bundle": "A"}"#, 0, 0),
         ("2", r#"{"bundle": "B"}"#, 0, 0),
@@ -50,12 +63,14 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         .execute(&earlier.writer)
         .await
         .unwrap();
-        sqlx::query("INSERT INTO job_rows VALUES (?, 'a', NULL, 'returned', 'null', ?, '', NULL, NULL, 9)")
-            .bind(jid)
-            .bind(retcode)
-            .execute(&earlier.writer)
-            .await
-            .unwrap();
+        sqlx::query(
+            "INSERT INTO job_rows VALUES (?, 'a', NULL, 'returned', 'null', ?, '', NULL, NULL, 9)",
+        )
+        .bind(jid)
+        .bind(retcode)
+        .execute(&earlier.writer)
+        .await
+        .unwrap();
     }
     earlier.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
@@ -65,8 +80,14 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         jid: jid.to_owned(),
         highstate: good.then(|| jid.to_owned()),
     };
-    assert_eq!(store.minion_bundles().await.unwrap(), [known("B", "2", true), known("C", "3", false)]);
-    assert_eq!(store.job("3").await.unwrap().unwrap().bundle.as_deref(), Some("C"));
+    assert_eq!(
+        store.minion_bundles().await.unwrap(),
+        [known("B", "2", true), known("C", "3", false)]
+    );
+    assert_eq!(
+        store.job("3").await.unwrap().unwrap().bundle.as_deref(),
+        Some("C")
+    );
     assert_eq!(store.job("5").await.unwrap().unwrap().bundle, None);
 }
 
@@ -74,23 +95,42 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
 async fn commits_are_on_disk_before_they_are_answered() {
     let (store, _directory) = fresh().await;
     store.assert_durable().await.unwrap();
-    sqlx::query("PRAGMA synchronous = NORMAL").execute(&store.writer).await.unwrap();
+    sqlx::query("PRAGMA synchronous = NORMAL")
+        .execute(&store.writer)
+        .await
+        .unwrap();
     let error = store.assert_durable().await.unwrap_err();
-    assert!(error.to_string().contains("synchronous = 1, 2 (FULL) is needed"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("synchronous = 1, 2 (FULL) is needed"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn the_files_are_for_root_alone() {
     let (store, directory) = fresh().await;
-    store.put_key(&suite::key("a", KeyState::Pending)).await.unwrap();
+    store
+        .put_key(&suite::key("a", KeyState::Pending))
+        .await
+        .unwrap();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{:?}",
+            entry.path()
+        );
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
-    assert_eq!(names, ["store.db", "store.db-shm", "store.db-wal", "store.db.good"]);
+    assert_eq!(
+        names,
+        ["store.db", "store.db-shm", "store.db-wal", "store.db.good"]
+    );
 }
 
 #[tokio::test]
@@ -98,7 +138,10 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
     let (store, directory) = fresh().await;
     let path = directory.path().join("store.db");
     for id in 0..200 {
-        store.put_key(&suite::key(&format!("m{id}"), KeyState::Accepted)).await.unwrap();
+        store
+            .put_key(&suite::key(&format!("m{id}"), KeyState::Accepted))
+            .await
+            .unwrap();
     }
     store.keep_good_copy().await.unwrap();
     store.close().await;
@@ -110,8 +153,14 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
     }
     std::fs::write(&path, &bytes).unwrap();
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
-    assert!(error.contains("is damaged") && error.contains("cp -p"), "{error}");
-    assert!(error.contains(&format!("{}.good", path.display())), "{error}");
+    assert!(
+        error.contains("is damaged") && error.contains("cp -p"),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!("{}.good", path.display())),
+        "{error}"
+    );
 
     std::fs::write(&path, b"this was a database once").unwrap();
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
@@ -133,7 +182,10 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
     let path = directory.path().join("store.db");
     std::fs::remove_file(&path).unwrap();
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
-    assert!(error.contains("is gone") && error.contains("cp -p"), "{error}");
+    assert!(
+        error.contains("is gone") && error.contains("cp -p"),
+        "{error}"
+    );
     std::fs::remove_file(directory.path().join("store.db.good")).unwrap();
     SqliteStore::open(&path).await.unwrap();
 }
@@ -147,15 +199,24 @@ async fn a_failed_copy_keeps_the_one_before() {
     store.keep_good_copy().await.unwrap_err();
     assert_eq!(std::fs::read(&good).unwrap(), before);
     store.close().await;
-    SqliteStore::open(&directory.path().join("store.db")).await.unwrap();
-    assert_eq!(std::fs::read(&good).unwrap(), before, "the master starts, with the copy that it has");
+    SqliteStore::open(&directory.path().join("store.db"))
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read(&good).unwrap(),
+        before,
+        "the master starts, with the copy that it has"
+    );
 }
 
 #[tokio::test]
 async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
     let (store, directory) = fresh().await;
     for id in 0..200 {
-        store.put_key(&suite::key(&format!("m{id}"), KeyState::Accepted)).await.unwrap();
+        store
+            .put_key(&suite::key(&format!("m{id}"), KeyState::Accepted))
+            .await
+            .unwrap();
     }
     let good = directory.path().join("store.db.good");
     std::fs::remove_file(&good).unwrap();
@@ -167,8 +228,14 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
 #[tokio::test]
 async fn a_word_of_a_newer_version_is_named() {
     let (store, _directory) = fresh().await;
-    store.put_key(&suite::key("a", KeyState::Pending)).await.unwrap();
-    sqlx::query("UPDATE keys SET state = 'quarantined'").execute(&store.writer).await.unwrap();
+    store
+        .put_key(&suite::key("a", KeyState::Pending))
+        .await
+        .unwrap();
+    sqlx::query("UPDATE keys SET state = 'quarantined'")
+        .execute(&store.writer)
+        .await
+        .unwrap();
     let error = store.key("a").await.unwrap_err().to_string();
     assert!(error.contains("quarantined"), "{error}");
 }
@@ -176,25 +243,50 @@ async fn a_word_of_a_newer_version_is_named() {
 #[tokio::test]
 async fn readers_cannot_write() {
     let (store, _directory) = fresh().await;
-    assert!(sqlx::query("DELETE FROM keys").execute(&store.reader).await.is_err());
+    assert!(
+        sqlx::query("DELETE FROM keys")
+            .execute(&store.reader)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
 async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     let (store, _directory) = fresh().await;
-    store.create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)]).await.unwrap();
+    store
+        .create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)])
+        .await
+        .unwrap();
     let limit = store.limit_pages(None).await;
     let large = "x".repeat(200_000);
-    let rows = [JobRow::queued("2", "a", None), JobRow::queued("2", "b", Some(large.clone()))];
-    let error = store.create_job(&suite::job("2", None), &rows).await.unwrap_err();
+    let rows = [
+        JobRow::queued("2", "a", None),
+        JobRow::queued("2", "b", Some(large.clone())),
+    ];
+    let error = store
+        .create_job(&suite::job("2", None), &rows)
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
     assert!(error.to_string().contains("Make room"), "{error}");
     assert_eq!(store.job("2").await.unwrap(), None);
-    let answer = Answer { retcode: 0, return_json: large, error: String::new(), when: 1 };
+    let answer = Answer {
+        retcode: 0,
+        return_json: large,
+        error: String::new(),
+        when: 1,
+    };
     store.record_return("1", "a", &answer).await.unwrap_err();
-    assert_eq!(store.row("1", "a").await.unwrap().unwrap().state, RowState::Queued);
+    assert_eq!(
+        store.row("1", "a").await.unwrap().unwrap().state,
+        RowState::Queued
+    );
 
     store.limit_pages(Some(limit)).await;
     assert!(store.record_return("1", "a", &answer).await.unwrap());
-    store.create_job(&suite::job("2", None), &rows).await.unwrap();
+    store
+        .create_job(&suite::job("2", None), &rows)
+        .await
+        .unwrap();
 }

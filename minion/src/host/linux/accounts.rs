@@ -1,7 +1,9 @@
-//! Users and groups, without libc's name service: our binary is static and cannot load the host's NSS modules.
+//! Users and groups, without libc's name service: our binary is static and cannot load the host's
+//! NSS modules.
 //!
-//! The local files are read first, as `nsswitch.conf` has it everywhere, and whatever is not there is asked of the
-//! host's own `getent`. Answers are kept for the life of this value, which is one run.
+//! The local files are read first, as `nsswitch.conf` has it everywhere, and whatever is not there
+//! is asked of the host's own `getent`. Answers are kept for the life of this value, which is one
+//! run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,13 +25,21 @@ pub struct NameService {
 impl NameService {
     /// Forgets all answers: accounts may have changed.
     pub fn forget(&self) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// The line of `database` whose name (first field) or number (third field) is `key`.
     async fn line(&self, database: &'static str, key: &str) -> HostResult<Option<String>> {
         let question = (database, key.to_owned());
-        let known = self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&question).cloned();
+        let known = self
+            .answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&question)
+            .cloned();
         if let Some(answer) = known {
             return Ok(answer);
         }
@@ -38,7 +48,10 @@ impl NameService {
             Some(line) => Some(line.to_owned()),
             None => getent(database, key).await?,
         };
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(question, answer.clone());
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(question, answer.clone());
         Ok(answer)
     }
 
@@ -47,7 +60,12 @@ impl NameService {
     /// # Errors
     /// `getent` cannot be run.
     pub async fn user(&self, name: &str) -> HostResult<Option<User>> {
-        let Some(mut user) = self.line("passwd", name).await?.as_deref().and_then(parse_user) else {
+        let Some(mut user) = self
+            .line("passwd", name)
+            .await?
+            .as_deref()
+            .and_then(parse_user)
+        else {
             return Ok(None);
         };
         let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -66,7 +84,11 @@ impl NameService {
     /// # Errors
     /// `getent` cannot be run.
     pub async fn group(&self, name: &str) -> HostResult<Option<Group>> {
-        Ok(self.line("group", name).await?.as_deref().and_then(parse_group))
+        Ok(self
+            .line("group", name)
+            .await?
+            .as_deref()
+            .and_then(parse_group))
     }
 
     /// The name of a user id, or the number itself when it has none.
@@ -90,7 +112,10 @@ impl NameService {
             return Ok("root".to_owned());
         }
         let line = self.line(database, &id.to_string()).await?;
-        Ok(line.as_deref().and_then(|l| l.split(':').next()).map_or_else(|| id.to_string(), str::to_owned))
+        Ok(line
+            .as_deref()
+            .and_then(|l| l.split(':').next())
+            .map_or_else(|| id.to_string(), str::to_owned))
     }
 
     /// The id of a user that is given by name or number.
@@ -102,7 +127,9 @@ impl NameService {
             return Ok(number);
         }
         let found = self.user(user).await?;
-        found.map(|u| u.uid).ok_or_else(|| HostError(format!("there is no user `{user}` on this host")))
+        found
+            .map(|u| u.uid)
+            .ok_or_else(|| HostError(format!("there is no user `{user}` on this host")))
     }
 
     /// The id of a group that is given by name or number.
@@ -114,7 +141,9 @@ impl NameService {
             return Ok(number);
         }
         let found = self.group(group).await?;
-        found.map(|g| g.gid).ok_or_else(|| HostError(format!("there is no group `{group}` on this host")))
+        found
+            .map(|g| g.gid)
+            .ok_or_else(|| HostError(format!("there is no group `{group}` on this host")))
     }
 }
 
@@ -124,13 +153,25 @@ fn find<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.lines().find(|line| {
         let mut fields = line.split(':');
         let name = fields.next();
-        if numeric { fields.nth(1) == Some(key) } else { name == Some(key) }
+        if numeric {
+            fields.nth(1) == Some(key)
+        } else {
+            name == Some(key)
+        }
     })
 }
 
 async fn getent(database: &str, key: &str) -> HostResult<Option<String>> {
     let argv = ["getent", database, key].map(str::to_owned).to_vec();
-    match command::run(&Command { argv, ..Command::default() }, Some(DEADLINE)).await {
+    match command::run(
+        &Command {
+            argv,
+            ..Command::default()
+        },
+        Some(DEADLINE),
+    )
+    .await
+    {
         Ok(output) if output.code == 0 => Ok(output.stdout.lines().next().map(str::to_owned)),
         // 2: not found. Anything else (or no getent at all) must not pass for absence.
         Ok(output) if output.code == 2 => Ok(None),
@@ -146,7 +187,9 @@ async fn getent(database: &str, key: &str) -> HostResult<Option<String>> {
 
 fn parse_user(line: &str) -> Option<User> {
     let fields: Vec<&str> = line.split(':').collect();
-    let [name, _, uid, gid, gecos, home, shell] = fields.as_slice() else { return None };
+    let [name, _, uid, gid, gecos, home, shell] = fields.as_slice() else {
+        return None;
+    };
     Some(User {
         name: (*name).to_owned(),
         uid: uid.parse().ok()?,
@@ -160,9 +203,19 @@ fn parse_user(line: &str) -> Option<User> {
 
 fn parse_group(line: &str) -> Option<Group> {
     let fields: Vec<&str> = line.split(':').collect();
-    let [name, _, gid, members] = fields.as_slice() else { return None };
-    let members = members.split(',').filter(|m| !m.is_empty()).map(str::to_owned).collect();
-    Some(Group { name: (*name).to_owned(), gid: gid.parse().ok()?, members })
+    let [name, _, gid, members] = fields.as_slice() else {
+        return None;
+    };
+    let members = members
+        .split(',')
+        .filter(|m| !m.is_empty())
+        .map(str::to_owned)
+        .collect();
+    Some(Group {
+        name: (*name).to_owned(),
+        gid: gid.parse().ok()?,
+        members,
+    })
 }
 
 #[cfg(test)]
@@ -171,7 +224,8 @@ mod tests {
 
     #[test]
     fn lines_are_found_by_name_and_number() {
-        let text = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n";
+        let text =
+            "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n";
         assert!(find(text, "daemon").unwrap().starts_with("daemon"));
         assert!(find(text, "1").unwrap().starts_with("daemon"));
         assert_eq!(find(text, "x"), None);
@@ -193,6 +247,13 @@ mod tests {
         assert_eq!(names.user_name(0).await.unwrap(), "root");
         assert_eq!(names.uid("root").await.unwrap(), 0);
         assert_eq!(names.uid("4711").await.unwrap(), 4711);
-        assert!(names.gid("no-such-group").await.unwrap_err().0.contains("no-such-group"));
+        assert!(
+            names
+                .gid("no-such-group")
+                .await
+                .unwrap_err()
+                .0
+                .contains("no-such-group")
+        );
     }
 }

@@ -36,9 +36,15 @@ impl Bus {
         if let Some(open) = slot.as_ref().filter(|c| !c.is_closed()) {
             return Ok(open.clone());
         }
-        let opened = zbus::connection::Builder::system().method_timeout(DEADLINE).build().await;
-        let opened = opened
-            .map_err(|e| HostError(format!("the system bus cannot be reached: {e}; is dbus running?")))?;
+        let opened = zbus::connection::Builder::system()
+            .method_timeout(DEADLINE)
+            .build()
+            .await;
+        let opened = opened.map_err(|e| {
+            HostError(format!(
+                "the system bus cannot be reached: {e}; is dbus running?"
+            ))
+        })?;
         *slot = Some(opened.clone());
         Ok(opened)
     }
@@ -56,7 +62,8 @@ impl Bus {
         self.call(SELF, "ReloadConfig", &()).await.map(drop)
     }
 
-    /// Calls a method. The outer error is the bus's, the inner one the service's: its name and text.
+    /// Calls a method. The outer error is the bus's, the inner one the service's: its name and
+    /// text.
     ///
     /// # Errors
     /// No bus, nobody there, or no answer.
@@ -67,8 +74,15 @@ impl Bus {
         body: &B,
     ) -> HostResult<Result<Message, (String, String)>> {
         let connection = self.connection().await?;
-        let Object { service, path, interface } = object;
-        match connection.call_method(Some(service), path, Some(interface), method, body).await {
+        let Object {
+            service,
+            path,
+            interface,
+        } = object;
+        match connection
+            .call_method(Some(service), path, Some(interface), method, body)
+            .await
+        {
             Ok(reply) => Ok(Ok(reply)),
             Err(zbus::Error::MethodError(name, text, _)) => {
                 Ok(Err((name.to_string(), text.unwrap_or_default())))
@@ -77,7 +91,10 @@ impl Bus {
                 zbus::fdo::Error::ServiceUnknown(_) | zbus::fdo::Error::NameHasNoOwner(_) => {
                     Err(HostError(format!("{service} is not running on this host")))
                 }
-                other => Ok(Err(("org.freedesktop.DBus.Error".to_owned(), other.to_string()))),
+                other => Ok(Err((
+                    "org.freedesktop.DBus.Error".to_owned(),
+                    other.to_string(),
+                ))),
             },
             Err(e) => Err(HostError(format!("{service}: {method}: {e}"))),
         }

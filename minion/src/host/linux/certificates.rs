@@ -1,4 +1,5 @@
-//! Makes a key on the host, has it signed, writes both: the real form of [`super::super::effect::Effect::Certificate`].
+//! Makes a key on the host, has it signed, writes both: the real form of
+//! [`super::super::effect::Effect::Certificate`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +17,13 @@ const KEY: Duration = Duration::from_secs(120);
 
 impl LinuxHost {
     pub(super) async fn certificate(&self, request: &CertificateRequest) -> HostResult<()> {
-        let file = if request.kubeconfig.is_some() { &request.cert_path } else { &request.key_path };
-        let kept = super::files::read(Path::new(file))?.and_then(|content| key_in_file(request, &content));
+        let file = if request.kubeconfig.is_some() {
+            &request.cert_path
+        } else {
+            &request.key_path
+        };
+        let kept =
+            super::files::read(Path::new(file))?.and_then(|content| key_in_file(request, &content));
         let key = match kept {
             Some(key) => key,
             None => fresh(&request.algorithm).await?,
@@ -32,17 +38,32 @@ impl LinuxHost {
     }
 }
 
-/// A new key. Our cryptography library makes no RSA keys, so those come from the host's openssl, through a pipe.
+/// A new key. Our cryptography library makes no RSA keys, so those come from the host's openssl,
+/// through a pipe.
 async fn fresh(algorithm: &str) -> HostResult<KeyPair> {
-    let Some(bits) = is_rsa(algorithm) else { return new_key(algorithm) };
+    let Some(bits) = is_rsa(algorithm) else {
+        return new_key(algorithm);
+    };
     let size = format!("rsa_keygen_bits:{bits}");
-    let pem = must(&["openssl", "genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", &size], &[], KEY)
-        .await
-        .map_err(|HostError(e)| {
-            HostError(format!(
-                "no RSA key could be made: {e}; install openssl, or use the algorithm ecdsa-p256"
-            ))
-        })?;
+    let pem = must(
+        &[
+            "openssl",
+            "genpkey",
+            "-quiet",
+            "-algorithm",
+            "RSA",
+            "-pkeyopt",
+            &size,
+        ],
+        &[],
+        KEY,
+    )
+    .await
+    .map_err(|HostError(e)| {
+        HostError(format!(
+            "no RSA key could be made: {e}; install openssl, or use the algorithm ecdsa-p256"
+        ))
+    })?;
     usable_key(&pem, algorithm)
         .ok_or_else(|| HostError(format!("openssl made no usable key for {algorithm}")))
 }

@@ -1,4 +1,5 @@
-//! Programs: arguments as a list, a deadline, output captured, the whole process group ended when time is up.
+//! Programs: arguments as a list, a deadline, output captured, the whole process group ended when
+//! time is up.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -13,7 +14,8 @@ use crate::host::{HostError, HostResult};
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Most bytes kept of each output stream; what comes after is read and dropped.
 const KEPT: usize = 4 << 20;
-/// How long output may still come after the program itself has ended (children that it left behind hold the pipe).
+/// How long output may still come after the program itself has ended (children that it left behind
+/// hold the pipe).
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
 /// Runs a program. `deadline` is used where the command names no `timeout` of its own.
@@ -35,14 +37,21 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
         .env("LANG", "C.UTF-8")
         .env("LC_ALL", "C.UTF-8")
         .envs(&command.env)
-        .stdin(if command.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(if command.stdin.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .map_err(|e| HostError(format!("`{shown}` cannot be run: {e}")))?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let group = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .and_then(Pid::from_raw);
     let input = child.stdin.take();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let feed = async {
@@ -82,14 +91,23 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
             }
         },
     };
-    let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(-1);
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|s| 128 + s))
+        .unwrap_or(-1);
     let text = |bytes: Vec<u8>| {
-        String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+        String::from_utf8(bytes)
+            .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
     };
-    Ok(Output { code, stdout: text(out), stderr: text(err) })
+    Ok(Output {
+        code,
+        stdout: text(out),
+        stderr: text(err),
+    })
 }
 
-/// `argv`, through `setpriv` when it is to run as another user: that program may use the host's name service.
+/// `argv`, through `setpriv` when it is to run as another user: that program may use the host's
+/// name service.
 fn arguments(command: &Command) -> HostResult<Vec<String>> {
     if command.argv.is_empty() {
         return Err(HostError("an empty command cannot be run".to_owned()));
@@ -102,7 +120,9 @@ fn arguments(command: &Command) -> HostResult<Vec<String>> {
     }
     // `--regid` by user name means that user's primary group.
     let line = "u=$1; shift; exec setpriv --reuid \"$u\" --regid \"$(id -g \"$u\")\" --init-groups -- \"$@\"";
-    let mut argv: Vec<String> = ["/bin/sh", "-c", line, "runas", user].map(str::to_owned).to_vec();
+    let mut argv: Vec<String> = ["/bin/sh", "-c", line, "runas", user]
+        .map(str::to_owned)
+        .to_vec();
     argv.extend(command.argv.iter().cloned());
     Ok(argv)
 }
@@ -116,25 +136,45 @@ async fn keep(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     }
 }
 
-/// Runs one of the host's own programs for us and takes any exit code but 0 for an error that says what it said.
+/// Runs one of the host's own programs for us and takes any exit code but 0 for an error that says
+/// what it said.
 ///
 /// # Errors
 /// As [`run`], and a failure of the program.
-pub async fn must(argv: &[&str], environment: &[(&str, &str)], deadline: Duration) -> HostResult<String> {
+pub async fn must(
+    argv: &[&str],
+    environment: &[(&str, &str)],
+    deadline: Duration,
+) -> HostResult<String> {
     let command = Command {
         argv: argv.iter().map(|a| (*a).to_owned()).collect(),
-        env: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        env: environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
         ..Command::default()
     };
     let output = run(&command, Some(deadline)).await?;
-    if output.code == 0 { Ok(output.stdout) } else { Err(failure(argv, &output)) }
+    if output.code == 0 {
+        Ok(output.stdout)
+    } else {
+        Err(failure(argv, &output))
+    }
 }
 
 /// What to tell of a program that failed.
 #[must_use]
 pub fn failure(argv: &[&str], output: &Output) -> HostError {
-    let said = if output.stderr.trim().is_empty() { output.stdout.trim() } else { output.stderr.trim() };
-    HostError(format!("`{}` ended with exit code {}: {said}", argv.join(" "), output.code))
+    let said = if output.stderr.trim().is_empty() {
+        output.stdout.trim()
+    } else {
+        output.stderr.trim()
+    };
+    HostError(format!(
+        "`{}` ended with exit code {}: {said}",
+        argv.join(" "),
+        output.code
+    ))
 }
 
 #[cfg(test)]
@@ -142,42 +182,76 @@ mod tests {
     use super::*;
 
     fn shell(line: &str) -> Command {
-        Command { argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(), ..Command::default() }
+        Command {
+            argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
+            ..Command::default()
+        }
     }
 
     #[tokio::test]
     async fn output_code_and_input() {
-        let command = Command { stdin: Some(b"in".to_vec()), ..shell("cat; echo err >&2; exit 3") };
+        let command = Command {
+            stdin: Some(b"in".to_vec()),
+            ..shell("cat; echo err >&2; exit 3")
+        };
         let output = run(&command, None).await.unwrap();
-        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (3, "in", "err\n"));
+        assert_eq!(
+            (output.code, output.stdout.as_str(), output.stderr.as_str()),
+            (3, "in", "err\n")
+        );
         assert_eq!(run(&shell("kill -TERM $$"), None).await.unwrap().code, 143);
     }
 
     #[tokio::test]
     async fn time_is_up_for_the_whole_group() {
-        let command = Command { timeout: Some(0), ..shell("echo begun >&2; sleep 60 & sleep 60") };
+        let command = Command {
+            timeout: Some(0),
+            ..shell("echo begun >&2; sleep 60 & sleep 60")
+        };
         let error = run(&command, None).await.unwrap_err();
         assert!(error.0.contains("not done after 0 s"), "{error}");
     }
 
     #[tokio::test]
     async fn a_child_left_behind_does_not_hold_us() {
-        let output = run(&shell("sleep 60 & echo $!"), Some(Duration::from_secs(30))).await.unwrap();
+        let output = run(&shell("sleep 60 & echo $!"), Some(Duration::from_secs(30)))
+            .await
+            .unwrap();
         assert_eq!(output.code, 0);
-        let pid = output.stdout.trim().parse().ok().and_then(Pid::from_raw).unwrap();
+        let pid = output
+            .stdout
+            .trim()
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .unwrap();
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
     }
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
-        let error = must(&["/no/such/program"], &[], Duration::from_secs(5)).await.unwrap_err();
-        assert!(error.0.starts_with("`/no/such/program` cannot be run"), "{error}");
+        let error = must(&["/no/such/program"], &[], Duration::from_secs(5))
+            .await
+            .unwrap_err();
+        assert!(
+            error.0.starts_with("`/no/such/program` cannot be run"),
+            "{error}"
+        );
     }
 
     #[test]
     fn other_users_go_through_setpriv() {
-        let command = Command { runas: Some("etcd".into()), ..shell("id") };
+        let command = Command {
+            runas: Some("etcd".into()),
+            ..shell("id")
+        };
         assert_eq!(arguments(&command).unwrap()[3..5], ["runas", "etcd"]);
-        assert!(arguments(&Command { runas: Some("-x".into()), ..shell("id") }).is_err());
+        assert!(
+            arguments(&Command {
+                runas: Some("-x".into()),
+                ..shell("id")
+            })
+            .is_err()
+        );
     }
 }

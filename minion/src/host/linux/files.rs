@@ -1,7 +1,8 @@
 //! Files as they are really written: whole or not at all, also when the power goes.
 //!
-//! A file is made beside its place under a temporary name, gets its content, owner, mode and SELinux label, is fsynced,
-//! renamed over the old one, and then the directory is fsynced (the rename is durable only then).
+//! A file is made beside its place under a temporary name, gets its content, owner, mode and
+//! SELinux label, is fsynced, renamed over the old one, and then the directory is fsynced (the
+//! rename is durable only then).
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -89,13 +90,19 @@ pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
 pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+        Err(e)
+            if matches!(
+                e.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
             return Ok(None);
         }
         Err(e) => return Err(failed("read", path, e)),
     };
     let mut content = Vec::new();
-    file.read_to_end(&mut content).map_err(|e| failed("read", path, e))?;
+    file.read_to_end(&mut content)
+        .map_err(|e| failed("read", path, e))?;
     Ok(Some(content))
 }
 
@@ -124,7 +131,8 @@ fn follow(path: &Path) -> HostResult<PathBuf> {
     for _ in 0..MAX_LINKS {
         match rustix::fs::lstat(&at) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Symlink => {
-                let target = std::fs::read_link(&at).map_err(|e| failed("read the link", &at, e))?;
+                let target =
+                    std::fs::read_link(&at).map_err(|e| failed("read the link", &at, e))?;
                 at = at.parent().unwrap_or(Path::new("/")).join(target);
             }
             _ => return Ok(at),
@@ -144,17 +152,27 @@ struct Place {
 impl Place {
     fn open(path: &Path) -> HostResult<Self> {
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let name = path.file_name().ok_or_else(|| failed("write", path, "it has no file name"))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| failed("write", path, "it has no file name"))?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let directory = rustix::fs::open(parent, flags, Mode::empty()).map_err(|e| match e {
-            Errno::NOENT => {
-                HostError(format!("{}: the directory {} does not exist", path.display(), parent.display()))
-            }
+            Errno::NOENT => HostError(format!(
+                "{}: the directory {} does not exist",
+                path.display(),
+                parent.display()
+            )),
             e => failed("open the directory", parent, e),
         })?;
-        // One fixed name for a path: what a crash leaves behind is taken over by the next write, and never piles up.
+        // One fixed name for a path: what a crash leaves behind is taken over by the next write,
+        // and never piles up.
         let temporary = PathBuf::from(format!(".{}.halite-new", name.to_string_lossy()));
-        Ok(Self { directory, name: PathBuf::from(name), temporary, path: path.to_owned() })
+        Ok(Self {
+            directory,
+            name: PathBuf::from(name),
+            temporary,
+            path: path.to_owned(),
+        })
     }
 
     fn clear(&self) -> HostResult<()> {
@@ -166,8 +184,13 @@ impl Place {
 
     /// Renames the temporary entry over the real one and makes the directory durable.
     fn publish(&self) -> HostResult<()> {
-        rustix::fs::renameat(&self.directory, &self.temporary, &self.directory, &self.name)
-            .map_err(|e| failed("put in place", &self.path, e))?;
+        rustix::fs::renameat(
+            &self.directory,
+            &self.temporary,
+            &self.directory,
+            &self.name,
+        )
+        .map_err(|e| failed("put in place", &self.path, e))?;
         self.sync()
     }
 
@@ -176,7 +199,8 @@ impl Place {
     }
 }
 
-/// Writes a whole file atomically; see the module's text. A link at `path` is followed and its target replaced.
+/// Writes a whole file atomically; see the module's text. A link at `path` is followed and its
+/// target replaced.
 ///
 /// # Errors
 /// A missing directory, a directory at `path`, or what the system says.
@@ -204,8 +228,13 @@ fn put(path: &Path, content: &[u8], owner: Owner, durable: bool) -> HostResult<(
         if durable {
             return place.publish();
         }
-        rustix::fs::renameat(&place.directory, &place.temporary, &place.directory, &place.name)
-            .map_err(|e| failed("put in place", &path, e))
+        rustix::fs::renameat(
+            &place.directory,
+            &place.temporary,
+            &place.directory,
+            &place.name,
+        )
+        .map_err(|e| failed("put in place", &path, e))
     });
     if written.is_err() {
         // The first error is the one to tell.
@@ -214,18 +243,32 @@ fn put(path: &Path, content: &[u8], owner: Owner, durable: bool) -> HostResult<(
     written
 }
 
-fn fill(place: &Place, content: &[u8], owner: Owner, old: Option<&RawStat>, durable: bool) -> HostResult<()> {
+fn fill(
+    place: &Place,
+    content: &[u8],
+    owner: Owner,
+    old: Option<&RawStat>,
+    durable: bool,
+) -> HostResult<()> {
     let wrong = |e: &dyn std::fmt::Display| failed("write", &place.path, e);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&place.directory, &place.temporary, flags, Mode::from_raw_mode(0o600))
-        .map_err(|e| wrong(&e))?;
+    let fd = rustix::fs::openat(
+        &place.directory,
+        &place.temporary,
+        flags,
+        Mode::from_raw_mode(0o600),
+    )
+    .map_err(|e| wrong(&e))?;
     let mut file = File::from(fd);
     file.write_all(content).map_err(|e| wrong(&e))?;
     let uid = owner.uid.or(old.map(|s| s.uid));
     let gid = owner.gid.or(old.map(|s| s.gid));
     change_owner(&file, uid, gid).map_err(|e| wrong(&e))?;
     // After the owner, because a change of owner clears set-id bits.
-    let mode = owner.mode.or(old.filter(|s| s.kind == FileKind::File).map(|s| s.mode)).unwrap_or(0o644);
+    let mode = owner
+        .mode
+        .or(old.filter(|s| s.kind == FileKind::File).map(|s| s.mode))
+        .unwrap_or(0o644);
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(|e| wrong(&e))?;
     if old.is_some() {
         copy_label(&place.path, &file)?;
@@ -240,7 +283,11 @@ fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> Result<(), E
     let now = rustix::fs::fstat(file)?;
     let uid = uid.filter(|u| *u != now.st_uid).map(Uid::from_raw);
     let gid = gid.filter(|g| *g != now.st_gid).map(Gid::from_raw);
-    if uid.is_none() && gid.is_none() { Ok(()) } else { rustix::fs::fchown(file, uid, gid) }
+    if uid.is_none() && gid.is_none() {
+        Ok(())
+    } else {
+        rustix::fs::fchown(file, uid, gid)
+    }
 }
 
 /// Gives the new file the old one's SELinux label, where there are labels.
@@ -261,11 +308,27 @@ fn copy_label(old: &Path, new: &File) -> HostResult<()> {
 /// # Errors
 /// As [`mkdir`].
 pub fn mkdir_private(path: &Path) -> HostResult<()> {
-    let above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.is_dir()).collect();
+    let above: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|above| !above.is_dir())
+        .collect();
     for missing in above.into_iter().rev() {
-        mkdir(missing, Owner { mode: Some(0o755), ..Owner::default() })?;
+        mkdir(
+            missing,
+            Owner {
+                mode: Some(0o755),
+                ..Owner::default()
+            },
+        )?;
     }
-    mkdir(path, Owner { mode: Some(0o700), ..Owner::default() })
+    mkdir(
+        path,
+        Owner {
+            mode: Some(0o700),
+            ..Owner::default()
+        },
+    )
 }
 
 /// Makes a directory; one that is there only gets owner and mode.
@@ -282,7 +345,13 @@ pub fn mkdir(path: &Path, owner: Owner) -> HostResult<()> {
         Err(Errno::EXIST) => return Err(failed("make", path, "it exists and is not a directory")),
         Err(e) => return Err(failed("make", path, e)),
     }
-    set_owner(path, Owner { mode: Some(owner.mode.unwrap_or(0o755)), ..owner })?;
+    set_owner(
+        path,
+        Owner {
+            mode: Some(owner.mode.unwrap_or(0o755)),
+            ..owner
+        },
+    )?;
     place.sync()
 }
 
@@ -314,9 +383,13 @@ pub fn set_owner(path: &Path, owner: Owner) -> HostResult<()> {
     if let Some(mode) = owner.mode {
         rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| wrong(&e))?;
     }
-    // Sockets, devices and unreadable files cannot be opened for this; their inode follows with the next commit.
-    if let Ok(fd) = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
-    {
+    // Sockets, devices and unreadable files cannot be opened for this; their inode follows with the
+    // next commit.
+    if let Ok(fd) = rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    ) {
         let _ = rustix::fs::fsync(&fd);
     }
     Ok(())
@@ -327,7 +400,9 @@ pub fn set_owner(path: &Path, owner: Owner) -> HostResult<()> {
 /// # Errors
 /// What the system says.
 pub fn remove(path: &Path) -> HostResult<()> {
-    let Some(found) = stat(path)? else { return Ok(()) };
+    let Some(found) = stat(path)? else {
+        return Ok(());
+    };
     let removed = if found.kind == FileKind::Directory {
         std::fs::remove_dir_all(path)
     } else {
@@ -361,7 +436,14 @@ mod tests {
         let path = dir.path().join("a");
         write(&path, b"1", Owner::default()).unwrap();
         assert_eq!(stat(&path).unwrap().unwrap().mode, 0o644);
-        set_owner(&path, Owner { mode: Some(0o4750), ..Owner::default() }).unwrap();
+        set_owner(
+            &path,
+            Owner {
+                mode: Some(0o4750),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
         write(&path, b"2", Owner::default()).unwrap();
         assert_eq!(stat(&path).unwrap().unwrap().mode, 0o4750);
         assert_eq!(read(&path).unwrap().unwrap(), b"2");
@@ -372,7 +454,15 @@ mod tests {
     fn a_leftover_of_a_crash_is_taken_over() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(".a.halite-new"), "half").unwrap();
-        write(&dir.path().join("a"), b"whole", Owner { mode: Some(0o600), ..Owner::default() }).unwrap();
+        write(
+            &dir.path().join("a"),
+            b"whole",
+            Owner {
+                mode: Some(0o600),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
         assert_eq!(names(dir.path()), ["a"]);
     }
 
@@ -383,10 +473,20 @@ mod tests {
         symlink(&dir.path().join("link"), "real/file").unwrap();
         write(&dir.path().join("link"), b"x", Owner::default()).unwrap();
         assert_eq!(std::fs::read(dir.path().join("real/file")).unwrap(), b"x");
-        assert_eq!(stat(&dir.path().join("link")).unwrap().unwrap().target.as_deref(), Some("real/file"));
+        assert_eq!(
+            stat(&dir.path().join("link"))
+                .unwrap()
+                .unwrap()
+                .target
+                .as_deref(),
+            Some("real/file")
+        );
         symlink(&dir.path().join("loop"), "loop").unwrap();
         assert!(
-            write(&dir.path().join("loop"), b"x", Owner::default()).unwrap_err().0.contains("too many links")
+            write(&dir.path().join("loop"), b"x", Owner::default())
+                .unwrap_err()
+                .0
+                .contains("too many links")
         );
     }
 
@@ -394,10 +494,25 @@ mod tests {
     fn errors_name_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("no/file");
-        assert!(write(&inside, b"", Owner::default()).unwrap_err().0.contains("does not exist"));
-        assert!(write(dir.path(), b"", Owner::default()).unwrap_err().0.contains("is a directory"));
+        assert!(
+            write(&inside, b"", Owner::default())
+                .unwrap_err()
+                .0
+                .contains("does not exist")
+        );
+        assert!(
+            write(dir.path(), b"", Owner::default())
+                .unwrap_err()
+                .0
+                .contains("is a directory")
+        );
         std::fs::write(dir.path().join("f"), "").unwrap();
-        assert!(mkdir(&dir.path().join("f"), Owner::default()).unwrap_err().0.contains("not a directory"));
+        assert!(
+            mkdir(&dir.path().join("f"), Owner::default())
+                .unwrap_err()
+                .0
+                .contains("not a directory")
+        );
     }
 
     #[test]
@@ -417,7 +532,14 @@ mod tests {
         let path = dir.path().join("d");
         mkdir(&path, Owner::default()).unwrap();
         std::fs::write(path.join("x"), "").unwrap();
-        mkdir(&path, Owner { mode: Some(0o700), ..Owner::default() }).unwrap();
+        mkdir(
+            &path,
+            Owner {
+                mode: Some(0o700),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
         assert_eq!(stat(&path).unwrap().unwrap().mode, 0o700);
         assert_eq!(names(&path), ["x"]);
     }

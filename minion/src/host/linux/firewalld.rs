@@ -1,8 +1,10 @@
-//! firewalld over D-Bus (firewalld.dbus(5)): the permanent configuration first, then the running one.
+//! firewalld over D-Bus (firewalld.dbus(5)): the permanent configuration first, then the running
+//! one.
 //!
-//! firewalld 1.3 can change lists and switches of a known zone or policy at run time, but makes new ones, removes them, and
-//! takes a new target or priority only by a reload, which forgets what others have set at run time. So a reload is made
-//! only when one of those is due, and what the other zones and policies had at run time is put back after it.
+//! firewalld 1.3 can change lists and switches of a known zone or policy at run time, but makes new
+//! ones, removes them, and takes a new target or priority only by a reload, which forgets what
+//! others have set at run time. So a reload is made only when one of those is due, and what the
+//! other zones and policies had at run time is put back after it.
 
 use std::collections::HashMap;
 
@@ -37,19 +39,35 @@ impl Kind {
             Self::Zone => "org.fedoraproject.FirewallD1.zone",
             Self::Policy => "org.fedoraproject.FirewallD1.policy",
         };
-        Object { service: SERVICE, path: PATH, interface }
+        Object {
+            service: SERVICE,
+            path: PATH,
+            interface,
+        }
     }
 
     /// The interface of a permanent object, and its methods to read and replace.
     fn permanent(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Zone => ("org.fedoraproject.FirewallD1.config.zone", "getSettings2", "update2"),
-            Self::Policy => ("org.fedoraproject.FirewallD1.config.policy", "getSettings", "update"),
+            Self::Zone => (
+                "org.fedoraproject.FirewallD1.config.zone",
+                "getSettings2",
+                "update2",
+            ),
+            Self::Policy => (
+                "org.fedoraproject.FirewallD1.config.policy",
+                "getSettings",
+                "update",
+            ),
         }
     }
 
     fn rich_rules(self) -> &'static str {
-        if self == Self::Zone { "rules_str" } else { "rich_rules" }
+        if self == Self::Zone {
+            "rules_str"
+        } else {
+            "rich_rules"
+        }
     }
 }
 
@@ -62,12 +80,26 @@ pub async fn view(bus: &Bus, kind: Kind, name: &str) -> HostResult<FirewallView>
         None => None,
         Some(path) => {
             let (interface, get, _) = kind.permanent();
-            let reply =
-                bus.call(Object { service: SERVICE, path: path.as_str(), interface }, get, &()).await?;
-            Some(read(kind, &reply.body().deserialize().map_err(unreadable(name))?))
+            let reply = bus
+                .call(
+                    Object {
+                        service: SERVICE,
+                        path: path.as_str(),
+                        interface,
+                    },
+                    get,
+                    &(),
+                )
+                .await?;
+            Some(read(
+                kind,
+                &reply.body().deserialize().map_err(unreadable(name))?,
+            ))
         }
     };
-    let mut runtime = runtime(bus, kind, name).await?.map(|settings| read(kind, &settings));
+    let mut runtime = runtime(bus, kind, name)
+        .await?
+        .map(|settings| read(kind, &settings));
     if let (Some(runtime), Some(permanent)) = (&mut runtime, &permanent) {
         // Text for people: it cannot be set at run time and filters nothing.
         runtime.description.clone_from(&permanent.description);
@@ -81,7 +113,11 @@ pub async fn view(bus: &Bus, kind: Kind, name: &str) -> HostResult<FirewallView>
 /// firewalld is not running, or refuses.
 pub async fn names(bus: &Bus) -> HostResult<FirewallNames> {
     let list = async |object: Object<'_>, method: &str| -> HostResult<Vec<String>> {
-        bus.call(object, method, &()).await?.body().deserialize().map_err(unreadable(method))
+        bus.call(object, method, &())
+            .await?
+            .body()
+            .deserialize()
+            .map_err(unreadable(method))
     };
     let merged = |mut one: Vec<String>, other: Vec<String>| {
         one.extend(other);
@@ -89,9 +125,14 @@ pub async fn names(bus: &Bus) -> HostResult<FirewallNames> {
         one.dedup();
         one
     };
-    let zones = merged(list(CONFIG, "getZoneNames").await?, list(Kind::Zone.runtime(), "getZones").await?);
-    let policies =
-        merged(list(CONFIG, "getPolicyNames").await?, list(Kind::Policy.runtime(), "getPolicies").await?);
+    let zones = merged(
+        list(CONFIG, "getZoneNames").await?,
+        list(Kind::Zone.runtime(), "getZones").await?,
+    );
+    let policies = merged(
+        list(CONFIG, "getPolicyNames").await?,
+        list(Kind::Policy.runtime(), "getPolicies").await?,
+    );
     Ok(FirewallNames { zones, policies })
 }
 
@@ -113,14 +154,29 @@ async fn set(bus: &Bus, kind: Kind, name: &str, wanted: &FirewallSettings) -> Ho
     match object(bus, kind, name).await? {
         Some(path) => {
             let (interface, _, update) = kind.permanent();
-            bus.call(Object { service: SERVICE, path: path.as_str(), interface }, update, &(all,)).await?;
+            bus.call(
+                Object {
+                    service: SERVICE,
+                    path: path.as_str(),
+                    interface,
+                },
+                update,
+                &(all,),
+            )
+            .await?;
         }
         None => {
-            let add = if kind == Kind::Zone { "addZone2" } else { "addPolicy" };
+            let add = if kind == Kind::Zone {
+                "addZone2"
+            } else {
+                "addPolicy"
+            };
             bus.call(CONFIG, add, &(name, all)).await?;
         }
     }
-    let running = runtime(bus, kind, name).await?.map(|settings| read(kind, &settings));
+    let running = runtime(bus, kind, name)
+        .await?
+        .map(|settings| read(kind, &settings));
     let fixed = |s: &FirewallSettings| (normal_target(kind, &s.target), s.priority);
     match running {
         Some(running) if fixed(&running) == fixed(wanted) => {
@@ -134,26 +190,57 @@ async fn set(bus: &Bus, kind: Kind, name: &str, wanted: &FirewallSettings) -> Ho
 async fn remove(bus: &Bus, kind: Kind, name: &str) -> HostResult<()> {
     if let Some(path) = object(bus, kind, name).await? {
         let interface = kind.permanent().0;
-        bus.call(Object { service: SERVICE, path: path.as_str(), interface }, "remove", &()).await?;
+        bus.call(
+            Object {
+                service: SERVICE,
+                path: path.as_str(),
+                interface,
+            },
+            "remove",
+            &(),
+        )
+        .await?;
     }
-    if runtime(bus, kind, name).await?.is_some() { reload(bus, Some((kind, name))).await } else { Ok(()) }
+    if runtime(bus, kind, name).await?.is_some() {
+        reload(bus, Some((kind, name))).await
+    } else {
+        Ok(())
+    }
 }
 
 /// Reloads and puts back what all but `ours` had at run time.
 async fn reload(bus: &Bus, ours: Option<(Kind, &str)>) -> HostResult<()> {
     let mut before = Vec::new();
     for (kind, list) in [(Kind::Zone, "getZones"), (Kind::Policy, "getPolicies")] {
-        let names: Vec<String> =
-            bus.call(kind.runtime(), list, &()).await?.body().deserialize().map_err(unreadable(list))?;
-        for name in names.into_iter().filter(|n| ours != Some((kind, n.as_str()))) {
+        let names: Vec<String> = bus
+            .call(kind.runtime(), list, &())
+            .await?
+            .body()
+            .deserialize()
+            .map_err(unreadable(list))?;
+        for name in names
+            .into_iter()
+            .filter(|n| ours != Some((kind, n.as_str())))
+        {
             if let Some(settings) = runtime(bus, kind, &name).await? {
                 before.push((kind, name, changeable(kind, settings)));
             }
         }
     }
-    bus.call(Object { service: SERVICE, path: PATH, interface: SERVICE }, "reload", &()).await?;
+    bus.call(
+        Object {
+            service: SERVICE,
+            path: PATH,
+            interface: SERVICE,
+        },
+        "reload",
+        &(),
+    )
+    .await?;
     for (kind, name, settings) in before {
-        let Some(now) = runtime(bus, kind, &name).await? else { continue };
+        let Some(now) = runtime(bus, kind, &name).await? else {
+            continue;
+        };
         if changeable(kind, now) != settings {
             set_runtime(bus, kind, &name, &settings).await?;
         }
@@ -173,8 +260,12 @@ fn changeable(kind: Kind, settings: Settings) -> Settings {
         "ingress_priority",
         "egress_priority",
     ];
-    let mut kept: Settings = settings.into_iter().filter(|(key, _)| !fixed.contains(&key.as_str())).collect();
-    // firewalld hands out rules of other zones' policies in any order; the order of rules in one list has no meaning.
+    let mut kept: Settings = settings
+        .into_iter()
+        .filter(|(key, _)| !fixed.contains(&key.as_str()))
+        .collect();
+    // firewalld hands out rules of other zones' policies in any order; the order of rules in one
+    // list has no meaning.
     if let Some(rules) = kept.get(kind.rich_rules()).map(texts) {
         kept.insert(kind.rich_rules().to_owned(), list_of(&rules));
     }
@@ -182,25 +273,51 @@ fn changeable(kind: Kind, settings: Settings) -> Settings {
 }
 
 async fn set_runtime(bus: &Bus, kind: Kind, name: &str, settings: &Settings) -> HostResult<()> {
-    let method = if kind == Kind::Zone { "setZoneSettings2" } else { "setPolicySettings" };
-    bus.call(kind.runtime(), method, &(name, settings)).await.map(drop)
+    let method = if kind == Kind::Zone {
+        "setZoneSettings2"
+    } else {
+        "setPolicySettings"
+    };
+    bus.call(kind.runtime(), method, &(name, settings))
+        .await
+        .map(drop)
 }
 
 /// The permanent object of that name.
 async fn object(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<OwnedObjectPath>> {
-    let method = if kind == Kind::Zone { "getZoneByName" } else { "getPolicyByName" };
+    let method = if kind == Kind::Zone {
+        "getZoneByName"
+    } else {
+        "getPolicyByName"
+    };
     match bus.try_call(CONFIG, method, &(name,)).await? {
-        Ok(reply) => reply.body().deserialize().map(Some).map_err(unreadable(name)),
-        Err((_, text)) if text.contains("INVALID_ZONE") || text.contains("INVALID_POLICY") => Ok(None),
+        Ok(reply) => reply
+            .body()
+            .deserialize()
+            .map(Some)
+            .map_err(unreadable(name)),
+        Err((_, text)) if text.contains("INVALID_ZONE") || text.contains("INVALID_POLICY") => {
+            Ok(None)
+        }
         Err((_, text)) => Err(HostError(format!("firewalld: {name}: {text}"))),
     }
 }
 
 async fn runtime(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<Settings>> {
-    let method = if kind == Kind::Zone { "getZoneSettings2" } else { "getPolicySettings" };
+    let method = if kind == Kind::Zone {
+        "getZoneSettings2"
+    } else {
+        "getPolicySettings"
+    };
     match bus.try_call(kind.runtime(), method, &(name,)).await? {
-        Ok(reply) => reply.body().deserialize().map(Some).map_err(unreadable(name)),
-        Err((_, text)) if text.contains("INVALID_ZONE") || text.contains("INVALID_POLICY") => Ok(None),
+        Ok(reply) => reply
+            .body()
+            .deserialize()
+            .map(Some)
+            .map_err(unreadable(name)),
+        Err((_, text)) if text.contains("INVALID_ZONE") || text.contains("INVALID_POLICY") => {
+            Ok(None)
+        }
         Err((_, text)) => Err(HostError(format!("firewalld: {name}: {text}"))),
     }
 }
@@ -217,8 +334,11 @@ fn normal_target(kind: Kind, target: &str) -> String {
 }
 
 fn texts(value: &OwnedVariant) -> Vec<String> {
-    let mut list: Vec<String> =
-        value.try_clone().ok().and_then(|v| Vec::<String>::try_from(v).ok()).unwrap_or_default();
+    let mut list: Vec<String> = value
+        .try_clone()
+        .ok()
+        .and_then(|v| Vec::<String>::try_from(v).ok())
+        .unwrap_or_default();
     list.sort();
     list
 }
@@ -229,20 +349,34 @@ fn list_of(items: &[String]) -> OwnedVariant {
 
 /// Strings, numbers and lists of them always convert: only file descriptors do not.
 fn owned(value: Variant<'_>) -> OwnedVariant {
-    value.try_into_owned().unwrap_or_else(|_| OwnedVariant::from(false))
+    value
+        .try_into_owned()
+        .unwrap_or_else(|_| OwnedVariant::from(false))
 }
 
 fn read(kind: Kind, settings: &Settings) -> FirewallSettings {
-    let text = |key: &str| settings.get(key).and_then(|v| <&str>::try_from(v).ok()).unwrap_or_default();
+    let text = |key: &str| {
+        settings
+            .get(key)
+            .and_then(|v| <&str>::try_from(v).ok())
+            .unwrap_or_default()
+    };
     let list = |key: &str| settings.get(key).map(texts).unwrap_or_default();
-    let flag = |key: &str| settings.get(key).and_then(|v| bool::try_from(v).ok()).unwrap_or(false);
+    let flag = |key: &str| {
+        settings
+            .get(key)
+            .and_then(|v| bool::try_from(v).ok())
+            .unwrap_or(false)
+    };
     let ports: Vec<(String, String)> = settings
         .get("ports")
         .and_then(|v| v.try_clone().ok())
         .and_then(|v| v.try_into().ok())
         .unwrap_or_default();
-    let mut ports: Vec<String> =
-        ports.into_iter().map(|(port, protocol)| format!("{port}/{protocol}")).collect();
+    let mut ports: Vec<String> = ports
+        .into_iter()
+        .map(|(port, protocol)| format!("{port}/{protocol}"))
+        .collect();
     ports.sort();
     FirewallSettings {
         description: text("description").to_owned(),
@@ -267,7 +401,10 @@ fn write(kind: Kind, name: &str, wanted: &FirewallSettings, whole: bool) -> Sett
         .ports
         .iter()
         .map(|p| {
-            p.split_once('/').map_or((p.clone(), "tcp".to_owned()), |(a, b)| (a.to_owned(), b.to_owned()))
+            p.split_once('/')
+                .map_or((p.clone(), "tcp".to_owned()), |(a, b)| {
+                    (a.to_owned(), b.to_owned())
+                })
         })
         .collect();
     let mut settings = Settings::from([
@@ -295,7 +432,10 @@ fn write(kind: Kind, name: &str, wanted: &FirewallSettings, whole: bool) -> Sett
         };
         settings.insert("target".to_owned(), owned(Variant::from(target)));
         settings.insert("short".to_owned(), owned(Variant::from(name.to_owned())));
-        settings.insert("description".to_owned(), owned(Variant::from(wanted.description.clone())));
+        settings.insert(
+            "description".to_owned(),
+            owned(Variant::from(wanted.description.clone())),
+        );
         if let (Kind::Policy, Some(priority)) = (kind, wanted.priority) {
             settings.insert("priority".to_owned(), priority.into());
         }
@@ -334,14 +474,26 @@ mod tests {
             priority: Some(-10),
             ..sample()
         };
-        assert_eq!(read(Kind::Policy, &write(Kind::Policy, "p", &policy, true)), policy);
+        assert_eq!(
+            read(Kind::Policy, &write(Kind::Policy, "p", &policy, true)),
+            policy
+        );
     }
 
     #[test]
     fn the_default_target_has_one_name_and_reject_has_firewallds_own() {
-        let zone = FirewallSettings { target: String::new(), ..sample() };
-        assert_eq!(read(Kind::Zone, &write(Kind::Zone, "z", &zone, true)).target, "default");
-        let reject = FirewallSettings { target: "REJECT".into(), ..sample() };
+        let zone = FirewallSettings {
+            target: String::new(),
+            ..sample()
+        };
+        assert_eq!(
+            read(Kind::Zone, &write(Kind::Zone, "z", &zone, true)).target,
+            "default"
+        );
+        let reject = FirewallSettings {
+            target: "REJECT".into(),
+            ..sample()
+        };
         let sent = write(Kind::Zone, "z", &reject, true);
         assert_eq!(<&str>::try_from(&sent["target"]).unwrap(), "%%REJECT%%");
         assert_eq!(read(Kind::Zone, &sent).target, "REJECT");

@@ -1,6 +1,7 @@
 //! One GET, for `http.wait_for_successful_query` and health checks.
 //!
-//! Names are looked up in `/etc/hosts` only: our binary is static and libc's resolver would load the host's modules.
+//! Names are looked up in `/etc/hosts` only: our binary is static and libc's resolver would load
+//! the host's modules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,39 +36,67 @@ pub async fn get(url: &str, ca: Option<&str>) -> HostResult<Option<(u16, String)
         Some("http") => false,
         _ => return Err(bad("neither http nor https")),
     };
-    let host = uri.host().ok_or_else(|| bad("no host in it"))?.trim_matches(['[', ']']).to_owned();
+    let host = uri
+        .host()
+        .ok_or_else(|| bad("no host in it"))?
+        .trim_matches(['[', ']'])
+        .to_owned();
     let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let address = address(&host).ok_or_else(|| bad("its host is neither an address nor in /etc/hosts"))?;
-    let config = if tls { Some(config(ca).map_err(|e| bad(&e))?) } else { None };
+    let address =
+        address(&host).ok_or_else(|| bad("its host is neither an address nor in /etc/hosts"))?;
+    let config = if tls {
+        Some(config(ca).map_err(|e| bad(&e))?)
+    } else {
+        None
+    };
     let exchange = async {
-        let stream = TcpStream::connect(SocketAddr::new(address, port)).await.ok()?;
+        let stream = TcpStream::connect(SocketAddr::new(address, port))
+            .await
+            .ok()?;
         match config {
             None => ask(stream, &uri).await,
             Some(config) => {
                 let name = ServerName::try_from(host).ok()?;
-                let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+                let stream = TlsConnector::from(Arc::new(config))
+                    .connect(name, stream)
+                    .await
+                    .ok()?;
                 ask(stream, &uri).await
             }
         }
     };
-    Ok(tokio::time::timeout(DEADLINE, exchange).await.ok().flatten())
+    Ok(tokio::time::timeout(DEADLINE, exchange)
+        .await
+        .ok()
+        .flatten())
 }
 
 async fn ask<S>(stream: S, uri: &http::Uri) -> Option<(u16, String)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .ok()?;
     let driver = tokio::spawn(connection);
-    let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let path = uri
+        .path_and_query()
+        .map_or("/", http::uri::PathAndQuery::as_str);
     let request = http::Request::get(path)
         .header(http::header::HOST, uri.authority()?.as_str())
-        .header(http::header::USER_AGENT, concat!("halite-minion/", env!("CARGO_PKG_VERSION")))
+        .header(
+            http::header::USER_AGENT,
+            concat!("halite-minion/", env!("CARGO_PKG_VERSION")),
+        )
         .body(Empty::<Bytes>::new())
         .ok()?;
     let response = sender.send_request(request).await.ok()?;
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), LARGEST).collect().await.ok()?.to_bytes();
+    let body = Limited::new(response.into_body(), LARGEST)
+        .collect()
+        .await
+        .ok()?
+        .to_bytes();
     driver.abort();
     Some((status, String::from_utf8_lossy(&body).into_owned()))
 }
@@ -85,7 +114,9 @@ fn lookup(hosts: &str, name: &str) -> Option<IpAddr> {
     hosts.lines().find_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();
         let address = words.next()?.parse().ok()?;
-        words.any(|n| n.eq_ignore_ascii_case(name)).then_some(address)
+        words
+            .any(|n| n.eq_ignore_ascii_case(name))
+            .then_some(address)
     })
 }
 
@@ -96,12 +127,17 @@ fn config(ca: Option<&str>) -> Result<ClientConfig, String> {
         .map_err(|e| e.to_string())?;
     let Some(pem) = ca else {
         let verifier = Arc::new(Unchecked(provider));
-        return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
+        return Ok(builder
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth());
     };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|e| format!("the CA cannot be read: {e}"))?;
-        roots.add(certificate).map_err(|e| format!("the CA cannot be used: {e}"))?;
+        roots
+            .add(certificate)
+            .map_err(|e| format!("the CA cannot be used: {e}"))?;
     }
     if roots.is_empty() {
         return Err("there is no certificate in the given CA".to_owned());
@@ -160,14 +196,19 @@ impl ServerCertVerifier for Unchecked {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
 
     #[test]
     fn hosts_files() {
-        let hosts = "127.0.0.1 localhost\n# 1.1.1.1 api\n10.0.0.1 API.prod.internal api # the VIP\n";
+        let hosts =
+            "127.0.0.1 localhost\n# 1.1.1.1 api\n10.0.0.1 API.prod.internal api # the VIP\n";
         assert_eq!(lookup(hosts, "api"), Some(IpAddr::from([10, 0, 0, 1])));
-        assert_eq!(lookup(hosts, "api.PROD.internal"), Some(IpAddr::from([10, 0, 0, 1])));
+        assert_eq!(
+            lookup(hosts, "api.PROD.internal"),
+            Some(IpAddr::from([10, 0, 0, 1]))
+        );
         assert_eq!(lookup(hosts, "vip"), None);
     }
 
@@ -179,12 +220,22 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 1024];
             let length = stream.read(&mut request).await.unwrap();
-            stream.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nwait").await.unwrap();
+            stream
+                .write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nwait")
+                .await
+                .unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        let answer = get(&format!("http://127.0.0.1:{port}/readyz?verbose"), None).await.unwrap();
+        let answer = get(&format!("http://127.0.0.1:{port}/readyz?verbose"), None)
+            .await
+            .unwrap();
         assert_eq!(answer, Some((503, "wait".to_owned())));
-        assert!(server.await.unwrap().starts_with("GET /readyz?verbose HTTP/1.1\r\n"));
+        assert!(
+            server
+                .await
+                .unwrap()
+                .starts_with("GET /readyz?verbose HTTP/1.1\r\n")
+        );
     }
 
     #[tokio::test]
@@ -192,7 +243,12 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        assert_eq!(get(&format!("https://127.0.0.1:{port}/"), None).await.unwrap(), None);
+        assert_eq!(
+            get(&format!("https://127.0.0.1:{port}/"), None)
+                .await
+                .unwrap(),
+            None
+        );
         assert!(get("ftp://a/", None).await.is_err());
         assert!(get("https://127.0.0.1/", Some("no pem")).await.is_err());
     }

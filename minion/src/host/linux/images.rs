@@ -33,7 +33,10 @@ impl Images {
     }
 
     fn remembered(&self, reference: &str) -> Option<bool> {
-        self.known().references.as_ref().map(|references| references.contains(reference))
+        self.known()
+            .references
+            .as_ref()
+            .map(|references| references.contains(reference))
     }
 
     /// Forgets what is remembered.
@@ -53,7 +56,12 @@ impl Images {
             return Ok(found);
         }
         let before = self.known().forgotten;
-        let list = must(&["ctr", "-n", "k8s.io", "images", "ls", "-q"], &[], QUESTION).await?;
+        let list = must(
+            &["ctr", "-n", "k8s.io", "images", "ls", "-q"],
+            &[],
+            QUESTION,
+        )
+        .await?;
         let list: BTreeSet<String> = list.lines().map(|l| l.trim().to_owned()).collect();
         let found = list.contains(reference);
         let mut known = self.known();
@@ -72,9 +80,19 @@ impl Images {
             return Err(HostError(format!("`{reference}` is no image reference")));
         }
         self.forget();
-        let argv = ["ctr", "-n", "k8s.io", "images", "pull", "--hosts-dir", HOSTS, reference];
+        let argv = [
+            "ctr",
+            "-n",
+            "k8s.io",
+            "images",
+            "pull",
+            "--hosts-dir",
+            HOSTS,
+            reference,
+        ];
         let pulled = must(&argv, &[], PULL).await.map(drop);
-        // Asked for meanwhile by a state that runs beside this one, the list may be from before the end.
+        // Asked for meanwhile by a state that runs beside this one, the list may be from before the
+        // end.
         self.forget();
         pulled
     }

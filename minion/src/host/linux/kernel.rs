@@ -4,11 +4,21 @@ use std::path::{Path, PathBuf};
 
 use crate::host::{HostError, HostResult, MountPoint};
 
-/// The file of a parameter. Dots separate, unless there are slashes: then dots belong to names (`net/ipv4/conf/eth0.1/…`).
+/// The file of a parameter. Dots separate, unless there are slashes: then dots belong to names
+/// (`net/ipv4/conf/eth0.1/…`).
 fn parameter(key: &str) -> HostResult<PathBuf> {
-    let path = if key.contains('/') { key.to_owned() } else { key.replace('.', "/") };
-    if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-        return Err(HostError(format!("`{key}` is no name of a kernel parameter")));
+    let path = if key.contains('/') {
+        key.to_owned()
+    } else {
+        key.replace('.', "/")
+    };
+    if path
+        .split('/')
+        .any(|part| part.is_empty() || part == "." || part == "..")
+    {
+        return Err(HostError(format!(
+            "`{key}` is no name of a kernel parameter"
+        )));
     }
     Ok(Path::new("/proc/sys").join(path))
 }
@@ -21,7 +31,9 @@ pub fn sysctl(key: &str) -> HostResult<Option<String>> {
     match std::fs::read_to_string(parameter(key)?) {
         Ok(text) => Ok(Some(text.trim_end_matches('\n').to_owned())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(HostError(format!("the kernel parameter {key} cannot be read: {e}"))),
+        Err(e) => Err(HostError(format!(
+            "the kernel parameter {key} cannot be read: {e}"
+        ))),
     }
 }
 
@@ -30,13 +42,20 @@ pub fn sysctl(key: &str) -> HostResult<Option<String>> {
 /// # Errors
 /// The kernel has none of that name, or refuses the value.
 pub fn set_sysctl(key: &str, value: &str) -> HostResult<()> {
-    std::fs::write(parameter(key)?, format!("{value}\n"))
-        .map_err(|e| HostError(format!("the kernel parameter {key} cannot be set to `{value}`: {e}")))
+    std::fs::write(parameter(key)?, format!("{value}\n")).map_err(|e| {
+        HostError(format!(
+            "the kernel parameter {key} cannot be set to `{value}`: {e}"
+        ))
+    })
 }
 
-/// What shows that a feature is in the kernel when it has no module of that name (built in, `modules.builtin` missing).
+/// What shows that a feature is in the kernel when it has no module of that name (built in,
+/// `modules.builtin` missing).
 const SIGNS: &[(&str, &str)] = &[
-    ("br_netfilter", "/proc/sys/net/bridge/bridge-nf-call-iptables"),
+    (
+        "br_netfilter",
+        "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    ),
     ("nf_conntrack", "/proc/sys/net/netfilter/nf_conntrack_max"),
     ("ip_tables", "/proc/net/ip_tables_names"),
     ("ip6_tables", "/proc/net/ip6_tables_names"),
@@ -52,28 +71,38 @@ const SIGNS: &[(&str, &str)] = &[
 pub fn has_module(name: &str, release: &str) -> HostResult<bool> {
     let wanted = name.replace('-', "_");
     let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
-    if loaded.lines().any(|l| l.split(' ').next() == Some(wanted.as_str())) {
+    if loaded
+        .lines()
+        .any(|l| l.split(' ').next() == Some(wanted.as_str()))
+    {
         return Ok(true);
     }
     if Path::new("/sys/module").join(&wanted).exists() {
         return Ok(true);
     }
-    let builtin =
-        std::fs::read_to_string(format!("/lib/modules/{release}/modules.builtin")).unwrap_or_default();
+    let builtin = std::fs::read_to_string(format!("/lib/modules/{release}/modules.builtin"))
+        .unwrap_or_default();
     if is_builtin(&builtin, &wanted) {
         return Ok(true);
     }
-    if SIGNS.iter().any(|(module, sign)| *module == wanted && Path::new(sign).exists()) {
+    if SIGNS
+        .iter()
+        .any(|(module, sign)| *module == wanted && Path::new(sign).exists())
+    {
         return Ok(true);
     }
     let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    Ok(filesystems.lines().any(|l| l.rsplit('\t').next() == Some(wanted.as_str())))
+    Ok(filesystems
+        .lines()
+        .any(|l| l.rsplit('\t').next() == Some(wanted.as_str())))
 }
 
 fn is_builtin(list: &str, wanted: &str) -> bool {
     list.lines().any(|line| {
         let file = line.rsplit('/').next().unwrap_or(line);
-        file.split('.').next().is_some_and(|stem| stem.replace('-', "_") == wanted)
+        file.split('.')
+            .next()
+            .is_some_and(|stem| stem.replace('-', "_") == wanted)
     })
 }
 
@@ -118,7 +147,12 @@ pub fn swaps() -> HostResult<Vec<String>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(HostError(format!("the swap devices cannot be read: {e}"))),
     };
-    Ok(text.lines().skip(1).filter_map(|l| l.split_whitespace().next()).map(unescape).collect())
+    Ok(text
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split_whitespace().next())
+        .map(unescape)
+        .collect())
 }
 
 /// Undoes the kernel's octal escapes (`\040` is a blank).
@@ -126,7 +160,10 @@ fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).filter(|_| *first == b'\\').and_then(|d| std::str::from_utf8(d).ok());
+        let code = tail
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|d| std::str::from_utf8(d).ok());
         match code.and_then(|d| u8::from_str_radix(d, 8).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -147,8 +184,14 @@ mod tests {
 
     #[test]
     fn parameters_have_dots_or_slashes() {
-        assert_eq!(parameter("net.ipv4.ip_forward").unwrap(), Path::new("/proc/sys/net/ipv4/ip_forward"));
-        assert_eq!(parameter("net/ipv4/conf/a.1/x").unwrap(), Path::new("/proc/sys/net/ipv4/conf/a.1/x"));
+        assert_eq!(
+            parameter("net.ipv4.ip_forward").unwrap(),
+            Path::new("/proc/sys/net/ipv4/ip_forward")
+        );
+        assert_eq!(
+            parameter("net/ipv4/conf/a.1/x").unwrap(),
+            Path::new("/proc/sys/net/ipv4/conf/a.1/x")
+        );
         assert!(parameter("a/../b").is_err());
         assert!(parameter("").is_err());
         assert!(sysctl("kernel.ostype").unwrap().is_some());
@@ -157,10 +200,14 @@ mod tests {
 
     #[test]
     fn mount_lines() {
-        let line = r"36 35 98:0 /mnt1 /mnt\040a rw,noatime master:1 - ext4 /dev/root rw,errors=continue";
+        let line =
+            r"36 35 98:0 /mnt1 /mnt\040a rw,noatime master:1 - ext4 /dev/root rw,errors=continue";
         let mount = parse_mount(line).unwrap();
         assert_eq!(mount.path, "/mnt a");
-        assert_eq!((mount.device.as_str(), mount.fstype.as_str()), ("/dev/root", "ext4"));
+        assert_eq!(
+            (mount.device.as_str(), mount.fstype.as_str()),
+            ("/dev/root", "ext4")
+        );
         assert_eq!(mount.options, "rw,noatime,errors=continue");
         assert!(mounts().unwrap().iter().any(|m| m.path == "/"));
     }

@@ -1,5 +1,6 @@
-//! The real host. It runs as root; every question is asked anew but for what cannot change within one run unless we
-//! change it (accounts, packages, images), which is remembered and forgotten when an effect may have changed it.
+//! The real host. It runs as root; every question is asked anew but for what cannot change within
+//! one run unless we change it (accounts, packages, images), which is remembered and forgotten when
+//! an effect may have changed it.
 
 pub mod accounts;
 pub mod bus;
@@ -22,8 +23,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::certificate::Signer;
 use super::effect::{Command, Effect, Meta, Output};
 use super::{
-    FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager, Stat,
-    UnitState, User,
+    FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
+    Stat, UnitState, User,
 };
 
 /// Longest run of a question (`unless`, `onlyif`) that names no limit.
@@ -47,7 +48,8 @@ pub struct LinuxHost {
 }
 
 impl LinuxHost {
-    /// This machine; `signer` signs certificates, `blobs` holds the files that a low state refers to.
+    /// This machine; `signer` signs certificates, `blobs` holds the files that a low state refers
+    /// to.
     #[must_use]
     pub fn new(signer: Arc<dyn Signer>, blobs: Arc<dyn Blobs>) -> Self {
         Self {
@@ -57,7 +59,10 @@ impl LinuxHost {
             bus: bus::Bus::default(),
             installed: packages::Installed::default(),
             images: images::Images::default(),
-            release: rustix::system::uname().release().to_string_lossy().into_owned(),
+            release: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
         }
     }
 
@@ -70,14 +75,20 @@ impl LinuxHost {
             Some(group) => Some(self.names.gid(group).await?),
             None => None,
         };
-        Ok(files::Owner { uid, gid, mode: meta.mode })
+        Ok(files::Owner {
+            uid,
+            gid,
+            mode: meta.mode,
+        })
     }
 }
 
 impl Host for LinuxHost {
     fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>> {
         Box::pin(async move {
-            let Some(raw) = files::stat(Path::new(path))? else { return Ok(None) };
+            let Some(raw) = files::stat(Path::new(path))? else {
+                return Ok(None);
+            };
             Ok(Some(Stat {
                 kind: raw.kind,
                 mode: raw.mode,
@@ -105,7 +116,10 @@ impl Host for LinuxHost {
         Box::pin(self.installed.get())
     }
 
-    fn package_candidate<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+    fn package_candidate<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> HostFuture<'a, HostResult<Option<String>>> {
         Box::pin(packages::candidate(name))
     }
 
@@ -170,7 +184,9 @@ impl Host for LinuxHost {
     }
 
     fn now(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 

@@ -13,8 +13,9 @@ const QUESTION: Duration = Duration::from_secs(60);
 const TRANSACTION: Duration = Duration::from_secs(1800);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
-/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a service runs when a
-/// state says so, with the configuration that a state wrote, as on distributions with rpm.
+/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
+/// service runs when a state says so, with the configuration that a state wrote, as on
+/// distributions with rpm.
 const QUIET: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("APT_LISTCHANGES_FRONTEND", "none"),
@@ -60,7 +61,9 @@ pub fn manager() -> HostResult<PackageManager> {
     if Path::new("/usr/bin/dnf").exists() {
         return Ok(PackageManager::Dnf);
     }
-    Err(HostError("this host has neither apt-get nor dnf: packages cannot be managed on it".to_owned()))
+    Err(HostError(
+        "this host has neither apt-get nor dnf: packages cannot be managed on it".to_owned(),
+    ))
 }
 
 impl Installed {
@@ -74,8 +77,14 @@ impl Installed {
     /// # Errors
     /// The manager cannot be asked.
     pub async fn get(&self) -> HostResult<BTreeMap<String, String>> {
-        let changed = std::fs::metadata(DPKG_STATUS).and_then(|m| m.modified()).ok();
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let changed = std::fs::metadata(DPKG_STATUS)
+            .and_then(|m| m.modified())
+            .ok();
+        let known = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(known) = known.filter(|k| k.changed == changed) {
             return Ok(known.packages);
         }
@@ -89,8 +98,10 @@ impl Installed {
                 parse_rpm(&must(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
             }
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Known { changed, packages: packages.clone() });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known {
+            changed,
+            packages: packages.clone(),
+        });
         Ok(packages)
     }
 }
@@ -98,8 +109,10 @@ impl Installed {
 fn parse_dpkg(text: &str) -> BTreeMap<String, String> {
     let fields = text.lines().filter_map(|line| {
         let mut fields = line.split('\t');
-        // Second letter: `i` installed. Half-installed and unpacked ones do not count, so that they are mended.
-        (fields.next()?.get(1..2)? == "i").then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+        // Second letter: `i` installed. Half-installed and unpacked ones do not count, so that they
+        // are mended.
+        (fields.next()?.get(1..2)? == "i")
+            .then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     });
     fields.collect()
 }
@@ -107,7 +120,10 @@ fn parse_dpkg(text: &str) -> BTreeMap<String, String> {
 fn parse_rpm(text: &str) -> BTreeMap<String, String> {
     let fields = text.lines().filter_map(|line| {
         let (name, version) = line.split_once('\t')?;
-        Some((name.to_owned(), version.strip_prefix("0:").unwrap_or(version).to_owned()))
+        Some((
+            name.to_owned(),
+            version.strip_prefix("0:").unwrap_or(version).to_owned(),
+        ))
     });
     fields.collect()
 }
@@ -122,7 +138,16 @@ pub async fn candidate(name: &str) -> HostResult<Option<String>> {
             parse_policy(&must(&["apt-cache", "policy", "--", name], &[], QUESTION).await?)
         }
         PackageManager::Dnf => {
-            let argv = ["dnf", "-q", "repoquery", "--latest-limit=1", "--qf", "%{evr}\n", "--", name];
+            let argv = [
+                "dnf",
+                "-q",
+                "repoquery",
+                "--latest-limit=1",
+                "--qf",
+                "%{evr}\n",
+                "--",
+                name,
+            ];
             let text = must(&argv, &[], QUESTION).await?;
             text.lines()
                 .map(str::trim)
@@ -133,7 +158,10 @@ pub async fn candidate(name: &str) -> HostResult<Option<String>> {
 }
 
 fn parse_policy(text: &str) -> Option<String> {
-    let version = text.lines().find_map(|l| l.trim().strip_prefix("Candidate:"))?.trim();
+    let version = text
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("Candidate:"))?
+        .trim();
     (version != "(none)").then(|| version.to_owned())
 }
 
@@ -143,9 +171,15 @@ fn parse_policy(text: &str) -> Option<String> {
 /// What the manager says.
 pub async fn refresh() -> HostResult<()> {
     let argv: &[&str] = match manager()? {
-        PackageManager::Apt => {
-            &["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "APT::Update::Error-Mode=any", "update"]
-        }
+        PackageManager::Apt => &[
+            "apt-get",
+            "-q",
+            "-o",
+            "DPkg::Lock::Timeout=300",
+            "-o",
+            "APT::Update::Error-Mode=any",
+            "update",
+        ],
         PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
     };
     must(argv, QUIET, TRANSACTION).await.map(drop)
@@ -155,21 +189,36 @@ pub async fn refresh() -> HostResult<()> {
 ///
 /// # Errors
 /// What the manager says, for example that no repository offers a version.
-pub async fn change(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> HostResult<()> {
+pub async fn change(
+    install: &BTreeMap<String, Option<String>>,
+    remove: &[String],
+) -> HostResult<()> {
     match manager()? {
         PackageManager::Apt => apt(install, remove).await,
         PackageManager::Dnf => {
-            let install: Vec<String> = install.iter().map(|(n, v)| pinned(n, v.as_deref(), "-")).collect();
+            let install: Vec<String> = install
+                .iter()
+                .map(|(n, v)| pinned(n, v.as_deref(), "-"))
+                .collect();
             if !remove.is_empty() {
-                let argv: Vec<&str> =
-                    ["dnf", "-y", "-q", "remove", "--"].into_iter().chain(texts(remove)).collect();
+                let argv: Vec<&str> = ["dnf", "-y", "-q", "remove", "--"]
+                    .into_iter()
+                    .chain(texts(remove))
+                    .collect();
                 must(&argv, &[], TRANSACTION).await?;
             }
             if install.is_empty() {
                 return Ok(());
             }
-            let fixed =
-                ["dnf", "-y", "-q", "--setopt=install_weak_deps=False", "--allowerasing", "install", "--"];
+            let fixed = [
+                "dnf",
+                "-y",
+                "-q",
+                "--setopt=install_weak_deps=False",
+                "--allowerasing",
+                "install",
+                "--",
+            ];
             let argv: Vec<&str> = fixed.into_iter().chain(texts(&install)).collect();
             must(&argv, &[], TRANSACTION).await.map(drop)
         }
@@ -185,17 +234,41 @@ fn pinned(name: &str, version: Option<&str>, separator: &str) -> String {
 }
 
 async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> HostResult<()> {
-    let verb = if install.is_empty() { "remove" } else { "install" };
-    let mut words: Vec<String> = install.iter().map(|(n, v)| pinned(n, v.as_deref(), "=")).collect();
+    let verb = if install.is_empty() {
+        "remove"
+    } else {
+        "install"
+    };
+    let mut words: Vec<String> = install
+        .iter()
+        .map(|(n, v)| pinned(n, v.as_deref(), "="))
+        .collect();
     // apt's own notation for removing within an installation.
-    words.extend(remove.iter().map(|n| if install.is_empty() { n.clone() } else { format!("{n}-") }));
-    let argv: Vec<&str> = APT.iter().copied().chain([verb, "--"]).chain(texts(&words)).collect();
+    words.extend(remove.iter().map(|n| {
+        if install.is_empty() {
+            n.clone()
+        } else {
+            format!("{n}-")
+        }
+    }));
+    let argv: Vec<&str> = APT
+        .iter()
+        .copied()
+        .chain([verb, "--"])
+        .chain(texts(&words))
+        .collect();
     // What is removed must be stopped by its scripts.
-    let environment: Vec<(&str, &str)> =
-        QUIET.iter().copied().chain(remove.is_empty().then_some(OFFLINE)).collect();
+    let environment: Vec<(&str, &str)> = QUIET
+        .iter()
+        .copied()
+        .chain(remove.is_empty().then_some(OFFLINE))
+        .collect();
     let command = Command {
         argv: argv.iter().map(|a| (*a).to_owned()).collect(),
-        env: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        env: environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
         ..Command::default()
     };
     let output = run(&command, Some(TRANSACTION)).await?;
@@ -206,17 +279,32 @@ async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> H
         return Err(failure(&argv, &output));
     }
     // An earlier transaction was cut off (power, kill): finish it, then ours.
-    must(&["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], &environment, TRANSACTION)
-        .await?;
+    must(
+        &[
+            "dpkg",
+            "--configure",
+            "-a",
+            "--force-confdef",
+            "--force-confold",
+        ],
+        &environment,
+        TRANSACTION,
+    )
+    .await?;
     let mend: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
     must(&mend, &environment, TRANSACTION).await?;
     must(&argv, &environment, TRANSACTION).await.map(drop)
 }
 
 fn interrupted(stderr: &str) -> bool {
-    ["dpkg was interrupted", "unmet dependencies", "fix-broken", "reinstreq"]
-        .iter()
-        .any(|s| stderr.contains(s))
+    [
+        "dpkg was interrupted",
+        "unmet dependencies",
+        "fix-broken",
+        "reinstreq",
+    ]
+    .iter()
+    .any(|s| stderr.contains(s))
 }
 
 #[cfg(test)]
@@ -250,8 +338,7 @@ mod tests {
 
     #[test]
     fn a_cut_off_transaction_is_recognised() {
-        let text =
-            "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.";
+        let text = "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.";
         assert!(interrupted(text));
         assert!(!interrupted("E: Unable to locate package x"));
     }

@@ -19,19 +19,25 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 impl LinuxHost {
     pub(super) async fn carry_out(&self, effect: &Effect) -> HostResult<Output> {
         match effect {
-            Effect::Write { path, content, meta } => {
+            Effect::Write {
+                path,
+                content,
+                meta,
+            } => {
                 files::write(Path::new(path), content, self.owner(meta).await?)?;
             }
             Effect::Mkdir { path, meta } => files::mkdir(Path::new(path), self.owner(meta).await?)?,
             Effect::Symlink { path, target } => files::symlink(Path::new(path), target)?,
-            Effect::SetMeta { path, meta } => files::set_owner(Path::new(path), self.owner(meta).await?)?,
+            Effect::SetMeta { path, meta } => {
+                files::set_owner(Path::new(path), self.owner(meta).await?)?
+            }
             Effect::Remove { path } => files::remove(Path::new(path))?,
             Effect::Packages { install, remove } => {
                 self.forget();
                 packages::change(install, remove).await?;
                 self.forget();
-                // Packages bring units and rules for the bus (and users that these rules name); their scripts were kept
-                // from telling systemd and the bus.
+                // Packages bring units and rules for the bus (and users that these rules name);
+                // their scripts were kept from telling systemd and the bus.
                 systemd::reload(&self.bus).await?;
                 self.bus.reload_rules().await?;
             }
@@ -49,22 +55,46 @@ impl LinuxHost {
             }
             Effect::Sysctl { key, value } => kernel::set_sysctl(key, value)?,
             Effect::LoadModule { name } => tool(&["modprobe", "--", name]).await?,
-            Effect::Mount { device, path, fstype, options } => {
-                let options = if options.is_empty() { "defaults" } else { options };
+            Effect::Mount {
+                device,
+                path,
+                fstype,
+                options,
+            } => {
+                let options = if options.is_empty() {
+                    "defaults"
+                } else {
+                    options
+                };
                 tool(&["mount", "-t", fstype, "-o", options, "--", device, path]).await?;
             }
             Effect::Unmount { path } => tool(&["umount", "--", path]).await?,
             Effect::SwapOff { device } => tool(&["swapoff", "--", device]).await?,
             Effect::Firewall(change) => firewalld::change(&self.bus, change).await?,
-            Effect::Extract { archive, target, strip } => {
+            Effect::Extract {
+                archive,
+                target,
+                strip,
+            } => {
                 let (archive, target, strip) = (archive.clone(), PathBuf::from(target), *strip);
                 let work = move || extract(&archive, &target, strip);
-                tokio::task::spawn_blocking(work).await.map_err(|e| HostError(e.to_string()))??;
+                tokio::task::spawn_blocking(work)
+                    .await
+                    .map_err(|e| HostError(e.to_string()))??;
             }
             Effect::PullImage { reference } => self.images.pull(reference).await?,
             Effect::Certificate(request) => self.certificate(request).await?,
-            Effect::WaitHttp { url, ca, status, body, seconds } => {
-                let wanted = Wanted { status: *status, body: body.as_deref() };
+            Effect::WaitHttp {
+                url,
+                ca,
+                status,
+                body,
+                seconds,
+            } => {
+                let wanted = Wanted {
+                    status: *status,
+                    body: body.as_deref(),
+                };
                 wait_http(url, ca.as_deref(), &wanted, Duration::from_secs(*seconds)).await?;
             }
         }
@@ -85,7 +115,12 @@ struct Wanted<'a> {
 }
 
 /// Asks again and again until the answer is as wanted, or time is up.
-async fn wait_http(url: &str, ca: Option<&str>, wanted: &Wanted<'_>, time: Duration) -> HostResult<()> {
+async fn wait_http(
+    url: &str,
+    ca: Option<&str>,
+    wanted: &Wanted<'_>,
+    time: Duration,
+) -> HostResult<()> {
     let end = tokio::time::Instant::now() + time;
     loop {
         let answer = super::http::get(url, ca).await?;
@@ -96,7 +131,13 @@ async fn wait_http(url: &str, ca: Option<&str>, wanted: &Wanted<'_>, time: Durat
                 return Ok(());
             }
             Some((status, text)) => {
-                let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+                let line: String = text
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(200)
+                    .collect();
                 format!("the last answer was {status}: {line}")
             }
             None => "nothing answers there".to_owned(),
@@ -118,12 +159,19 @@ async fn tool(argv: &[&str]) -> HostResult<()> {
 
 /// Unpacks with each file whole or not at all, all durable at the end. Everything belongs to root.
 fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
-    let file = std::fs::File::open(archive).map_err(|e| HostError(format!("cannot read {archive}: {e}")))?;
-    let owner = |mode: u32| Owner { uid: Some(0), gid: Some(0), mode: Some(mode) };
+    let file = std::fs::File::open(archive)
+        .map_err(|e| HostError(format!("cannot read {archive}: {e}")))?;
+    let owner = |mode: u32| Owner {
+        uid: Some(0),
+        gid: Some(0),
+        mode: Some(mode),
+    };
     let directories = |path: &Path| -> HostResult<()> {
         let mut missing: Vec<&Path> = path.ancestors().take_while(|p| !p.is_dir()).collect();
         missing.reverse();
-        missing.into_iter().try_for_each(|p| files::mkdir(p, owner(0o755)))
+        missing
+            .into_iter()
+            .try_for_each(|p| files::mkdir(p, owner(0o755)))
     };
     directories(target)?;
     unpack(archive, BufReader::new(file), strip, |path, mode, entry| {
@@ -152,11 +200,24 @@ fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
 
 /// Refuses an entry whose directory is, through a link of the archive, outside of the target.
 fn within(path: &Path, target: &Path) -> HostResult<()> {
-    let outside =
-        || HostError(format!("{} would be unpacked outside of {}", path.display(), target.display()));
-    let parent = path.parent().unwrap_or(target).canonicalize().map_err(|_| outside())?;
+    let outside = || {
+        HostError(format!(
+            "{} would be unpacked outside of {}",
+            path.display(),
+            target.display()
+        ))
+    };
+    let parent = path
+        .parent()
+        .unwrap_or(target)
+        .canonicalize()
+        .map_err(|_| outside())?;
     let root = target.canonicalize().map_err(|_| outside())?;
-    if parent.starts_with(root) { Ok(()) } else { Err(outside()) }
+    if parent.starts_with(root) {
+        Ok(())
+    } else {
+        Err(outside())
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +236,9 @@ mod tests {
         let mut file = tar::Header::new_gnu();
         file.set_size(1);
         file.set_mode(0o644);
-        builder.append_data(&mut file, "out/evil", b"x".as_slice()).unwrap();
+        builder
+            .append_data(&mut file, "out/evil", b"x".as_slice())
+            .unwrap();
         let archive = dir.path().join("a.tar");
         std::fs::write(&archive, builder.into_inner().unwrap()).unwrap();
         let target = dir.path().join("target");

@@ -1,4 +1,5 @@
-//! Units through systemd's manager object (org.freedesktop.systemd1(5)): each change is a job whose end is waited for.
+//! Units through systemd's manager object (org.freedesktop.systemd1(5)): each change is a job whose
+//! end is waited for.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -30,21 +31,33 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
         Ok(reply) => reply.body().deserialize().map_err(&wrong)?,
         Err((_, text)) => return Err(HostError(format!("{name}: {text}"))),
     };
-    let object =
-        Object { service: SERVICE, path: path.as_str(), interface: "org.freedesktop.DBus.Properties" };
-    let reply = bus.call(object, "GetAll", &("org.freedesktop.systemd1.Unit",)).await?;
+    let object = Object {
+        service: SERVICE,
+        path: path.as_str(),
+        interface: "org.freedesktop.DBus.Properties",
+    };
+    let reply = bus
+        .call(object, "GetAll", &("org.freedesktop.systemd1.Unit",))
+        .await?;
     let body = reply.body();
     let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&wrong)?;
-    let text =
-        |key: &str| properties.get(key).and_then(|v| <&str>::try_from(v).ok()).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        properties
+            .get(key)
+            .and_then(|v| <&str>::try_from(v).ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
     let drop_ins: Vec<String> = properties
         .get("DropInPaths")
         .and_then(|v| v.try_clone().ok())
         .and_then(|v| v.try_into().ok())
         .unwrap_or_default();
-    let needs_reload =
-        properties.get("NeedDaemonReload").and_then(|v| bool::try_from(v).ok()).unwrap_or(false)
-            || unread(Path::new("/"), name, &drop_ins);
+    let needs_reload = properties
+        .get("NeedDaemonReload")
+        .and_then(|v| bool::try_from(v).ok())
+        .unwrap_or(false)
+        || unread(Path::new("/"), name, &drop_ins);
     Ok(UnitState {
         load: text("LoadState"),
         active: text("ActiveState"),
@@ -62,18 +75,27 @@ const UNIT_PATHS: [&str; 5] = [
     "lib/systemd/system",
 ];
 
-/// Whether the unit has a drop-in that systemd has not read, or no longer has one that it has. Of the first drop-in in a
-/// new directory systemd 252 takes no notice: it looks only into directories that it found when it last loaded all units.
+/// Whether the unit has a drop-in that systemd has not read, or no longer has one that it has. Of
+/// the first drop-in in a new directory systemd 252 takes no notice: it looks only into directories
+/// that it found when it last loaded all units.
 fn unread(root: &Path, name: &str, read: &[String]) -> bool {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    let gone = read.iter().any(|path| !root.join(path.strip_prefix("/").unwrap_or(path)).exists());
+    let gone = read
+        .iter()
+        .any(|path| !root.join(path.strip_prefix("/").unwrap_or(path)).exists());
     let new = UNIT_PATHS
         .iter()
-        .filter_map(|directory| std::fs::read_dir(root.join(directory).join(format!("{name}.d"))).ok())
+        .filter_map(|directory| {
+            std::fs::read_dir(root.join(directory).join(format!("{name}.d"))).ok()
+        })
         .flat_map(|entries| entries.flatten().map(|entry| entry.file_name()))
         .filter(|file| Path::new(file).extension().is_some_and(|e| e == "conf"))
         // One of the same name in a directory of higher rank takes its place.
-        .any(|file| !read.iter().any(|path| path.file_name() == Some(file.as_os_str())));
+        .any(|file| {
+            !read
+                .iter()
+                .any(|path| path.file_name() == Some(file.as_os_str()))
+        });
     gone || new
 }
 
@@ -95,7 +117,8 @@ pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()>
         UnitAction::Stop => job(bus, name, "StopUnit").await,
         UnitAction::Restart => job(bus, name, "RestartUnit").await,
         UnitAction::Reload => job(bus, name, "ReloadUnit").await,
-        // runtime: false, force: true (replaces a link that points elsewhere, as `systemctl enable --force`).
+        // runtime: false, force: true (replaces a link that points elsewhere, as `systemctl enable
+        // --force`).
         UnitAction::Enable => files(bus, "EnableUnitFiles", &(vec![name], false, true)).await,
         UnitAction::Disable => files(bus, "DisableUnitFiles", &(vec![name], false)).await,
         UnitAction::Mask => files(bus, "MaskUnitFiles", &(vec![name], false, true)).await,
@@ -103,7 +126,11 @@ pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()>
     }
 }
 
-async fn files<B: serde::Serialize + zbus::DynamicType>(bus: &Bus, method: &str, body: &B) -> HostResult<()> {
+async fn files<B: serde::Serialize + zbus::DynamicType>(
+    bus: &Bus,
+    method: &str,
+    body: &B,
+) -> HostResult<()> {
     bus.call(MANAGER, method, body).await?;
     // systemctl does the same: the manager sees changed links only after a reload.
     reload(bus).await
@@ -122,8 +149,11 @@ async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
     let connection = bus.connection().await?;
     let failed = |e: zbus::Error| HostError(format!("{name}: {e}"));
     let rule = signals_of_jobs().map_err(failed)?;
-    // The signal may come before the call's answer: listen first. systemd only sends it to subscribers.
-    let mut signals = MessageStream::for_match_rule(rule, &connection, None).await.map_err(failed)?;
+    // The signal may come before the call's answer: listen first. systemd only sends it to
+    // subscribers.
+    let mut signals = MessageStream::for_match_rule(rule, &connection, None)
+        .await
+        .map_err(failed)?;
     if let Err((error, text)) = bus.try_call(MANAGER, "Subscribe", &()).await?
         && !error.ends_with("AlreadySubscribed")
     {
@@ -153,10 +183,13 @@ async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
         Ok(Some(result)) => Err(HostError(format!(
             "{name}: systemd's job to {verb} it ended with `{result}`; see `systemctl status {name}` and `journalctl -u {name}`"
         ))),
-        Ok(None) => Err(HostError(format!("{name}: the bus was lost while systemd was about to {verb} it"))),
-        Err(_) => {
-            Err(HostError(format!("{name}: systemd did not {verb} it within {} s", DEADLINE.as_secs())))
-        }
+        Ok(None) => Err(HostError(format!(
+            "{name}: the bus was lost while systemd was about to {verb} it"
+        ))),
+        Err(_) => Err(HostError(format!(
+            "{name}: systemd did not {verb} it within {} s",
+            DEADLINE.as_secs()
+        ))),
     }
 }
 

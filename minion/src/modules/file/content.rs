@@ -1,4 +1,5 @@
-//! One file's content, owner and mode against what is wanted: shared by everything that writes files.
+//! One file's content, owner and mode against what is wanted: shared by everything that writes
+//! files.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -32,7 +33,9 @@ impl Source {
         if text.starts_with('/') {
             return Ok(Self::Path(text.to_owned()));
         }
-        fail(format!("source {text}: give salt://path, bundle://path or an absolute path on the host"))
+        fail(format!(
+            "source {text}: give salt://path, bundle://path or an absolute path on the host"
+        ))
     }
 
     /// The content.
@@ -61,7 +64,10 @@ impl Source {
 
 /// SHA-256 in hexadecimal.
 pub(in crate::modules) fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(content)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// What one file is to be.
@@ -92,33 +98,53 @@ pub(super) async fn difference(
             None => Vec::new(),
         };
         known_owner(host, &wanted.meta).await?;
-        let meta = Meta { mode: Some(wanted.meta.mode.unwrap_or(0o644)), ..wanted.meta.clone() };
+        let meta = Meta {
+            mode: Some(wanted.meta.mode.unwrap_or(0o644)),
+            ..wanted.meta.clone()
+        };
         let changes = Map::from_iter([("diff".to_owned(), json!("New file"))]);
         return Ok(Difference {
             changes,
-            effects: vec![Effect::Write { path: path.to_owned(), content, meta }],
+            effects: vec![Effect::Write {
+                path: path.to_owned(),
+                content,
+                meta,
+            }],
         });
     };
     if stat.kind != FileKind::File {
-        return fail(format!("Specified target {path} is {}, not a file", kind_name(stat.kind)));
+        return fail(format!(
+            "Specified target {path} is {}, not a file",
+            kind_name(stat.kind)
+        ));
     }
     let (mut changes, set) = meta_difference(host, stat, &wanted.meta).await?;
     known_owner(host, &set).await?;
     if let Some(source) = &wanted.source {
         let found = host.read(path).await?.unwrap_or_default();
         if let Some(content) = source.unless(host, &found).await? {
-            changes.insert("diff".into(), json!(diff::describe(&found, &content, wanted.show)));
+            changes.insert(
+                "diff".into(),
+                json!(diff::describe(&found, &content, wanted.show)),
+            );
             let meta = wanted.meta.clone();
             return Ok(Difference {
                 changes,
-                effects: vec![Effect::Write { path: path.to_owned(), content, meta }],
+                effects: vec![Effect::Write {
+                    path: path.to_owned(),
+                    content,
+                    meta,
+                }],
             });
         }
     }
     let effects = if changes.is_empty() {
         Vec::new()
     } else {
-        vec![Effect::SetMeta { path: path.to_owned(), meta: set }]
+        vec![Effect::SetMeta {
+            path: path.to_owned(),
+            meta: set,
+        }]
     };
     Ok(Difference { changes, effects })
 }

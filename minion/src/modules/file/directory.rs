@@ -31,17 +31,25 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
         ));
     };
     if stat.kind != FileKind::Directory {
-        return fail(format!("Specified location {name} exists and is {}", kind_name(stat.kind)));
+        return fail(format!(
+            "Specified location {name} exists and is {}",
+            kind_name(stat.kind)
+        ));
     }
     let (mut changes, set) = meta_difference(host, &stat, &wanted).await?;
     known_owner(host, &set).await?;
     let mut effects = Vec::new();
     if set != Meta::default() {
-        effects.push(Effect::SetMeta { path: path.clone(), meta: set });
+        effects.push(Effect::SetMeta {
+            path: path.clone(),
+            meta: set,
+        });
     }
     let remark = below(host, &args, &path, &wanted, &mut changes, &mut effects).await?;
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The directory {name} is in the correct state{remark}")));
+        return Ok(Plan::nothing(format!(
+            "The directory {name} is in the correct state{remark}"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -51,7 +59,8 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     ))
 }
 
-/// `recurse` and `clean`: what is to be done with everything below; and what is to be said of what stays.
+/// `recurse` and `clean`: what is to be done with everything below; and what is to be said of what
+/// stays.
 async fn below(
     host: &dyn Host,
     args: &Args<'_>,
@@ -65,13 +74,24 @@ async fn below(
     if recurse.is_empty() && !clean {
         return Ok(String::new());
     }
-    if let Some(unknown) = recurse.iter().find(|what| !matches!(what.as_str(), "user" | "group" | "mode")) {
-        return fail(format!("file.directory: `recurse` takes user, group and mode, not `{unknown}`"));
+    if let Some(unknown) = recurse
+        .iter()
+        .find(|what| !matches!(what.as_str(), "user" | "group" | "mode"))
+    {
+        return fail(format!(
+            "file.directory: `recurse` takes user, group and mode, not `{unknown}`"
+        ));
     }
     let on = |what: &str| recurse.iter().any(|r| r == what);
     let found = walk(host, path).await?;
     let (gone, remark) = if clean {
-        surplus_below(&host.mounts().await?, path, &found, |_| false, &args.list("exclude_pat")?)
+        surplus_below(
+            &host.mounts().await?,
+            path,
+            &found,
+            |_| false,
+            &args.list("exclude_pat")?,
+        )
     } else {
         (Vec::new(), String::new())
     };
@@ -79,12 +99,19 @@ async fn below(
     for (relative, stat) in &found {
         let full = join(path, relative);
         let is_gone = gone.iter().any(|top| {
-            full == *top || full.strip_prefix(top.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            full == *top
+                || full
+                    .strip_prefix(top.as_str())
+                    .is_some_and(|rest| rest.starts_with('/'))
         });
         if is_gone || stat.kind == FileKind::Symlink {
             continue;
         }
-        let mode = if stat.kind == FileKind::Directory { directory.mode } else { file_mode };
+        let mode = if stat.kind == FileKind::Directory {
+            directory.mode
+        } else {
+            file_mode
+        };
         let wanted = Meta {
             user: directory.user.clone().filter(|_| on("user")),
             group: directory.group.clone().filter(|_| on("group")),
@@ -93,7 +120,10 @@ async fn below(
         let (differs, set) = meta_difference(host, stat, &wanted).await?;
         if !differs.is_empty() {
             changes.insert(full.clone(), Value::Object(differs));
-            effects.push(Effect::SetMeta { path: full, meta: set });
+            effects.push(Effect::SetMeta {
+                path: full,
+                meta: set,
+            });
         }
     }
     if !gone.is_empty() {

@@ -18,7 +18,11 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) async fn open(host: &dyn Host, chunk: &Chunk, create: bool) -> Result<Self, Failure> {
+    pub(super) async fn open(
+        host: &dyn Host,
+        chunk: &Chunk,
+        create: bool,
+    ) -> Result<Self, Failure> {
         let name = absolute(&chunk.name)?;
         let (path, stat) = follow(host, &name).await?;
         let exists = match &stat {
@@ -29,7 +33,12 @@ impl Text {
         };
         let content = host.read(&path).await?.unwrap_or_default();
         match String::from_utf8(content) {
-            Ok(text) => Ok(Self { name, path, text, exists }),
+            Ok(text) => Ok(Self {
+                name,
+                path,
+                text,
+                exists,
+            }),
             Err(_) => fail(format!("{name} is not a text file")),
         }
     }
@@ -49,7 +58,12 @@ impl Text {
             content: new.as_bytes().to_vec(),
             meta: Meta::default(),
         });
-        Plan::change(Map::from_iter([("diff".to_owned(), json!(text))]), before, comment, done)
+        Plan::change(
+            Map::from_iter([("diff".to_owned(), json!(text))]),
+            before,
+            comment,
+            done,
+        )
     }
 }
 
@@ -73,28 +87,52 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
         }
     }
     if added == 0 && file.exists {
-        return Ok(Plan::nothing(format!("File {} is in correct state", file.name)));
+        return Ok(Plan::nothing(format!(
+            "File {} is in correct state",
+            file.name
+        )));
     }
-    let before = parents(host, &file.path, args.flag("makedirs", false)?, &Meta::default()).await?;
+    let before = parents(
+        host,
+        &file.path,
+        args.flag("makedirs", false)?,
+        &Meta::default(),
+    )
+    .await?;
     let comment = format!("File {} is set to be updated", file.name);
-    Ok(file.becomes(&new, args.show()?, before, comment, format!("Appended {added} lines")))
+    Ok(file.becomes(
+        &new,
+        args.show()?,
+        before,
+        comment,
+        format!("Appended {added} lines"),
+    ))
 }
 
 /// Whether the lines of `part` follow one another in `text`.
 fn holds(text: &str, part: &str, loose: bool) -> bool {
     let normal = |line: &str| {
-        if loose { line.split_whitespace().collect::<Vec<_>>().join(" ") } else { line.to_owned() }
+        if loose {
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        } else {
+            line.to_owned()
+        }
     };
     let wanted: Vec<String> = part.lines().map(normal).collect();
     let lines: Vec<String> = text.lines().map(normal).collect();
     wanted.is_empty() || lines.windows(wanted.len()).any(|window| window == wanted)
 }
 
-pub(in crate::modules) async fn blockreplace(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+pub(in crate::modules) async fn blockreplace(
+    host: &dyn Host,
+    chunk: &Chunk,
+) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let (start, end) = (args.required("marker_start")?, args.required("marker_end")?);
-    let (append, prepend) =
-        (args.flag("append_if_not_found", false)?, args.flag("prepend_if_not_found", false)?);
+    let (append, prepend) = (
+        args.flag("append_if_not_found", false)?,
+        args.flag("prepend_if_not_found", false)?,
+    );
     let file = Text::open(host, chunk, append || prepend).await?;
     let content = args.text("content")?.unwrap_or_default();
     let block: Vec<&str> = content.lines().collect();
@@ -102,9 +140,17 @@ pub(in crate::modules) async fn blockreplace(host: &dyn Host, chunk: &Chunk) -> 
 
     let first = lines.iter().position(|line| line.contains(&start));
     let last = first.and_then(|first| {
-        lines.iter().skip(first + 1).position(|line| line.contains(&end)).map(|offset| first + 1 + offset)
+        lines
+            .iter()
+            .skip(first + 1)
+            .position(|line| line.contains(&end))
+            .map(|offset| first + 1 + offset)
     });
-    let whole = || std::iter::once(start.as_str()).chain(block.iter().copied()).chain([end.as_str()]);
+    let whole = || {
+        std::iter::once(start.as_str())
+            .chain(block.iter().copied())
+            .chain([end.as_str()])
+    };
     let new: Vec<&str> = match (first, last) {
         (Some(first), Some(last)) => {
             let (head, tail) = (lines.iter().take(first + 1), lines.iter().skip(last));

@@ -15,13 +15,21 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     let new = match wanted.edit(&lines) {
         Ok(new) => new,
         // The place may be in a file that an earlier state of this plan brings.
-        Err(_) if host.uncertain() => lines.iter().cloned().chain([wanted.content.clone()]).collect(),
+        Err(_) if host.uncertain() => lines
+            .iter()
+            .cloned()
+            .chain([wanted.content.clone()])
+            .collect(),
         Err(reason) => return fail(format!("{}: {reason}", file.name)),
     };
     if new == lines && file.exists {
         return Ok(Plan::nothing("No changes needed to be made"));
     }
-    let text = if new.is_empty() { String::new() } else { new.join("\n") + "\n" };
+    let text = if new.is_empty() {
+        String::new()
+    } else {
+        new.join("\n") + "\n"
+    };
     Ok(file.becomes(
         &text,
         args.show()?,
@@ -69,14 +77,26 @@ impl Wanted {
     /// The lines as they are to be; the error says what stands in the way.
     fn edit(&self, lines: &[String]) -> Result<Vec<String>, String> {
         match self.mode.as_str() {
-            "delete" => Ok(lines.iter().filter(|line| !line.contains(&self.matching)).cloned().collect()),
+            "delete" => Ok(lines
+                .iter()
+                .filter(|line| !line.contains(&self.matching))
+                .cloned()
+                .collect()),
             "replace" => Ok(lines
                 .iter()
-                .map(|line| if line.contains(&self.matching) { self.like(line) } else { line.clone() })
+                .map(|line| {
+                    if line.contains(&self.matching) {
+                        self.like(line)
+                    } else {
+                        line.clone()
+                    }
+                })
                 .collect()),
             "ensure" => self.ensure(lines),
             "insert" => self.insert(lines),
-            other => Err(format!("`mode` is ensure, replace, insert or delete, not `{other}`")),
+            other => Err(format!(
+                "`mode` is ensure, replace, insert or delete, not `{other}`"
+            )),
         }
     }
 
@@ -86,15 +106,21 @@ impl Wanted {
             return self.content.clone();
         }
         let blank = neighbour.len() - neighbour.trim_start().len();
-        format!("{}{}", neighbour.get(..blank).unwrap_or_default(), self.content.trim_start())
+        format!(
+            "{}{}",
+            neighbour.get(..blank).unwrap_or_default(),
+            self.content.trim_start()
+        )
     }
 
     fn is_it(&self, line: Option<&String>) -> bool {
-        line.is_some_and(
-            |line| {
-                if self.indent { line.trim() == self.content.trim() } else { *line == self.content }
-            },
-        )
+        line.is_some_and(|line| {
+            if self.indent {
+                line.trim() == self.content.trim()
+            } else {
+                *line == self.content
+            }
+        })
     }
 
     /// The first line after, and the first line before, which it goes.
@@ -136,7 +162,9 @@ impl Wanted {
         match self.place(lines)? {
             (Some(after), _) if self.is_it(lines.get(after + 1)) => Ok(lines.to_vec()),
             (Some(after), _) => Ok(self.with(lines, after + 1, after)),
-            (None, Some(before)) if before > 0 && self.is_it(lines.get(before - 1)) => Ok(lines.to_vec()),
+            (None, Some(before)) if before > 0 && self.is_it(lines.get(before - 1)) => {
+                Ok(lines.to_vec())
+            }
             (None, Some(before)) => Ok(self.with(lines, before, before)),
             (None, None) => Err("`mode: insert` needs `location`, `after` or `before`".to_owned()),
         }
@@ -144,7 +172,9 @@ impl Wanted {
 
     /// The lines with the content at `at`, indented like line `neighbour`.
     fn with(&self, lines: &[String], at: usize, neighbour: usize) -> Vec<String> {
-        let line = lines.get(neighbour).map_or_else(|| self.content.clone(), |line| self.like(line));
+        let line = lines
+            .get(neighbour)
+            .map_or_else(|| self.content.clone(), |line| self.like(line));
         let (head, tail) = (lines.iter().take(at), lines.iter().skip(at));
         head.cloned().chain([line]).chain(tail.cloned()).collect()
     }

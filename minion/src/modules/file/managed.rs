@@ -14,20 +14,34 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
     let name = absolute(&chunk.name)?;
     let (path, stat) = follow(host, &name).await?;
     if stat.is_none() && !args.flag("create", true)? {
-        return Ok(Plan::nothing(format!("File {name} is not present and is not set for creation")));
+        return Ok(Plan::nothing(format!(
+            "File {name} is not present and is not set for creation"
+        )));
     }
-    let mut wanted = Wanted { source: source(&args)?, meta: args.meta("mode")?, show: args.show()? };
+    let mut wanted = Wanted {
+        source: source(&args)?,
+        meta: args.meta("mode")?,
+        show: args.show()?,
+    };
     if stat.is_some() && !args.flag("replace", true)? {
         wanted.source = None;
     }
-    let Difference { changes, mut effects } = difference(host, &path, stat.as_ref(), &wanted).await?;
+    let Difference {
+        changes,
+        mut effects,
+    } = difference(host, &path, stat.as_ref(), &wanted).await?;
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("File {name} is in the correct state")));
+        return Ok(Plan::nothing(format!(
+            "File {name} is in the correct state"
+        )));
     }
     if let Some(command) = args.text("check_cmd")? {
         effects = judged(effects, &command);
     }
-    let new_directory = Meta { mode: args.mode("dir_mode")?, ..wanted.meta };
+    let new_directory = Meta {
+        mode: args.mode("dir_mode")?,
+        ..wanted.meta
+    };
     let mut all = parents(host, &path, args.flag("makedirs", false)?, &new_directory).await?;
     all.append(&mut effects);
     Ok(Plan::change(
@@ -55,16 +69,32 @@ fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
     }
 }
 
-/// Lets `command` judge new content in a temporary file beside the target before the target is touched: a failing
-/// command ends the apply there. Each step may be cut off; the next check starts over and uses the same temporary file.
+/// Lets `command` judge new content in a temporary file beside the target before the target is
+/// touched: a failing command ends the apply there. Each step may be cut off; the next check starts
+/// over and uses the same temporary file.
 fn judged(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
     let mut all = Vec::new();
     for effect in effects {
-        if let Effect::Write { path, content, meta } = &effect {
+        if let Effect::Write {
+            path,
+            content,
+            meta,
+        } = &effect
+        {
             let name = path.rsplit('/').next().unwrap_or_default();
-            let temporary = format!("{}/.{name}.halite-check", parent(path).trim_end_matches('/'));
-            let private = Meta { mode: Some(0o600), ..meta.clone() };
-            all.push(Effect::Write { path: temporary.clone(), content: content.clone(), meta: private });
+            let temporary = format!(
+                "{}/.{name}.halite-check",
+                parent(path).trim_end_matches('/')
+            );
+            let private = Meta {
+                mode: Some(0o600),
+                ..meta.clone()
+            };
+            all.push(Effect::Write {
+                path: temporary.clone(),
+                content: content.clone(),
+                meta: private,
+            });
             // `$0` is the temporary file; whatever the verdict, it does not stay behind.
             let line = format!("{command} \"$0\"; code=$?; rm -f \"$0\"; exit $code");
             all.push(Effect::Run(Command {

@@ -19,8 +19,15 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
     let name = absolute(&chunk.name)?;
     let files = files(&args)?;
     let (root, _) = follow(host, &name).await?;
-    let owner = Meta { user: args.text("user")?, group: args.text("group")?, mode: None };
-    let dir_meta = Meta { mode: args.mode("dir_mode")?, ..owner.clone() };
+    let owner = Meta {
+        user: args.text("user")?,
+        group: args.text("group")?,
+        mode: None,
+    };
+    let dir_meta = Meta {
+        mode: args.mode("dir_mode")?,
+        ..owner.clone()
+    };
     let file_mode = args.mode("file_mode")?;
     let show = args.show()?;
 
@@ -41,7 +48,10 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
             None => {
                 known_owner(host, &dir_meta).await?;
                 changes.insert(path.clone(), json!({"directory": "new"}));
-                effects.push(Effect::Mkdir { path, meta: dir_meta.clone() });
+                effects.push(Effect::Mkdir {
+                    path,
+                    meta: dir_meta.clone(),
+                });
             }
             Some(stat) if stat.kind == FileKind::Directory => {
                 let (differs, set) = meta_difference(host, &stat, &dir_meta).await?;
@@ -61,10 +71,19 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
     for (relative, (source, mode)) in &files {
         let path = join(&root, relative);
         let stat = host.stat(&path).await?;
-        let meta = Meta { mode: mode.or(file_mode), ..owner.clone() };
-        let wanted = Wanted { source: Some(source.clone()), meta, show };
-        let Difference { changes: differs, effects: mut more } =
-            difference(host, &path, stat.as_ref(), &wanted).await?;
+        let meta = Meta {
+            mode: mode.or(file_mode),
+            ..owner.clone()
+        };
+        let wanted = Wanted {
+            source: Some(source.clone()),
+            meta,
+            show,
+        };
+        let Difference {
+            changes: differs,
+            effects: mut more,
+        } = difference(host, &path, stat.as_ref(), &wanted).await?;
         if !differs.is_empty() {
             changes.insert(path, Value::Object(differs));
             effects.append(&mut more);
@@ -83,7 +102,9 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
         }
     }
     if changes.is_empty() {
-        return Ok(Plan::nothing(format!("The directory {name} is in the correct state{remark}")));
+        return Ok(Plan::nothing(format!(
+            "The directory {name} is in the correct state{remark}"
+        )));
     }
     Ok(Plan::change(
         changes,
@@ -102,7 +123,10 @@ fn files(args: &Args<'_>) -> Result<BTreeMap<String, (Source, Option<u32>)>, Fai
     };
     let mut files = BTreeMap::new();
     for (relative, file) in given {
-        if relative.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        if relative
+            .split('/')
+            .any(|part| matches!(part, "" | "." | ".."))
+        {
             return fail(format!("file.recurse: {relative} is not a relative path"));
         }
         let text = |key: &str| file.get(key).and_then(Value::as_str);
@@ -110,9 +134,16 @@ fn files(args: &Args<'_>) -> Result<BTreeMap<String, (Source, Option<u32>)>, Fai
             (Some(contents), None, None) => Source::Bytes(contents.as_bytes().to_vec()),
             (None, Some(blob), None) => Source::Blob(blob.trim_start_matches("blob:").to_owned()),
             (None, None, Some(source)) => Source::parse(source)?,
-            _ => return fail(format!("file.recurse: {relative} needs one of contents and blob")),
+            _ => {
+                return fail(format!(
+                    "file.recurse: {relative} needs one of contents and blob"
+                ));
+            }
         };
-        let mode = file.get("mode").and_then(Value::as_u64).and_then(|mode| u32::try_from(mode).ok());
+        let mode = file
+            .get("mode")
+            .and_then(Value::as_u64)
+            .and_then(|mode| u32::try_from(mode).ok());
         files.insert(relative.clone(), (source, mode));
     }
     Ok(files)

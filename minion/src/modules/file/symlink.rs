@@ -15,21 +15,43 @@ pub(in crate::modules) async fn symlink(host: &dyn Host, chunk: &Chunk) -> Resul
     let target = args.required("target")?;
     let force = args.flag("force", false)?;
     let stat = host.stat(&path).await?;
-    let link = Effect::Symlink { path: path.clone(), target: target.clone() };
+    let link = Effect::Symlink {
+        path: path.clone(),
+        target: target.clone(),
+    };
     let mut changes = Map::from_iter([("new".to_owned(), json!(path))]);
     let mut effects = Vec::new();
     match stat {
-        Some(Stat { kind: FileKind::Symlink, target: Some(found), .. }) if found == target => {
-            return Ok(Plan::nothing(format!("Symlink {path} is present and points to {target}")));
+        Some(Stat {
+            kind: FileKind::Symlink,
+            target: Some(found),
+            ..
+        }) if found == target => {
+            return Ok(Plan::nothing(format!(
+                "Symlink {path} is present and points to {target}"
+            )));
         }
-        None => effects = parents(host, &path, args.flag("makedirs", false)?, &Meta::default()).await?,
-        Some(Stat { kind: FileKind::Symlink, target: found, .. }) => {
+        None => {
+            effects = parents(host, &path, args.flag("makedirs", false)?, &Meta::default()).await?
+        }
+        Some(Stat {
+            kind: FileKind::Symlink,
+            target: found,
+            ..
+        }) => {
             changes.insert("old".into(), json!(found));
         }
-        Some(Stat { kind: FileKind::Directory, .. }) if !force => {
-            return fail(format!("Directory exists where the symlink {path} should be"));
+        Some(Stat {
+            kind: FileKind::Directory,
+            ..
+        }) if !force => {
+            return fail(format!(
+                "Directory exists where the symlink {path} should be"
+            ));
         }
-        Some(_) if !force => return fail(format!("File exists where the symlink {path} should be")),
+        Some(_) if !force => {
+            return fail(format!("File exists where the symlink {path} should be"));
+        }
         Some(stat) => {
             changes.insert("forced".into(), json!("Symlink was forcibly replaced"));
             // A file is replaced in one step; a directory cannot be.
@@ -60,8 +82,16 @@ pub(in crate::modules) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result
     if stat.kind != FileKind::Symlink {
         removable(host, &path).await?;
     }
-    let what = if stat.kind == FileKind::Directory { "Directory" } else { "File" };
-    let word = if stat.kind == FileKind::Directory { "directory" } else { "file" };
+    let what = if stat.kind == FileKind::Directory {
+        "Directory"
+    } else {
+        "File"
+    };
+    let word = if stat.kind == FileKind::Directory {
+        "directory"
+    } else {
+        "file"
+    };
     Ok(Plan::change(
         Map::from_iter([("removed".to_owned(), json!(path))]),
         vec![Effect::Remove { path: path.clone() }],

@@ -1,22 +1,17 @@
-//! The bundle in use is away for a while: it is told, what needs it waits, all else goes on, and afterwards all is well.
+//! The bundle in use is away for a while: it is told, what needs it waits, all else goes on, and
+//! afterwards all is well.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{FIRST, configuration, ctl, listed, pause, problems, pulled, row, second};
-use crate::{
-    cluster::{BUNDLE, Cluster, WORKER},
-    suite::{
-        Counts,
-        repair::{CTL, answering, pods, quiet, running, settled, still},
-        versions::{only_served, refused},
-    },
-};
+use crate::cluster::{BUNDLE, Cluster, WORKER};
+use crate::suite::Counts;
+use crate::suite::repair::{CTL, answering, pods, quiet, running, settled, still};
+use crate::suite::versions::{only_served, refused};
 
 /// Where the directory goes.
 const ASIDE: &str = "/var/lib/halite/moved-away";
@@ -41,14 +36,29 @@ const MEDIUM: Way = Way {
     version: second::VERSION,
     away: second::eject,
     back: second::insert,
-    told: &[second::VERSION, second::MEDIUM, "mount the medium there again", "ctl bundle add"],
+    told: &[
+        second::VERSION,
+        second::MEDIUM,
+        "mount the medium there again",
+        "ctl bundle add",
+    ],
 };
 
 /// The first bundle, which stands among the site's.
 const DIRECTORY: Way = Way {
     version: FIRST,
-    away: |cluster| cluster.bootstrap.run(&["mv", "-T", BUNDLE, ASIDE]).map(drop),
-    back: |cluster| cluster.bootstrap.run(&["mv", "-T", ASIDE, BUNDLE]).map(drop),
+    away: |cluster| {
+        cluster
+            .bootstrap
+            .run(&["mv", "-T", BUNDLE, ASIDE])
+            .map(drop)
+    },
+    back: |cluster| {
+        cluster
+            .bootstrap
+            .run(&["mv", "-T", ASIDE, BUNDLE])
+            .map(drop)
+    },
     told: &[BUNDLE, "ctl bundle add"],
 };
 
@@ -62,7 +72,11 @@ struct Gone<'a> {
 impl<'a> Gone<'a> {
     fn new(cluster: &'a Cluster, way: &'a Way) -> Result<Self> {
         (way.away)(cluster)?;
-        Ok(Self { cluster, way, away: true })
+        Ok(Self {
+            cluster,
+            way,
+            away: true,
+        })
     }
 
     fn back(mut self) -> Result<()> {
@@ -77,7 +91,10 @@ impl Drop for Gone<'_> {
         if self.away
             && let Err(error) = (self.way.back)(self.cluster)
         {
-            println!("  the bundle {} was not brought back: {error:#}", self.way.version);
+            println!(
+                "  the bundle {} was not brought back: {error:#}",
+                self.way.version
+            );
         }
     }
 }
@@ -91,20 +108,30 @@ pub(super) fn directory(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
-    let files = || cluster.hosts().into_iter().map(configuration).collect::<Result<Vec<_>>>();
+    let files = || {
+        cluster
+            .hosts()
+            .into_iter()
+            .map(configuration)
+            .collect::<Result<Vec<_>>>()
+    };
     let (before, configured) = (running(cluster)?, files()?);
     let gone = Gone::new(cluster, way)?;
     told(cluster, way)?;
     goes_on(cluster)?;
     still(cluster, &before)?;
-    ensure!(files()? == configured, "something below /etc has changed while the bundle was away");
+    ensure!(
+        files()? == configured,
+        "something below /etc has changed while the bundle was away"
+    );
     gone.back()?;
     well(cluster, way)?;
     still(cluster, &before)?;
     Ok(Counts::ONE)
 }
 
-/// Whoever asks is told which bundle is missing, where it should be and what to do; what needs it does nothing.
+/// Whoever asks is told which bundle is missing, where it should be and what to do; what needs it
+/// does nothing.
 fn told(cluster: &Cluster, way: &Way) -> Result<()> {
     let says = |text: &str| way.told.iter().all(|part| text.contains(part));
     let row = row(cluster, way.version)?;
@@ -114,12 +141,20 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
         way.told
     );
     let problems = problems(cluster)?;
-    ensure!(problems.iter().any(|problem| says(problem)), "ctl status complains about {problems:?}");
+    ensure!(
+        problems.iter().any(|problem| says(problem)),
+        "ctl status complains about {problems:?}"
+    );
     // All else is shown as ever.
     let status = ctl(cluster, &["status"])?;
-    let nodes = status["nodes"].as_array().context("a status without nodes")?;
+    let nodes = status["nodes"]
+        .as_array()
+        .context("a status without nodes")?;
     let well = |node: &Value| node["connected"] == true && node["kubernetes"]["ready"] == true;
-    ensure!(status["api"]["answers"] == true && nodes.iter().all(well), "ctl status: {status}");
+    ensure!(
+        status["api"]["answers"] == true && nodes.iter().all(well),
+        "ctl status: {status}"
+    );
     let add = cluster.add_command();
     let add: Vec<&str> = add.iter().map(String::as_str).collect();
     for command in [
@@ -130,7 +165,12 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
     ] {
         let start = Instant::now();
         refused(&cluster.bootstrap, command, way.told)?;
-        ensure!(start.elapsed() < AT_ONCE, "{} says so after {:?}", command.join(" "), start.elapsed());
+        ensure!(
+            start.elapsed() < AT_ONCE,
+            "{} says so after {:?}",
+            command.join(" "),
+            start.elapsed()
+        );
     }
     Ok(())
 }
@@ -144,10 +184,18 @@ fn goes_on(cluster: &Cluster) -> Result<()> {
         "spec": {"nodeName": WORKER, "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "it", "image": pause()}]},
     });
-    fs::write(cluster.bootstrap.file("/root/without-bundle.json"), started.to_string())?;
+    fs::write(
+        cluster.bootstrap.file("/root/without-bundle.json"),
+        started.to_string(),
+    )?;
     cluster.kubectl(&["apply", "-f", "/root/without-bundle.json"])?;
     let limit = format!("--timeout={}s", READY.as_secs());
-    let ready = cluster.kubectl(&["wait", "--for=condition=Ready", "pod/without-bundle", &limit]);
+    let ready = cluster.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/without-bundle",
+        &limit,
+    ]);
     cluster.kubectl(&["delete", "-f", "/root/without-bundle.json", "--wait=true"])?;
     ready?;
     settled(cluster, before)
@@ -157,7 +205,10 @@ fn goes_on(cluster: &Cluster) -> Result<()> {
 fn well(cluster: &Cluster, way: &Way) -> Result<()> {
     listed(cluster, way.version, true, 2)?;
     let problems = problems(cluster)?;
-    ensure!(problems.is_empty(), "ctl status still complains about {problems:?}");
+    ensure!(
+        problems.is_empty(),
+        "ctl status still complains about {problems:?}"
+    );
     pulled(cluster)?;
     quiet(cluster)
 }
@@ -165,7 +216,13 @@ fn well(cluster: &Cluster, way: &Way) -> Result<()> {
 /// As after a boot at which the medium was not there yet.
 pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let gone = Gone::new(cluster, &DIRECTORY)?;
-    cluster.bootstrap.run(&["systemctl", "restart", "nginx", "halite-master", "halite-minion"])?;
+    cluster.bootstrap.run(&[
+        "systemctl",
+        "restart",
+        "nginx",
+        "halite-master",
+        "halite-minion",
+    ])?;
     answering(cluster)?;
     told(cluster, &DIRECTORY)?;
     gone.back()?;

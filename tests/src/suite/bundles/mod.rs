@@ -1,37 +1,48 @@
-//! Two bundles of one Kubernetes on a running site: changing from one to the other and back restarts nothing that is the same
-//! in both, what only one of them has comes and goes with it, a bundle that is away for a while is no harm, and one that
-//! brings another Halite restarts nothing else.
+//! Two bundles of one Kubernetes on a running site: changing from one to the other and back
+//! restarts nothing that is the same in both, what only one of them has comes and goes with it, a
+//! bundle that is away for a while is no harm, and one that brings another Halite restarts nothing
+//! else.
 
 pub(super) mod chart;
 mod gone;
 mod newer;
 mod second;
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    Counts, Test,
-    repair::{CTL, highstate, quiet, running, still},
-    versions::{only_served, refused},
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER},
-    lab::host::Host,
-    upstream::{self, versions::NEWEST},
-};
+use super::repair::{CTL, highstate, quiet, running, still};
+use super::versions::{only_served, refused};
+use super::{Counts, Test};
+use crate::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use crate::lab::host::Host;
+use crate::upstream;
+use crate::upstream::versions::NEWEST;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "bundles: another of the same Kubernetes comes into use, and nothing restarts", run: there },
-    Test { name: "bundles: a chart is installed, mended, and goes without a trace", run: chart::all },
+    Test {
+        name: "bundles: another of the same Kubernetes comes into use, and nothing restarts",
+        run: there,
+    },
+    Test {
+        name: "bundles: a chart is installed, mended, and goes without a trace",
+        run: chart::all,
+    },
     Test {
         name: "bundles: a medium that is taken out while the cluster uses it harms nothing",
         run: gone::medium,
     },
-    Test { name: "bundles: back to the first, all is as it was", run: back },
-    Test { name: "bundles: a directory that is moved away harms nothing", run: gone::directory },
+    Test {
+        name: "bundles: back to the first, all is as it was",
+        run: back,
+    },
+    Test {
+        name: "bundles: a directory that is moved away harms nothing",
+        run: gone::directory,
+    },
     Test {
         name: "bundles: what is started without the bundle needs no help when it is back",
         run: gone::started,
@@ -40,7 +51,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "bundles: one with another Halite comes into use, cut off in its middle",
         run: newer::there,
     },
-    Test { name: "bundles: back to the first Halite, all is as it was", run: newer::back },
+    Test {
+        name: "bundles: back to the first Halite, all is as it was",
+        run: newer::back,
+    },
 ];
 
 /// The version of the bundle that the cluster was made from.
@@ -75,17 +89,24 @@ fn document(cluster: &Cluster) -> Result<String> {
 fn ctl(cluster: &Cluster, args: &[&str]) -> Result<Value> {
     let all = [&[CTL, "-o", "json"], args].concat();
     let text = cluster.bootstrap.run(&all)?;
-    serde_json::from_str(&text).with_context(|| format!("ctl {} printed no JSON: {text}", args.join(" ")))
+    serde_json::from_str(&text)
+        .with_context(|| format!("ctl {} printed no JSON: {text}", args.join(" ")))
 }
 
 /// What `ctl bundle list` says of a bundle.
 fn row(cluster: &Cluster, version: &str) -> Result<Value> {
     let list = ctl(cluster, &["bundle", "list"])?;
-    let row = list.as_array().into_iter().flatten().find(|row| row["version"] == version);
-    row.cloned().with_context(|| format!("ctl bundle list does not name {version}: {list}"))
+    let row = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|row| row["version"] == version);
+    row.cloned()
+        .with_context(|| format!("ctl bundle list does not name {version}: {list}"))
 }
 
-/// Whether the list says that a bundle is whole, whether it is in use, and how many hosts have what it gave them.
+/// Whether the list says that a bundle is whole, whether it is in use, and how many hosts have what
+/// it gave them.
 fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Result<()> {
     let row = row(cluster, version)?;
     let users = row["hosts"].as_array().map(Vec::len);
@@ -99,8 +120,14 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
 /// What `ctl status` complains about.
 pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
     let status = ctl(cluster, &["status"])?;
-    let problems = status["problems"].as_array().context("a status without problems")?;
-    Ok(problems.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    let problems = status["problems"]
+        .as_array()
+        .context("a status without problems")?;
+    Ok(problems
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect())
 }
 
 /// A highstate that does what `--test` said, changes nothing but addresses, and restarts nothing.
@@ -110,12 +137,20 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
     let ours = |tag: &&String| ADDRESSES.iter().any(|part| tag.contains(part));
     let others: Vec<&String> = changed.iter().filter(|tag| !ours(tag)).collect();
-    ensure!(others.is_empty(), "another bundle with the same content changed {others:#?}");
+    ensure!(
+        others.is_empty(),
+        "another bundle with the same content changed {others:#?}"
+    );
     let surprises: BTreeSet<&String> = changed.difference(&predicted).collect();
-    ensure!(surprises.is_empty(), "changed, but not named by --test: {surprises:#?}");
+    ensure!(
+        surprises.is_empty(),
+        "changed, but not named by --test: {surprises:#?}"
+    );
     for name in [BOOTSTRAP, WORKER] {
         let led = |part: &str| {
-            changed.iter().any(|tag| tag.starts_with(&format!("{name}: ")) && tag.contains(part))
+            changed
+                .iter()
+                .any(|tag| tag.starts_with(&format!("{name}: ")) && tag.contains(part))
         };
         ensure!(
             led("hosts.toml") && led("[halite-repository]"),
@@ -130,18 +165,25 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
 fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
     for host in cluster.hosts() {
         let lists = "/etc/apt/sources.list.d/halite.list $(find /etc/apt/halite -type f)";
-        let said =
-            [host.sh("cat /etc/containerd/certs.d/_default/hosts.toml")?, host.sh(&format!("cat {lists}"))?];
+        let said = [
+            host.sh("cat /etc/containerd/certs.d/_default/hosts.toml")?,
+            host.sh(&format!("cat {lists}"))?,
+        ];
         for text in said {
             ensure!(
-                text.contains(&format!("bundles/{version}/")) && !text.contains(&format!("bundles/{other}/")),
+                text.contains(&format!("bundles/{version}/"))
+                    && !text.contains(&format!("bundles/{other}/")),
                 "{} does not ask the bundle {version}, or not only: {text}",
                 host.spec.name
             );
         }
         // The second bundle lacks one package, so apt's index tells which one was read.
         let offered = |package: &str| host.sh(&format!("apt-cache madison {package}"));
-        ensure!(!offered("kubelet")?.trim().is_empty(), "{} is offered no kubelet", host.spec.name);
+        ensure!(
+            !offered("kubelet")?.trim().is_empty(),
+            "{} is offered no kubelet",
+            host.spec.name
+        );
         let there = !offered(second::WITHOUT)?.trim().is_empty();
         ensure!(
             there == (version == FIRST),
@@ -181,16 +223,30 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     let changes = tried["changes"].to_string();
     ensure!(
         tried["changed"] == false
-            && [upstream::chart::NAME, second::WITHOUT].iter().all(|part| changes.contains(part)),
+            && [upstream::chart::NAME, second::WITHOUT]
+                .iter()
+                .all(|part| changes.contains(part)),
         "ctl bundle use --test: {tried}"
     );
-    ensure!(document(cluster)? == before, "ctl bundle use --test wrote into the cluster document");
+    ensure!(
+        document(cluster)? == before,
+        "ctl bundle use --test wrote into the cluster document"
+    );
     quiet(cluster)?;
     let used = ctl(cluster, &["bundle", "use", second::VERSION])?;
-    ensure!(used["changed"] == true && used["before"] == FIRST, "ctl bundle use: {used}");
+    ensure!(
+        used["changed"] == true && used["before"] == FIRST,
+        "ctl bundle use: {used}"
+    );
     let told = problems(cluster)?;
-    let behind = format!("still as the bundle {FIRST} has it, and {} is in use", second::VERSION);
-    ensure!(told.iter().any(|problem| problem.contains(&behind)), "nobody is behind: {told:?}");
+    let behind = format!(
+        "still as the bundle {FIRST} has it, and {} is in use",
+        second::VERSION
+    );
+    ensure!(
+        told.iter().any(|problem| problem.contains(&behind)),
+        "nobody is behind: {told:?}"
+    );
     only_addresses(cluster)?;
     listed(cluster, FIRST, false, 0)?;
     listed(cluster, second::VERSION, true, 2)?;
@@ -202,16 +258,35 @@ fn there(cluster: &Cluster) -> Result<Counts> {
 fn back(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let recorded = document(cluster)?;
-    refused(host, &[CTL, "bundle", "use", FIRST], &["was built at", "--allow-downgrade"])?;
-    refused(host, &[CTL, "bundle", "remove", second::VERSION], &[second::VERSION, "is in use"])?;
-    ensure!(document(cluster)? == recorded, "what was refused wrote into the cluster document");
+    refused(
+        host,
+        &[CTL, "bundle", "use", FIRST],
+        &["was built at", "--allow-downgrade"],
+    )?;
+    refused(
+        host,
+        &[CTL, "bundle", "remove", second::VERSION],
+        &[second::VERSION, "is in use"],
+    )?;
+    ensure!(
+        document(cluster)? == recorded,
+        "what was refused wrote into the cluster document"
+    );
     ctl(cluster, &["bundle", "use", FIRST, "--allow-downgrade"])?;
-    refused(host, &[CTL, "bundle", "remove", second::VERSION], &["still fetch from", BOOTSTRAP, WORKER])?;
+    refused(
+        host,
+        &[CTL, "bundle", "remove", second::VERSION],
+        &["still fetch from", BOOTSTRAP, WORKER],
+    )?;
     only_addresses(cluster)?;
     asked(cluster, FIRST, second::VERSION)?;
     host.run(&[CTL, "bundle", "remove", second::VERSION])?;
     let manifest = second::file(cluster, "manifest.json");
-    ensure!(manifest.exists(), "ctl bundle remove took {} from its medium", manifest.display());
+    ensure!(
+        manifest.exists(),
+        "ctl bundle remove took {} from its medium",
+        manifest.display()
+    );
     second::take_away(cluster)?;
     only_served(cluster)?;
     quiet(cluster)?;
@@ -235,12 +310,23 @@ fn remember(cluster: &Cluster) -> Result<()> {
 fn as_remembered(cluster: &Cluster) -> Result<()> {
     let before = cluster.bootstrap.file(BEFORE);
     let was = |name: &str| fs::read_to_string(before.join(name));
-    ensure!(document(cluster)? == was("cluster.yaml")?, "the cluster document is {}", document(cluster)?);
+    ensure!(
+        document(cluster)? == was("cluster.yaml")?,
+        "the cluster document is {}",
+        document(cluster)?
+    );
     for of in cluster.hosts() {
         let (was, is) = (was(&of.spec.name)?, configuration(of)?);
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-        let differ: Vec<String> = lines(&was).symmetric_difference(&lines(&is)).cloned().collect();
-        ensure!(differ.is_empty(), "not as it was on {}: {differ:#?}", of.spec.name);
+        let differ: Vec<String> = lines(&was)
+            .symmetric_difference(&lines(&is))
+            .cloned()
+            .collect();
+        ensure!(
+            differ.is_empty(),
+            "not as it was on {}: {differ:#?}",
+            of.spec.name
+        );
     }
     fs::remove_dir_all(before)?;
     Ok(())

@@ -1,25 +1,29 @@
-//! A bundle with another Halite: the road that the guide describes, there and back, with an end in its middle.
+//! A bundle with another Halite: the road that the guide describes, there and back, with an end in
+//! its middle.
 //!
-//! Its programs do what those of the first bundle do, and are other files: each has some bytes more at its end, which nobody
-//! reads.
+//! Its programs do what those of the first bundle do, and are other files: each has some bytes more
+//! at its end, which nobody reads.
 
-use std::{fs, io::Write as _, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{ADDRESSES, FIRST, as_remembered, listed, problems, remember, second};
-use crate::{
-    cluster::{Cluster, WORKER},
-    lab::{self, command::run, host::Host, wait},
-    suite::{
-        Counts,
-        kills::{ended, spawn},
-        repair::{daemons, daemons_restarted, highstate_by, quiet, still, workload},
-        versions::only_served,
-    },
-};
+use crate::cluster::{Cluster, WORKER};
+use crate::lab;
+use crate::lab::command::run;
+use crate::lab::host::Host;
+use crate::lab::wait;
+use crate::suite::Counts;
+use crate::suite::kills::{ended, spawn};
+use crate::suite::repair::{daemons, daemons_restarted, highstate_by, quiet, still, workload};
+use crate::suite::versions::only_served;
 
 /// Its version.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-halite");
@@ -33,7 +37,8 @@ const PROGRAMS: [&str; 3] = ["ctl", "halite-master", "halite-minion"];
 /// Where the master's is on the first host.
 const MASTER: &str = "/usr/local/bin/halite-master";
 
-/// For `ctl bootstrap` to come to the master's program: documents, host and bundle are looked at before.
+/// For `ctl bootstrap` to come to the master's program: documents, host and bundle are looked at
+/// before.
 const MOMENT: Duration = Duration::from_secs(60);
 
 /// Where a bundle stands on the site.
@@ -43,35 +48,58 @@ fn place(version: &str) -> String {
 
 /// The SHA-256 of one of its programs.
 fn digest(cluster: &Cluster, version: &str, program: &str) -> Result<String> {
-    let text = fs::read(cluster.bootstrap.file(&place(version)).join("manifest.json"))?;
+    let text = fs::read(
+        cluster
+            .bootstrap
+            .file(&place(version))
+            .join("manifest.json"),
+    )?;
     let manifest: Value = serde_json::from_slice(&text)?;
     let digest = manifest["files"][format!("bin/{program}")]["sha256"].as_str();
-    Ok(digest.with_context(|| format!("the bundle {version} has no {program}"))?.to_owned())
+    Ok(digest
+        .with_context(|| format!("the bundle {version} has no {program}"))?
+        .to_owned())
 }
 
 /// Makes the bundle, and puts its ISO on the bootstrap host.
 fn carry(cluster: &Cluster) -> Result<()> {
-    let work = tempfile::Builder::new().prefix("other-halite-").tempdir_in(lab::cache())?;
-    let iso = second::variant(work.path(), VERSION, 2, |recipe, _| other_programs(recipe, work.path()))?;
+    let work = tempfile::Builder::new()
+        .prefix("other-halite-")
+        .tempdir_in(lab::cache())?;
+    let iso = second::variant(work.path(), VERSION, 2, |recipe, _| {
+        other_programs(recipe, work.path())
+    })?;
     fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
     Ok(())
 }
 
 fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
-    let inputs = recipe["sbom-inputs"].as_str().context("the lab's recipe names no inputs")?;
+    let inputs = recipe["sbom-inputs"]
+        .as_str()
+        .context("the lab's recipe names no inputs")?;
     let mut inputs: Value = serde_json::from_slice(&fs::read(inputs)?)?;
     for name in PROGRAMS {
         let before = recipe["binaries"][name].clone();
-        let from = before.as_str().with_context(|| format!("the lab's recipe names no {name}"))?;
+        let from = before
+            .as_str()
+            .with_context(|| format!("the lab's recipe names no {name}"))?;
         let to = work.join(name);
         fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
         // The kernel loads what the headers name; what follows is only there.
-        fs::File::options().append(true).open(&to)?.write_all(b"another Halite\n")?;
+        fs::File::options()
+            .append(true)
+            .open(&to)?
+            .write_all(b"another Halite\n")?;
         let digest = run("sha256sum", &[&to])?;
-        let digest = digest.split_whitespace().next().context("sha256sum said nothing")?;
+        let digest = digest
+            .split_whitespace()
+            .next()
+            .context("sha256sum said nothing")?;
         inputs["programs"][name]["sha256"] = json!(digest);
         // It is among the programs and in a package.
-        let text = recipe.to_string().replace(&before.to_string(), &json!(to).to_string());
+        let text = recipe
+            .to_string()
+            .replace(&before.to_string(), &json!(to).to_string());
         *recipe = serde_json::from_str(&text)?;
     }
     let file = work.join("sbom-inputs.json");
@@ -102,7 +130,10 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
         runs(cluster, host, program, version)?;
     }
     let ctl = host.sh("sha256sum < $(command -v ctl)")?;
-    ensure!(ctl.starts_with(&digest(cluster, version, "ctl")?), "ctl is not that of {version}, but {ctl}");
+    ensure!(
+        ctl.starts_with(&digest(cluster, version, "ctl")?),
+        "ctl is not that of {version}, but {ctl}"
+    );
     Ok(())
 }
 
@@ -113,11 +144,15 @@ fn bootstrap(version: &str) -> String {
 
 /// The same, of a host on which nobody is asked.
 fn unasked(version: &str) -> Vec<String> {
-    bootstrap(version).split(' ').chain(["--yes"]).map(str::to_owned).collect()
+    bootstrap(version)
+        .split(' ')
+        .chain(["--yes"])
+        .map(str::to_owned)
+        .collect()
 }
 
-/// From one bundle to the other, word for word as the guide has it. `options` are those of `ctl bundle use`, `cut` says whether
-/// the bootstrap is ended in its middle and run again.
+/// From one bundle to the other, word for word as the guide has it. `options` are those of `ctl
+/// bundle use`, `cut` says whether the bootstrap is ended in its middle and run again.
 fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result<()> {
     let host = &cluster.bootstrap;
     let before = workload(cluster)?;
@@ -140,11 +175,15 @@ fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result
         .changed
         .iter()
         .filter(|tag| {
-            let of_bundle = tag.contains("halite-minion") || ADDRESSES.iter().any(|part| tag.contains(part));
+            let of_bundle =
+                tag.contains("halite-minion") || ADDRESSES.iter().any(|part| tag.contains(part));
             !(tag.starts_with(&format!("{WORKER}: ")) && of_bundle)
         })
         .collect();
-    ensure!(others.is_empty(), "after the bootstrap the highstate had to change {others:#?}");
+    ensure!(
+        others.is_empty(),
+        "after the bootstrap the highstate had to change {others:#?}"
+    );
     daemons_restarted(cluster, &restarting, &answer)?;
     first_host(cluster, version)?;
     runs(cluster, &cluster.worker, "halite-minion", version)?;
@@ -152,20 +191,31 @@ fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result
     quiet(cluster)?;
     listed(cluster, version, true, cluster.hosts().len())?;
     let problems = problems(cluster)?;
-    ensure!(problems.is_empty(), "ctl status complains about {problems:?}");
+    ensure!(
+        problems.is_empty(),
+        "ctl status complains about {problems:?}"
+    );
     Ok(())
 }
 
-/// The master that runs has begun its bootstrap itself: it did not take it over from one that the bundle's states are not for.
+/// The master that runs has begun its bootstrap itself: it did not take it over from one that the
+/// bundle's states are not for.
 fn whole_life(host: &Host) -> Result<()> {
     let unit = "_SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value halite-master)";
     let log = host.sh(&format!("journalctl -o cat --no-pager {unit}"))?;
-    ensure!(log.contains("master serves"), "the master's journal is not found: {log}");
-    ensure!(!log.contains("interrupted"), "the old master had begun what the new one went on with: {log}");
+    ensure!(
+        log.contains("master serves"),
+        "the master's journal is not found: {log}"
+    );
+    ensure!(
+        !log.contains("interrupted"),
+        "the old master had begun what the new one went on with: {log}"
+    );
     Ok(())
 }
 
-/// Ends `ctl bootstrap`, and the program that it has at work, when the new master's program has come to its place.
+/// Ends `ctl bootstrap`, and the program that it has at work, when the new master's program has
+/// come to its place.
 fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     let inode = || fs::metadata(host.file(MASTER)).map(|status| status.ino());
@@ -184,13 +234,20 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
         if found.len() < 2 {
             found = at_work(host, &programs).map_err(|error| format!("{error:#}"))?;
         }
-        Err(format!("{} programs of the bundle are at work", found.len()))
+        Err(format!(
+            "{} programs of the bundle are at work",
+            found.len()
+        ))
     })?;
     if let Some(status) = over {
         bail!("ctl bootstrap has ended with {status} before the new master's program came");
     }
     // The one that works before the one that waits for it.
-    let killed = found.iter().rev().filter(|pid| kill_process(**pid, Signal::KILL).is_ok()).count();
+    let killed = found
+        .iter()
+        .rev()
+        .filter(|pid| kill_process(**pid, Signal::KILL).is_ok())
+        .count();
     let status = ended(&mut first)?;
     ensure!(
         killed == 2 && !status.success(),
@@ -202,17 +259,27 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     }
 }
 
-/// `ctl` and the program of that bundle which applies states for it, as the machine numbers them; both or none.
+/// `ctl` and the program of that bundle which applies states for it, as the machine numbers them;
+/// both or none.
 fn at_work(host: &Host, programs: &str) -> Result<Vec<Pid>> {
-    let init = host.init().with_context(|| format!("{} does not run", host.spec.name))?;
+    let init = host
+        .init()
+        .with_context(|| format!("{} does not run", host.spec.name))?;
     let namespace = fs::read_link(format!("/proc/{init}/ns/pid"))?;
     let (mut ctl, mut minion) = (None, None);
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let Some(line) = line.strip_prefix(programs) else { continue };
+        let Some(line) = line.strip_prefix(programs) else {
+            continue;
+        };
         if fs::read_link(entry.path().join("ns/pid")).is_ok_and(|ns| ns == namespace) {
-            let pid = entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+            let pid = entry
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw);
             if line.starts_with("ctl ") {
                 ctl = pid;
             } else if line.starts_with("halite-minion apply") && !line.contains("--test") {
@@ -220,7 +287,9 @@ fn at_work(host: &Host, programs: &str) -> Result<Vec<Pid>> {
             }
         }
     }
-    Ok(ctl.zip(minion).map_or_else(Vec::new, |(ctl, minion)| vec![ctl, minion]))
+    Ok(ctl
+        .zip(minion)
+        .map_or_else(Vec::new, |(ctl, minion)| vec![ctl, minion]))
 }
 
 pub(super) fn there(cluster: &Cluster) -> Result<Counts> {
@@ -242,7 +311,9 @@ pub(super) fn there(cluster: &Cluster) -> Result<Counts> {
 
 pub(super) fn back(cluster: &Cluster) -> Result<Counts> {
     road(cluster, FIRST, &["--allow-downgrade"], false)?;
-    cluster.bootstrap.run(&["ctl", "bundle", "remove", VERSION])?;
+    cluster
+        .bootstrap
+        .run(&["ctl", "bundle", "remove", VERSION])?;
     only_served(cluster)?;
     quiet(cluster)?;
     as_remembered(cluster)?;

@@ -1,21 +1,19 @@
-//! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the lab's recipe with another
-//! version, one package less, and a chart more.
+//! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the
+//! lab's recipe with another version, one package less, and a chart more.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::{
-    cluster::Cluster,
-    demo,
-    lab::{self, command::run},
-    suite::{iso::builder, recipe_of},
-    upstream::{ISO, chart::Chart},
-};
+use crate::cluster::Cluster;
+use crate::lab::command::run;
+use crate::suite::iso::builder;
+use crate::suite::recipe_of;
+use crate::upstream::ISO;
+use crate::upstream::chart::Chart;
+use crate::{demo, lab};
 
 /// Its version.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next");
@@ -34,7 +32,9 @@ pub fn carry(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     // What an earlier run left, where a cluster is used again.
     take_away(cluster)?;
-    let work = tempfile::Builder::new().prefix("second-").tempdir_in(lab::cache())?;
+    let work = tempfile::Builder::new()
+        .prefix("second-")
+        .tempdir_in(lab::cache())?;
     let iso = build(work.path())?;
     let out = format!("-o{}", host.file(STORE).display());
     run("7z", &["x", "-bd", "-y", &out, &iso.to_string_lossy()])?;
@@ -43,7 +43,9 @@ pub fn carry(cluster: &Cluster) -> Result<()> {
 
 /// Mounts the medium.
 pub fn insert(cluster: &Cluster) -> Result<()> {
-    cluster.bootstrap.sh(&format!("mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"))?;
+    cluster.bootstrap.sh(&format!(
+        "mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"
+    ))?;
     Ok(())
 }
 
@@ -61,7 +63,9 @@ pub fn eject(cluster: &Cluster) -> Result<()> {
 /// Removes the medium and all that is on it.
 pub fn take_away(cluster: &Cluster) -> Result<()> {
     let unmounted = format!("if mountpoint -q {MEDIUM}; then umount {MEDIUM}; fi");
-    cluster.bootstrap.sh(&format!("{unmounted}; rm -rf {MEDIUM} {STORE}"))?;
+    cluster
+        .bootstrap
+        .sh(&format!("{unmounted}; rm -rf {MEDIUM} {STORE}"))?;
     Ok(())
 }
 
@@ -69,18 +73,26 @@ fn build(work: &Path) -> Result<PathBuf> {
     variant(work, VERSION, 1, |recipe, first| {
         let hello = Chart::Hello.entry(|component| {
             let image = first["images"][component].as_str();
-            Ok(image.with_context(|| format!("the bundle has no {component}"))?.to_owned())
+            Ok(image
+                .with_context(|| format!("the bundle has no {component}"))?
+                .to_owned())
         })?;
-        recipe["charts"].as_array_mut().context("the lab's recipe has no chart")?.push(hello);
-        let made = recipe["packages"]["made"].as_array_mut().context("the lab's recipe makes no package")?;
+        recipe["charts"]
+            .as_array_mut()
+            .context("the lab's recipe has no chart")?
+            .push(hello);
+        let made = recipe["packages"]["made"]
+            .as_array_mut()
+            .context("the lab's recipe makes no package")?;
         made.retain(|package| package["package"] != WITHOUT);
         Ok(())
     })
 }
 
-/// Makes a signed ISO from the lab's recipe in which something is different: `change` gets the recipe, and the manifest of the
-/// bundle that was made from it. Everything comes from what that one left in the cache. It is so many minutes newer: each
-/// time of the same date, so that its parts are kept in the cache, too.
+/// Makes a signed ISO from the lab's recipe in which something is different: `change` gets the
+/// recipe, and the manifest of the bundle that was made from it. Everything comes from what that
+/// one left in the cache. It is so many minutes newer: each time of the same date, so that its
+/// parts are kept in the cache, too.
 pub fn variant(
     work: &Path,
     version: &str,
@@ -89,20 +101,39 @@ pub fn variant(
 ) -> Result<PathBuf> {
     let bundle = demo::bundle(&mut |line| println!("  {line}"))?;
     let first = recipe_of(&bundle)?;
-    let text = fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
+    let text =
+        fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
     let mut recipe: Value = serde_json::from_str(&text)?;
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     recipe["version"] = json!(version);
     change(&mut recipe, &manifest)?;
     let (file, iso) = (work.join("recipe.yaml"), work.join(ISO));
     fs::write(&file, recipe.to_string())?;
-    fs::copy(first.with_extension("lock.yaml"), file.with_extension("lock.yaml"))?;
-    let built = manifest["built"].as_str().context("the bundle does not say when it was built")?;
-    let date = run("date", &["-d", &format!("{built} + {minutes} minutes"), "+%s"])?;
+    fs::copy(
+        first.with_extension("lock.yaml"),
+        file.with_extension("lock.yaml"),
+    )?;
+    let built = manifest["built"]
+        .as_str()
+        .context("the bundle does not say when it was built")?;
+    let date = run(
+        "date",
+        &["-d", &format!("{built} + {minutes} minutes"), "+%s"],
+    )?;
     let date = format!("SOURCE_DATE_EPOCH={}", date.trim());
-    let [ctl, file, out, key] =
-        [&bundle.join("bin/ctl"), &file, &iso, &builder()?].map(|path| path.to_string_lossy().into_owned());
-    let build = ["bundle", "build", "--offline", "--recipe", &file, "--out", &out, "--key", &key];
+    let [ctl, file, out, key] = [&bundle.join("bin/ctl"), &file, &iso, &builder()?]
+        .map(|path| path.to_string_lossy().into_owned());
+    let build = [
+        "bundle",
+        "build",
+        "--offline",
+        "--recipe",
+        &file,
+        "--out",
+        &out,
+        "--key",
+        &key,
+    ];
     run("env", &[[date.as_str(), &ctl].as_slice(), &build].concat())?;
     Ok(iso)
 }

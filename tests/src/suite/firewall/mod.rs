@@ -1,33 +1,41 @@
-//! The firewall: a scan of everything from everywhere equals the table that follows from the roles, both ways; what others
-//! set up stays.
+//! The firewall: a scan of everything from everywhere equals the table that follows from the roles,
+//! both ways; what others set up stays.
 
 mod foreign;
 mod source;
 mod table;
 
-use std::{collections::BTreeSet, fs, net::IpAddr, time::Duration};
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::{
-    source::{INTERFACE, Source, Stranger, link_local},
-    table::{Arrival, SSH, Table},
-};
+use self::source::{INTERFACE, Source, Stranger, link_local};
+use self::table::{Arrival, SSH, Table};
 use super::{Counts, Test};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::{host::Host, net::Network, wait},
-};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::host::Host;
+use crate::lab::net::Network;
+use crate::lab::wait;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "firewall: scans equal the table of the roles", run: scans },
-    Test { name: "firewall: what others set up stays", run: foreign::stays },
+    Test {
+        name: "firewall: scans equal the table of the roles",
+        run: scans,
+    },
+    Test {
+        name: "firewall: what others set up stays",
+        run: foreign::stays,
+    },
 ];
 
 /// Host number of a stranger.
 const STRANGER: u8 = 200;
 
-/// What is asked with UDP beside the NodePort: DNS, DHCP, VXLAN in both its ports, WireGuard, and our TCP ports.
+/// What is asked with UDP beside the NodePort: DNS, DHCP, VXLAN in both its ports, WireGuard, and
+/// our TCP ports.
 const UDP: [u16; 10] = [53, 68, 546, 2379, 4550, 4789, 6443, 8472, 10250, 51820];
 
 /// A server on each host behind one NodePort, TCP and UDP.
@@ -68,7 +76,9 @@ const NODE_PORT: u16 = 31337;
 fn scans(cluster: &Cluster) -> Result<Counts> {
     fs::write(cluster.bootstrap.root().join("root/scan.yaml"), SERVERS)?;
     cluster.kubectl(&["apply", "-f", "/root/scan.yaml"])?;
-    let result = cluster.wait_for_pods(Duration::from_secs(60)).and_then(|()| scan_all(cluster));
+    let result = cluster
+        .wait_for_pods(Duration::from_secs(60))
+        .and_then(|()| scan_all(cluster));
     cluster.kubectl(&["delete", "-f", "/root/scan.yaml", "--wait", "--timeout=60s"])?;
     result
 }
@@ -91,13 +101,27 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
     let pod_on_bootstrap = pod(cluster, bootstrap)?;
     let pod_on_worker = pod(cluster, worker)?;
 
-    let address = |text: String| text.parse::<IpAddr>().with_context(|| format!("{text:?} is no address"));
+    let address = |text: String| {
+        text.parse::<IpAddr>()
+            .with_context(|| format!("{text:?} is no address"))
+    };
     let plane = |host: &Host| address(host.control_plane_address());
     let work = |host: &Host| address(host.workload_address());
-    let link = |host: &Host, interface| link_local(|args| host.run(&[&["ip"], args].concat()), interface);
+    let link =
+        |host: &Host, interface| link_local(|args| host.run(&[&["ip"], args].concat()), interface);
     let vip = address("10.10.0.100".to_owned())?;
-    let ask = |source, host, to| Ask { source, host, to, interface: None };
-    let near = |source, host, to| Ask { source, host, to, interface: Some(INTERFACE) };
+    let ask = |source, host, to| Ask {
+        source,
+        host,
+        to,
+        interface: None,
+    };
+    let near = |source, host, to| Ask {
+        source,
+        host,
+        to,
+        interface: Some(INTERFACE),
+    };
     let asks = [
         ask(&on_worker, bootstrap, plane(bootstrap)?),
         ask(&on_worker, bootstrap, work(bootstrap)?),
@@ -122,8 +146,17 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
         ask(&pod_on_worker, bootstrap, plane(bootstrap)?),
         ask(&pod_on_worker, bootstrap, work(bootstrap)?),
     ];
-    let tables = [Table::of(cluster, bootstrap, NODE_PORT)?, Table::of(cluster, worker, NODE_PORT)?];
-    let table = |host: &Host| if host.spec.name == BOOTSTRAP { &tables[0] } else { &tables[1] };
+    let tables = [
+        Table::of(cluster, bootstrap, NODE_PORT)?,
+        Table::of(cluster, worker, NODE_PORT)?,
+    ];
+    let table = |host: &Host| {
+        if host.spec.name == BOOTSTRAP {
+            &tables[0]
+        } else {
+            &tables[1]
+        }
+    };
     strangers_see_little(table(bootstrap), table(worker))?;
     let mut wrong = Vec::new();
     for ask in &asks {
@@ -132,13 +165,20 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
     if !wrong.is_empty() {
         bail!("{} differences:\n{}", wrong.len(), wrong.join("\n"));
     }
-    Ok(Counts { passed: asks.len(), failed: 0 })
+    Ok(Counts {
+        passed: asks.len(),
+        failed: 0,
+    })
 }
 
 /// The table itself, where it matters most.
 fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
     let arrival = |from: &str, to: &str| -> Result<Arrival> {
-        Ok(Arrival { from: from.parse()?, to: to.parse()?, from_pod: false })
+        Ok(Arrival {
+            from: from.parse()?,
+            to: to.parse()?,
+            from_pod: false,
+        })
     };
     ensure!(bootstrap.tcp(arrival("10.10.0.200", "10.10.0.11")?) == [SSH, 4550, 4551, 6443].into());
     ensure!(bootstrap.tcp(arrival("10.20.0.200", "10.20.0.11")?) == [SSH, 6443, NODE_PORT].into());
@@ -153,20 +193,26 @@ fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
 /// Scans once and tells the differences.
 fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
     let ports: Vec<u16> = UDP.into_iter().chain([NODE_PORT]).collect();
-    let target = ask.interface.map_or_else(|| ask.to.to_string(), |i| format!("{}%{i}", ask.to));
+    let target = ask
+        .interface
+        .map_or_else(|| ask.to.to_string(), |i| format!("{}%{i}", ask.to));
     let family = if ask.to.is_ipv4() { "ipv4" } else { "ipv6" };
     let to = ask.to.to_string();
     let tracked = ["-f", family, "-p", "udp", "--orig-dst", &to];
     // Nothing to delete is a failure to conntrack.
-    ask.host.output(&[&["conntrack", "-D"], &tracked[..]].concat())?;
+    ask.host
+        .output(&[&["conntrack", "-D"], &tracked[..]].concat())?;
     let found = ask.source.scan(&target, &ports, &table.all_tcp())?;
     let arrival = Arrival {
         from: ask.source.seen_as(ask.host, ask.to, found.from)?,
         to: ask.to,
         from_pod: ask.source.lives_on(ask.host),
     };
-    // A rejected packet is never entered in the connection table; whether anybody listens makes no difference.
-    let entries = ask.host.run(&[&["conntrack", "-L"], &tracked[..]].concat())?;
+    // A rejected packet is never entered in the connection table; whether anybody listens makes no
+    // difference.
+    let entries = ask
+        .host
+        .run(&[&["conntrack", "-L"], &tracked[..]].concat())?;
     let udp: BTreeSet<u16> = entries
         .lines()
         .filter_map(|line| entered(line, arrival.from))
@@ -189,8 +235,10 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
     compare("tcp", &tcp, &found.reached());
     compare("udp", &table.udp(arrival), &udp);
     let home = ask.to.is_ipv4() && ask.to.to_string() == ask.host.control_plane_address();
-    let answering: BTreeSet<u16> =
-        tcp.into_iter().filter(|port| *port != SSH && (home || *port == NODE_PORT)).collect();
+    let answering: BTreeSet<u16> = tcp
+        .into_iter()
+        .filter(|port| *port != SSH && (home || *port == NODE_PORT))
+        .collect();
     let open: BTreeSet<u16> = found.open.intersection(&answering).copied().collect();
     compare("tcp, somebody listens", &answering, &open);
     Ok(wrong)
@@ -198,22 +246,49 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
 
 /// The port of an entry `udp 17 29 src=… dst=… sport=… dport=… …` from that source.
 fn entered(line: &str, from: IpAddr) -> Option<u16> {
-    let field = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
+    let field = |key: &str| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix(key))
+    };
     let source: IpAddr = field("src=")?.parse().ok()?;
-    if source == from { field("dport=")?.parse().ok() } else { None }
+    if source == from {
+        field("dport=")?.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// The server of [`SERVERS`] on that host, once it has an address and the Service leads to it.
 fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
     let node = format!("spec.nodeName={}", host.spec.name);
-    let query =
-        ["-n", "scan", "get", "pods", "--field-selector", &node, "-o", "jsonpath={.items[0].status.podIP}"];
+    let query = [
+        "-n",
+        "scan",
+        "get",
+        "pods",
+        "--field-selector",
+        &node,
+        "-o",
+        "jsonpath={.items[0].status.podIP}",
+    ];
     let address = cluster.kubectl(&query)?;
     let url = format!("http://{}:{NODE_PORT}/", host.workload_address());
-    let other = if host.spec.name == WORKER { &cluster.bootstrap } else { &cluster.worker };
+    let other = if host.spec.name == WORKER {
+        &cluster.bootstrap
+    } else {
+        &cluster.worker
+    };
     wait::until(&format!("{url} to answer"), Duration::from_secs(30), || {
         other
-            .run(&["curl", "-sS", "--max-time", "2", "--output", "/dev/null", &url])
+            .run(&[
+                "curl",
+                "-sS",
+                "--max-time",
+                "2",
+                "--output",
+                "/dev/null",
+                &url,
+            ])
             .map_err(|e| format!("{e:#}"))
     })?;
     Source::pod(host, &format!("on {}", host.spec.name), &address)

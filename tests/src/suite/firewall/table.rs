@@ -1,21 +1,19 @@
-//! The table of what a host lets in, generated from the roles: the openings that its low state declares, SSH of the
-//! operator's default zone, and NodePorts.
+//! The table of what a host lets in, generated from the roles: the openings that its low state
+//! declares, SSH of the operator's default zone, and NodePorts.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr},
-    ops::RangeInclusive,
-};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::{
-    cluster::Cluster,
-    lab::{host::Host, net::Network},
-};
+use crate::cluster::Cluster;
+use crate::lab::host::Host;
+use crate::lab::net::Network;
 
-/// What firewalld's default zone has from the distribution: ssh, and dhcpv6-client for link-local addresses.
+/// What firewalld's default zone has from the distribution: ssh, and dhcpv6-client for link-local
+/// addresses.
 pub const SSH: u16 = 22;
 const DHCP_V6_CLIENT: u16 = 546;
 
@@ -38,7 +36,9 @@ impl Cidr {
     fn parse(text: &str) -> Result<Self> {
         let (address, length) = text.split_once('/').unwrap_or((text, "32"));
         let cidr = Self {
-            address: address.parse().with_context(|| format!("{text:?} is no network"))?,
+            address: address
+                .parse()
+                .with_context(|| format!("{text:?} is no network"))?,
             length: length.parse()?,
         };
         ensure!(cidr.length <= 32, "{text:?} is no network");
@@ -75,8 +75,12 @@ pub struct Arrival {
 impl Table {
     /// Asks the master for the low state of `host`. `node_port` is open, TCP and UDP.
     pub fn of(cluster: &Cluster, host: &Host, node_port: u16) -> Result<Self> {
-        let text = cluster.bootstrap.run(&["ctl", "render", &host.spec.name, "--low", "-o", "json"])?;
-        let low: Value = serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
+        let text =
+            cluster
+                .bootstrap
+                .run(&["ctl", "render", &host.spec.name, "--low", "-o", "json"])?;
+        let low: Value =
+            serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
         Self::from_low(&low, node_port)
     }
 
@@ -85,17 +89,28 @@ impl Table {
             let chunk = low["chunks"]
                 .as_array()
                 .and_then(|all| {
-                    all.iter().find(|c| c["state"] == "firewalld" && c["fun"] == fun && c["name"] == name)
+                    all.iter()
+                        .find(|c| c["state"] == "firewalld" && c["fun"] == fun && c["name"] == name)
                 })
                 .with_context(|| format!("the low state has no firewalld.{fun} {name}"))?;
             let items = chunk["args"][key].as_array().cloned().unwrap_or_default();
-            Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            Ok(items
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect())
         };
         let rules = list("policy", "halite-host", "rich_rules")?;
         let sources = list("zone", "halite-pods", "sources")?;
         Ok(Self {
-            openings: rules.iter().filter_map(|rule| opening(rule).transpose()).collect::<Result<_>>()?,
-            pods: sources.iter().map(|source| Cidr::parse(source)).collect::<Result<_>>()?,
+            openings: rules
+                .iter()
+                .filter_map(|rule| opening(rule).transpose())
+                .collect::<Result<_>>()?,
+            pods: sources
+                .iter()
+                .map(|source| Cidr::parse(source))
+                .collect::<Result<_>>()?,
             node_ports: Cidr::parse(&format!("{}.0/24", Network::Workload.prefix()))?,
             node_port,
         })
@@ -120,7 +135,11 @@ impl Table {
 
     /// TCP ports that are open to anybody.
     pub fn all_tcp(&self) -> BTreeSet<u16> {
-        let declared = self.openings.iter().filter(|o| o.protocol == "tcp").flat_map(|o| o.ports.clone());
+        let declared = self
+            .openings
+            .iter()
+            .filter(|o| o.protocol == "tcp")
+            .flat_map(|o| o.ports.clone());
         declared.chain([SSH, self.node_port]).collect()
     }
 
@@ -143,14 +162,20 @@ impl Table {
     }
 }
 
-/// The opening that a rich rule (firewalld.richlanguage(5)) makes; none for rules about protocols without ports.
+/// The opening that a rich rule (firewalld.richlanguage(5)) makes; none for rules about protocols
+/// without ports.
 fn opening(rule: &str) -> Result<Option<Opening>> {
     let value = |key: &str| {
         let start = format!("{key}=\"");
-        rule.split_once(&start).and_then(|(_, rest)| rest.split_once('"')).map(|(value, _)| value.to_owned())
+        rule.split_once(&start)
+            .and_then(|(_, rest)| rest.split_once('"'))
+            .map(|(value, _)| value.to_owned())
     };
     let Some(port) = value("port port") else {
-        ensure!(rule.contains("protocol value="), "neither a port nor a protocol is in the rule {rule}");
+        ensure!(
+            rule.contains("protocol value="),
+            "neither a port nor a protocol is in the rule {rule}"
+        );
         return Ok(None);
     };
     ensure!(
@@ -163,7 +188,8 @@ fn opening(rule: &str) -> Result<Option<Opening>> {
             &value("source address").with_context(|| format!("a rule without a source: {rule}"))?,
         )?,
         ports: first.parse()?..=last.parse()?,
-        protocol: value("protocol").with_context(|| format!("a rule without a protocol: {rule}"))?,
+        protocol: value("protocol")
+            .with_context(|| format!("a rule without a protocol: {rule}"))?,
     }))
 }
 
@@ -185,11 +211,24 @@ mod tests {
             to: to.parse().unwrap(),
             from_pod: false,
         };
-        assert_eq!(table.tcp(arrival("10.10.0.12", "10.10.0.11")), [22, 2379, 2380].into());
-        assert_eq!(table.udp(arrival("10.10.0.12", "10.10.0.11")), [8472].into());
-        assert_eq!(table.tcp(arrival("10.10.1.12", "10.20.0.11")), [22, 30000].into());
+        assert_eq!(
+            table.tcp(arrival("10.10.0.12", "10.10.0.11")),
+            [22, 2379, 2380].into()
+        );
+        assert_eq!(
+            table.udp(arrival("10.10.0.12", "10.10.0.11")),
+            [8472].into()
+        );
+        assert_eq!(
+            table.tcp(arrival("10.10.1.12", "10.20.0.11")),
+            [22, 30000].into()
+        );
         assert_eq!(table.tcp(arrival("10.233.4.5", "10.10.0.11")), [].into());
         assert_eq!(table.udp(arrival("fe80::1", "fe80::2")), [546].into());
-        assert!(Cidr::parse("0.0.0.0/0").unwrap().contains("192.0.2.1".parse().unwrap()));
+        assert!(
+            Cidr::parse("0.0.0.0/0")
+                .unwrap()
+                .contains("192.0.2.1".parse().unwrap())
+        );
     }
 }

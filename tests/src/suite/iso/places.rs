@@ -1,6 +1,8 @@
-//! Where things lie in an image: its files as xorriso finds them, and what ECMA-119 has at fixed places.
+//! Where things lie in an image: its files as xorriso finds them, and what ECMA-119 has at fixed
+//! places.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -26,21 +28,48 @@ impl Extent {
 /// Every file that is not empty, by path.
 pub(super) fn files(image: &Path) -> Result<BTreeMap<String, Extent>> {
     let image = image.to_string_lossy();
-    let listed =
-        run("xorriso", &["-indev", &image, "-find", "/", "-type", "f", "-exec", "report_lba", "--"])?;
+    let listed = run(
+        "xorriso",
+        &[
+            "-indev",
+            &image,
+            "-find",
+            "/",
+            "-type",
+            "f",
+            "-exec",
+            "report_lba",
+            "--",
+        ],
+    )?;
     let mut files = BTreeMap::new();
     // "File data lba: extent, first sector, sectors, size of the file, 'path'"
-    for line in listed.lines().filter_map(|line| line.strip_prefix("File data lba:")) {
+    for line in listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("File data lba:"))
+    {
         let parts: Vec<&str> = line.splitn(5, ',').map(str::trim).collect();
-        let [_, sector, _, size, path] = parts[..] else { continue };
-        let number = |text: &str| text.parse::<u64>().with_context(|| format!("xorriso says {line:?}"));
-        let extent = Extent { at: number(sector)? * SECTOR, size: number(size)? };
+        let [_, sector, _, size, path] = parts[..] else {
+            continue;
+        };
+        let number = |text: &str| {
+            text.parse::<u64>()
+                .with_context(|| format!("xorriso says {line:?}"))
+        };
+        let extent = Extent {
+            at: number(sector)? * SECTOR,
+            size: number(size)?,
+        };
         let path = path.trim_matches('\'').trim_start_matches('/');
         if extent.size > 0 {
             files.insert(path.to_owned(), extent);
         }
     }
-    ensure!(files.len() > 100, "xorriso finds {} files in the ISO", files.len());
+    ensure!(
+        files.len() > 100,
+        "xorriso finds {} files in the ISO",
+        files.len()
+    );
     Ok(files)
 }
 
@@ -57,16 +86,28 @@ pub(super) struct View {
 pub(super) fn views(work: &Work) -> Result<[(&'static str, View); 2]> {
     let view = |sector: u64| -> Result<View> {
         let bytes = work.read(sector * SECTOR, SECTOR)?;
-        ensure!(bytes[1..6] == *b"CD001", "sector {sector} is no volume descriptor");
-        let little =
-            |at: usize| bytes[at..].first_chunk().map_or(0, |four| u64::from(u32::from_le_bytes(*four)));
-        let big =
-            |at: usize| bytes[at..].first_chunk().map_or(0, |four| u64::from(u32::from_be_bytes(*four)));
+        ensure!(
+            bytes[1..6] == *b"CD001",
+            "sector {sector} is no volume descriptor"
+        );
+        let little = |at: usize| {
+            bytes[at..]
+                .first_chunk()
+                .map_or(0, |four| u64::from(u32::from_le_bytes(*four)))
+        };
+        let big = |at: usize| {
+            bytes[at..]
+                .first_chunk()
+                .map_or(0, |four| u64::from(u32::from_be_bytes(*four)))
+        };
         Ok(View {
             descriptor: sector * SECTOR,
             little: little(140) * SECTOR,
             big: big(148) * SECTOR,
-            root: Extent { at: little(158) * SECTOR, size: little(166) },
+            root: Extent {
+                at: little(158) * SECTOR,
+                size: little(166),
+            },
         })
     };
     Ok([("the primary view", view(16)?), ("Joliet", view(17)?)])

@@ -1,15 +1,16 @@
-//! The files of the ISO as every program lists them, and as those that take files out take them out.
+//! The files of the ISO as every program lists them, and as those that take files out take them
+//! out.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::{Work, places, verdict};
-use crate::{lab::command::run, suite::Counts, upstream::store};
+use crate::lab::command::run;
+use crate::suite::Counts;
+use crate::upstream::store;
 
 type Names = BTreeSet<String>;
 
@@ -31,9 +32,14 @@ pub(super) fn all((): &()) -> Result<Counts> {
 /// What the bundle has, and the signature that sealing adds.
 fn expected(work: &Work) -> Result<Names> {
     let manifest: Value = serde_json::from_slice(&fs::read(work.bundle.join("manifest.json"))?)?;
-    let files = manifest["files"].as_object().context("the manifest lists no files")?;
+    let files = manifest["files"]
+        .as_object()
+        .context("the manifest lists no files")?;
     let mut names: Names = files.keys().cloned().collect();
-    names.extend(["manifest.json".to_owned(), "manifest.json.sha256".to_owned()]);
+    names.extend([
+        "manifest.json".to_owned(),
+        "manifest.json.sha256".to_owned(),
+    ]);
     let sealed = places::files(&work.sealed)?;
     names.extend(sealed.into_keys().filter(|path| path.ends_with(".minisig")));
     Ok(names)
@@ -55,22 +61,38 @@ fn same(program: &str, found: &Names, expected: &Names) -> Result<()> {
 fn listed(work: &Work) -> Result<Vec<(&'static str, Names)>> {
     let image = work.sealed.to_string_lossy();
     let xorriso = |view: &str| -> Result<Names> {
-        let args = ["-read_fs", view, "-indev", &image, "-find", "/", "-type", "f", "-exec", "echo", "--"];
-        Ok(run("xorriso", &args)?.lines().map(|line| plain(line.trim_matches('\''))).collect())
+        let args = [
+            "-read_fs", view, "-indev", &image, "-find", "/", "-type", "f", "-exec", "echo", "--",
+        ];
+        Ok(run("xorriso", &args)?
+            .lines()
+            .map(|line| plain(line.trim_matches('\'')))
+            .collect())
     };
     // Directories and files alike: a directory is what others lie below.
     let isoinfo = |view: &str| -> Result<Names> {
         let all = run("isoinfo", &["-i", &image, view, "-f"])?;
         let all: Names = all.lines().map(plain).collect();
         let above: Names = all.iter().flat_map(|path| ancestors(path)).collect();
-        Ok(all.into_iter().filter(|path| !above.contains(path)).collect())
+        Ok(all
+            .into_iter()
+            .filter(|path| !above.contains(path))
+            .collect())
     };
     // "Path = …" of each entry, and "Folder = -" of a file.
     let listed = run("7z", &["l", "-slt", &image])?;
-    let entries = listed.split_once("----------\n").map_or("", |(_, entries)| entries).split("\n\n");
+    let entries = listed
+        .split_once("----------\n")
+        .map_or("", |(_, entries)| entries)
+        .split("\n\n");
     let entry = |entry: &str| {
-        let fields: BTreeMap<&str, &str> = entry.lines().filter_map(|line| line.split_once(" = ")).collect();
-        (fields.get("Folder") == Some(&"-")).then(|| fields.get("Path").map(|path| plain(path))).flatten()
+        let fields: BTreeMap<&str, &str> = entry
+            .lines()
+            .filter_map(|line| line.split_once(" = "))
+            .collect();
+        (fields.get("Folder") == Some(&"-"))
+            .then(|| fields.get("Path").map(|path| plain(path)))
+            .flatten()
     };
     Ok(vec![
         ("xorriso, Rock Ridge", xorriso("any")?),
@@ -86,7 +108,9 @@ fn plain(path: &str) -> String {
 }
 
 fn ancestors(path: &str) -> Vec<String> {
-    path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect()
+    path.match_indices('/')
+        .map(|(at, _)| path[..at].to_owned())
+        .collect()
 }
 
 /// What is taken out is the bundle again, by its own manifest.
@@ -95,11 +119,18 @@ fn extracted(work: &Work) -> Result<Vec<(&'static str, Names)>> {
     let mut found = Vec::new();
     for (name, program, args) in [
         ("7z x", "7z", &["x", "-bd", "-y", "-oOUT", &image][..]),
-        ("xorriso -extract", "xorriso", &["-indev", &image, "-osirrox", "on", "-extract", "/", "OUT"]),
+        (
+            "xorriso -extract",
+            "xorriso",
+            &["-indev", &image, "-osirrox", "on", "-extract", "/", "OUT"],
+        ),
     ] {
         let out = work.dir.join("out");
         super::remove(&out)?;
-        let args: Vec<String> = args.iter().map(|arg| arg.replace("OUT", &out.to_string_lossy())).collect();
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| arg.replace("OUT", &out.to_string_lossy()))
+            .collect();
         run(program, &args)?;
         let mut verify = work.ctl(&["bundle", "verify", "--trust"]);
         verdict(verify.arg(&work.public).arg(&out))?.accepts(&format!("what {name} took out"))?;

@@ -1,19 +1,18 @@
 //! Kills while the first host of a site is made, in a lab of its own.
 
-use std::{fs, path::Path, process::ExitStatus, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{
-    super::repair::CTL,
-    ended, jobs,
-    moments::{self, Kill, Moment, Progress, Victim},
-    registered, spawn,
-};
-use crate::{
-    cluster::{self, BOOTSTRAP, CLUSTER, Cluster},
-    lab::{self, Lab, wait},
-};
+use super::super::repair::CTL;
+use super::moments::{Kill, Moment, Progress, Victim};
+use super::{ended, jobs, moments, registered, spawn};
+use crate::cluster::{BOOTSTRAP, CLUSTER, Cluster};
+use crate::lab::{Lab, wait};
+use crate::{cluster, lab};
 
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
@@ -29,7 +28,11 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
     [
         // The bundle is on its way out of the ISO.
         (
-            File(concat!("var/lib/halite/bundles/.", env!("CARGO_PKG_VERSION"), ".new/manifest.json")),
+            File(concat!(
+                "var/lib/halite/bundles/.",
+                env!("CARGO_PKG_VERSION"),
+                ".new/manifest.json"
+            )),
             &[Power],
         ),
         (File("etc/halite/cluster.yaml"), &[Power]),
@@ -42,7 +45,10 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
         // Signed with a CA that is made at its first use.
         (File("etc/kubernetes/pki/etcd/server.crt"), &[Power]),
         (File("etc/kubernetes/manifests/etcd.yaml"), &[Master, Power]),
-        (File("etc/kubernetes/manifests/kube-apiserver.yaml"), &[Power, Minion]),
+        (
+            File("etc/kubernetes/manifests/kube-apiserver.yaml"),
+            &[Power, Minion],
+        ),
         (File("etc/kubernetes/admin.conf"), &[Master]),
         // By then the master itself is at work, on objects.
         (Job(4, Stored), &[Master, Power]),
@@ -50,11 +56,15 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
     ]
 };
 
-/// Bootstraps a bare host, kills at the moment, runs the same command again, and finds a cluster of one host. Tells what the
-/// first command came to.
+/// Bootstraps a bare host, kills at the moment, runs the same command again, and finds a cluster of
+/// one host. Tells what the first command came to.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
-    let medium =
-        cluster.bootstrap.spec.read_only.first().context("no bundle stands on the bootstrap host")?;
+    let medium = cluster
+        .bootstrap
+        .spec
+        .read_only
+        .first()
+        .context("no bundle stands on the bootstrap host")?;
     let lab = Lab::new(LAB, &lab::cache().join("base-root"))?;
     lab.down()?;
     let status = in_lab(&lab, &medium.0, kill)
@@ -71,14 +81,25 @@ fn in_lab(lab: &Lab, medium: &Path, kill: Kill) -> Result<ExitStatus> {
     moments::wait_for(kill.moment, &host, &host, &mut first)?;
     moments::strike(kill.victim, lab, &host, &host)?;
     let status = ended(&mut first)?;
-    host.run(&line).with_context(|| format!("after the first had ended with {status}"))?;
+    host.run(&line)
+        .with_context(|| format!("after the first had ended with {status}"))?;
     registered::once(&host, &[BOOTSTRAP])?;
     cluster::wait_for_pods(&host, PODS)?;
     // A certificate that the kubelet renews in its first minute is work for one more highstate.
-    wait::until("a highstate with nothing to do", Duration::from_secs(60), || {
-        let test = host.output(&[CTL, "highstate", "--test", "--exit-code"]).map_err(|e| format!("{e:#}"))?;
-        if test.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&test.stdout).into_owned()) }
-    })?;
+    wait::until(
+        "a highstate with nothing to do",
+        Duration::from_secs(60),
+        || {
+            let test = host
+                .output(&[CTL, "highstate", "--test", "--exit-code"])
+                .map_err(|e| format!("{e:#}"))?;
+            if test.status.success() {
+                Ok(())
+            } else {
+                Err(String::from_utf8_lossy(&test.stdout).into_owned())
+            }
+        },
+    )?;
     jobs::sound(&[&host], "")?;
     Ok(status)
 }

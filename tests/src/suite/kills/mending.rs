@@ -4,16 +4,12 @@ use std::process::{Child, ExitStatus};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{
-    super::repair,
-    ended, jobs, moments,
-    scene::{self, Scene},
-    spawn,
-};
-use crate::{
-    cluster::{self, BOOTSTRAP, Cluster, WORKER},
-    lab::command::run,
-};
+use super::super::repair;
+use super::scene::Scene;
+use super::{ended, jobs, moments, scene, spawn};
+use crate::cluster;
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::command::run;
 
 /// What is running when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +49,8 @@ pub struct Kill {
     pub command: Command,
     /// Who dies.
     pub victim: Victim,
-    /// The damage, by its place among those of the host that is watched, whose repair is the moment.
+    /// The damage, by its place among those of the host that is watched, whose repair is the
+    /// moment.
     pub moment: usize,
 }
 
@@ -85,12 +82,18 @@ pub fn numbered() -> Vec<Kill> {
         (Install, Minion(BOOTSTRAP)),
         (Install, Power(BOOTSTRAP)),
     ];
-    let at = |moment| pairs.into_iter().map(move |(command, victim)| Kill { command, victim, moment });
+    let at = |moment| {
+        pairs.into_iter().map(move |(command, victim)| Kill {
+            command,
+            victim,
+            moment,
+        })
+    };
     (0..scene::MOMENTS).flat_map(at).collect()
 }
 
-/// Damages, starts the command, kills at the moment, and runs the command again. Tells what the first command came to:
-/// one that only lost its master goes on and ends well.
+/// Damages, starts the command, kills at the moment, and runs the command again. Tells what the
+/// first command came to: one that only lost its master goes on and ends well.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let scene = Scene::prepare(cluster, kill.command == Command::Highstate)?;
     let newest = jobs::newest(&cluster.bootstrap)?;
@@ -132,6 +135,9 @@ fn strike(cluster: &Cluster, victim: Victim, command: &Child) -> Result<()> {
 fn die_inside(command: &Child) -> Result<()> {
     let id = command.id();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
-    let inside = children.split_whitespace().next().context("the command has ended already")?;
+    let inside = children
+        .split_whitespace()
+        .next()
+        .context("the command has ended already")?;
     run("kill", &["-9", inside]).map(drop)
 }

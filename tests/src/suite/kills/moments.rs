@@ -1,20 +1,18 @@
-//! Moments that can be seen from outside while a host comes into being: the write boundaries of minion, master and modules.
+//! Moments that can be seen from outside while a host comes into being: the write boundaries of
+//! minion, master and modules.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Child,
-    time::Duration,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{
-    cluster::WORKER,
-    lab::{Lab, host::Host, wait},
-};
+use crate::cluster::WORKER;
+use crate::lab::host::Host;
+use crate::lab::{Lab, wait};
 
 /// For the moment to come; on a busy machine the last of them takes a minute.
 const MOMENT: Duration = Duration::from_secs(180);
@@ -79,20 +77,27 @@ pub struct Kill {
 /// Moments in the order in which they come, and who dies there.
 pub type Table = [(Moment, &'static [Victim])];
 
-/// All kills of a table, so that neighbours differ in their moments: first one of each moment, then a second of those that
-/// have one.
+/// All kills of a table, so that neighbours differ in their moments: first one of each moment, then
+/// a second of those that have one.
 pub fn numbered(table: &'static Table) -> Vec<Kill> {
-    let most = table.iter().map(|(_, victims)| victims.len()).max().unwrap_or_default();
+    let most = table
+        .iter()
+        .map(|(_, victims)| victims.len())
+        .max()
+        .unwrap_or_default();
     let nth = |n: usize| {
-        table
-            .iter()
-            .filter_map(move |(moment, victims)| Some(Kill { moment: *moment, victim: *victims.get(n)? }))
+        table.iter().filter_map(move |(moment, victims)| {
+            Some(Kill {
+                moment: *moment,
+                victim: *victims.get(n)?,
+            })
+        })
     };
     (0..most).flat_map(nth).collect()
 }
 
-/// Waits for a moment of `new`, a host of the site of `bootstrap`. A command that ends before it has failed, or the moment is
-/// none.
+/// Waits for a moment of `new`, a host of the site of `bootstrap`. A command that ends before it
+/// has failed, or the moment is none.
 pub fn wait_for(moment: Moment, bootstrap: &Host, new: &Host, command: &mut Child) -> Result<()> {
     let over = wait::promptly("the moment", MOMENT, || {
         if is_reached(moment, bootstrap, new) {
@@ -123,16 +128,23 @@ fn is_reached(moment: Moment, bootstrap: &Host, new: &Host) -> bool {
         Moment::File(path) => new.file(path).symlink_metadata().is_ok(),
         Moment::Job(number, progress) => {
             let journal = new.file("var/lib/halite/minion/journal");
-            progress_of(&journal).get(number).is_some_and(|reached| *reached >= Some(progress))
+            progress_of(&journal)
+                .get(number)
+                .is_some_and(|reached| *reached >= Some(progress))
         }
     }
 }
 
 /// How far each job is, in their order, as the minion's journal has it.
 fn progress_of(journal: &Path) -> Vec<Option<Progress>> {
-    let Ok(entries) = fs::read_dir(journal) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(journal) else {
+        return Vec::new();
+    };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     files.sort();
     let progress = |path: &PathBuf| {
         let record: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
@@ -153,26 +165,45 @@ pub fn strike(victim: Victim, lab: &Lab, bootstrap: &Host, new: &Host) -> Result
     }
 }
 
-/// Kills a program by its name: at first it is not a unit's. The machine does it, because to enter the host first would take
-/// longer than many a moment.
+/// Kills a program by its name: at first it is not a unit's. The machine does it, because to enter
+/// the host first would take longer than many a moment.
 pub fn die(host: &Host, program: &str) -> Result<()> {
     wait::promptly(&format!("a {program} to kill"), VICTIM, || {
         let found = of_host(host, program).map_err(|e| format!("{e:#}"))?;
-        let killed = found.into_iter().filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count();
-        if killed > 0 { Ok(()) } else { Err(format!("no {program} runs on {}", host.spec.name)) }
+        let killed = found
+            .into_iter()
+            .filter(|pid| kill_process(*pid, Signal::KILL).is_ok())
+            .count();
+        if killed > 0 {
+            Ok(())
+        } else {
+            Err(format!("no {program} runs on {}", host.spec.name))
+        }
     })
 }
 
-/// Processes of a host that run a program of that name, as the machine numbers them. Those of its pods are not among them.
+/// Processes of a host that run a program of that name, as the machine numbers them. Those of its
+/// pods are not among them.
 fn of_host(host: &Host, program: &str) -> Result<Vec<Pid>> {
-    let init = host.init().with_context(|| format!("{} does not run", host.spec.name))?;
+    let init = host
+        .init()
+        .with_context(|| format!("{} does not run", host.spec.name))?;
     let namespace = fs::read_link(format!("/proc/{init}/ns/pid"))?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let path = entry.path();
         let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        if name.trim_end() == program && fs::read_link(path.join("ns/pid")).is_ok_and(|ns| ns == namespace) {
-            found.extend(entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw));
+        if name.trim_end() == program
+            && fs::read_link(path.join("ns/pid")).is_ok_and(|ns| ns == namespace)
+        {
+            found.extend(
+                entry
+                    .file_name()
+                    .to_string_lossy()
+                    .parse()
+                    .ok()
+                    .and_then(Pid::from_raw),
+            );
         }
     }
     Ok(found)
@@ -187,12 +218,23 @@ mod tests {
     fn every_moment_comes_and_none_twice() {
         for table in [adding::KILLS.as_slice(), bootstrapping::KILLS.as_slice()] {
             let all = numbered(table);
-            assert_eq!(all.len(), table.iter().map(|(_, victims)| victims.len()).sum::<usize>());
+            assert_eq!(
+                all.len(),
+                table
+                    .iter()
+                    .map(|(_, victims)| victims.len())
+                    .sum::<usize>()
+            );
             for (number, kill) in all.iter().enumerate() {
                 assert!(!all[..number].contains(kill), "{kill:?} is there twice");
             }
             for (moment, _) in table {
-                assert!(all.iter().take(table.len()).any(|kill| kill.moment == *moment), "{moment:?}");
+                assert!(
+                    all.iter()
+                        .take(table.len())
+                        .any(|kill| kill.moment == *moment),
+                    "{moment:?}"
+                );
             }
         }
     }
@@ -204,7 +246,10 @@ mod tests {
         for (name, text) in [
             ("20260102000000000001.json", r#"{"progress": "started"}"#),
             ("20260102000000000000.json", r#"{"progress": "stored"}"#),
-            (".20260102000000000002.json.halite-new", r#"{"progress": "started"}"#),
+            (
+                ".20260102000000000002.json.halite-new",
+                r#"{"progress": "started"}"#,
+            ),
         ] {
             fs::write(dir.path().join(name), text).unwrap();
         }

@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{
-    super::{Counts, guide, repair},
-    ended, moments, spawn,
-};
-use crate::{
-    cluster::{Cluster, WORKER},
-    lab::wait,
-};
+use super::super::{Counts, guide, repair};
+use super::{ended, moments, spawn};
+use crate::cluster::{Cluster, WORKER};
+use crate::lab::wait;
 
 /// What changes, what takes long, and who acts on the change.
 const STATES: &str = "
@@ -39,7 +35,9 @@ pub(super) fn done_later(cluster: &Cluster) -> Result<Counts> {
     guide::own_states(cluster, STATES)?;
     let result = on_worker(cluster);
     guide::no_own_states(cluster)?;
-    cluster.worker.sh("rm -f /etc/halite-lab-owed /run/halite-lab-wait /run/halite-lab-acted")?;
+    cluster
+        .worker
+        .sh("rm -f /etc/halite-lab-owed /run/halite-lab-wait /run/halite-lab-acted")?;
     result?;
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
@@ -52,7 +50,11 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
     let mut command = spawn(&cluster.bootstrap, &line)?;
     let file = worker.file("/etc/halite-lab-owed");
     let written = wait::until("the file to be written", LIMIT, || {
-        if file.exists() { Ok(()) } else { Err(format!("{} is not there", file.display())) }
+        if file.exists() {
+            Ok(())
+        } else {
+            Err(format!("{} is not there", file.display()))
+        }
     });
     let died = written.and_then(|()| moments::die(worker, "halite-minion"));
     // Whatever came of it: nothing of it goes on.
@@ -64,8 +66,16 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
     let acted = || worker.sh("cat /run/halite-lab-acted 2>/dev/null || true");
     ensure!(acted()?.is_empty(), "the minion did not die in time");
     // It is in the plan, although nothing differs; it is done; and then it is over.
-    for (test, wanted, after) in [(true, true, ""), (false, true, "new"), (false, false, "new")] {
-        let what = if test { &["--test", WORKER][..] } else { &[WORKER] };
+    for (test, wanted, after) in [
+        (true, true, ""),
+        (false, true, "new"),
+        (false, false, "new"),
+    ] {
+        let what = if test {
+            &["--test", WORKER][..]
+        } else {
+            &[WORKER]
+        };
         let answer = repair::highstate(cluster, what)?;
         let acts = answer.changed.iter().any(|tag| tag.contains(HEARER));
         ensure!(acts == wanted, "{what:?}: {:?}", answer.changed);

@@ -6,10 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::{Counts, repair};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::{command, host::Host, wait},
-};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::host::Host;
+use crate::lab::{command, wait};
 
 /// From power to Ready: etcd, API server, network, all pods.
 const BACK: Duration = Duration::from_secs(180);
@@ -31,21 +30,27 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     host.power_cut()?;
     let cut = now()?;
     host.boot(&cluster.lab.router)?;
-    // The API may still say what was true before: its word counts once the kubelet has renewed its lease, and the
-    // containers have been started, after the cut.
+    // The API may still say what was true before: its word counts once the kubelet has renewed its
+    // lease, and the containers have been started, after the cut.
     wait::until(&format!("{name} to come back"), BACK, || {
         back(cluster, name, &cut).map_err(|e| format!("{e:#}"))
     })?;
     repair::settled(cluster, pods)?;
     repair::answering(cluster)?;
-    let status = cluster.bootstrap.run(&[repair::CTL, "status", "-o", "json"])?;
+    let status = cluster
+        .bootstrap
+        .run(&[repair::CTL, "status", "-o", "json"])?;
     let status: Value = serde_json::from_str(&status).context("`ctl status` did not print JSON")?;
-    ensure!(status["api"]["answers"] == true, "the API does not answer: {status:#}");
+    ensure!(
+        status["api"]["answers"] == true,
+        "the API does not answer: {status:#}"
+    );
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
 }
 
-/// The time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form compare as times.
+/// The time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form compare as
+/// times.
 fn now() -> Result<String> {
     Ok(command::run("date", &["-u", "+%FT%T"])?.trim().to_owned())
 }
@@ -55,19 +60,43 @@ fn seconds(time: &str) -> &str {
 }
 
 fn back(cluster: &Cluster, name: &str, cut: &str) -> Result<()> {
-    let lease = ["get", "lease", name, "-n", "kube-node-lease", "-o", "jsonpath={.spec.renewTime}"];
+    let lease = [
+        "get",
+        "lease",
+        name,
+        "-n",
+        "kube-node-lease",
+        "-o",
+        "jsonpath={.spec.renewTime}",
+    ];
     let renewed = cluster.kubectl(&lease)?;
-    ensure!(seconds(&renewed) > cut, "the lease of {name} was renewed last at {renewed}");
+    ensure!(
+        seconds(&renewed) > cut,
+        "the lease of {name} was renewed last at {renewed}"
+    );
     let selector = format!("--field-selector=spec.nodeName={name}");
     let list: Value =
         serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &selector, "-o", "json"])?)?;
     for pod in list["items"].as_array().context("no list of pods")? {
-        let containers = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
-        ensure!(!containers.is_empty(), "{} has no container", pod["metadata"]["name"]);
+        let containers = pod["status"]["containerStatuses"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        ensure!(
+            !containers.is_empty(),
+            "{} has no container",
+            pod["metadata"]["name"]
+        );
         for container in containers {
-            let started = container["state"]["running"]["startedAt"].as_str().unwrap_or_default();
+            let started = container["state"]["running"]["startedAt"]
+                .as_str()
+                .unwrap_or_default();
             let name = &container["name"];
-            ensure!(seconds(started) >= cut, "{name} of {} was started {started:?}", pod["metadata"]["name"]);
+            ensure!(
+                seconds(started) >= cut,
+                "{name} of {} was started {started:?}",
+                pod["metadata"]["name"]
+            );
         }
     }
     Ok(())

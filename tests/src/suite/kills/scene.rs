@@ -1,20 +1,18 @@
 //! The prepared damage whose repair gives the moments.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::repair::{
-    self,
-    damage::{host, lines},
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::wait,
-};
+use super::super::repair;
+use super::super::repair::damage::{host, lines};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::wait;
 
-/// Files that are damaged, in the order of their repair; the repair of each is a moment. Between the first and the second
-/// a package is installed, which takes a second or two.
+/// Files that are damaged, in the order of their repair; the repair of each is a moment. Between
+/// the first and the second a package is installed, which takes a second or two.
 const FILES: [&str; MOMENTS] = [
     "etc/apt/apt.conf.d/60halite",
     "etc/containerd/certs.d/_default/hosts.toml",
@@ -60,14 +58,24 @@ impl<'a> Scene<'a> {
             "there was something to mend before any damage: {:#?}",
             clean.changed
         );
-        let mut scene = Self { cluster, pods, files: BTreeMap::new(), state: Vec::new() };
+        let mut scene = Self {
+            cluster,
+            pods,
+            files: BTreeMap::new(),
+            state: Vec::new(),
+        };
         scene.state = scene.state()?;
-        let hosts: &[&'static str] = if worker_too { &[BOOTSTRAP, WORKER] } else { &[BOOTSTRAP] };
+        let hosts: &[&'static str] = if worker_too {
+            &[BOOTSTRAP, WORKER]
+        } else {
+            &[BOOTSTRAP]
+        };
         for name in hosts {
             let host = host(cluster, name);
             for (moment, file) in FILES.into_iter().enumerate() {
                 let path = host.root().join(file);
-                let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let content =
+                    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
                 fs::write(&path, [content.as_slice(), b"\n# damaged\n"].concat())?;
                 scene.files.insert((*name, moment), content);
             }
@@ -79,7 +87,10 @@ impl<'a> Scene<'a> {
     }
 
     fn state(&self) -> Result<Vec<Vec<String>>> {
-        [BOOTSTRAP, WORKER].into_iter().map(|name| lines(host(self.cluster, name), &STATE, false)).collect()
+        [BOOTSTRAP, WORKER]
+            .into_iter()
+            .map(|name| lines(host(self.cluster, name), &STATE, false))
+            .collect()
     }
 
     fn is_as_before(&self, place: (&'static str, usize)) -> bool {
@@ -101,11 +112,19 @@ impl<'a> Scene<'a> {
 
     /// Everything is as before, and stays.
     pub fn is_mended(&self) -> Result<()> {
-        let damaged: Vec<_> = self.files.keys().filter(|place| !self.is_as_before(**place)).collect();
+        let damaged: Vec<_> = self
+            .files
+            .keys()
+            .filter(|place| !self.is_as_before(**place))
+            .collect();
         ensure!(damaged.is_empty(), "still damaged: {damaged:?}");
         wait::until("the hosts to be as before", Duration::from_secs(60), || {
             let now = self.state().map_err(|e| format!("{e:#}"))?;
-            if now == self.state { Ok(()) } else { Err(format!("was {:?}, is {now:?}", self.state)) }
+            if now == self.state {
+                Ok(())
+            } else {
+                Err(format!("was {:?}, is {now:?}", self.state))
+            }
         })?;
         repair::settled(self.cluster, self.pods)?;
         repair::quiet(self.cluster)

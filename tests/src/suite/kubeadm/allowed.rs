@@ -1,4 +1,5 @@
-//! The allow-list: every way in which Halite's cluster differs from kubeadm's on purpose, each with its reason.
+//! The allow-list: every way in which Halite's cluster differs from kubeadm's on purpose, each with
+//! its reason.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -34,9 +35,16 @@ impl Allowed {
     fn parse(text: &str) -> Result<Self> {
         let entries: Vec<Entry> = serde_saphyr::from_str(text)?;
         for entry in &entries {
-            ensure!(!entry.reason.trim().is_empty(), "{} {:?} has no reason", entry.r#where, entry.path);
+            ensure!(
+                !entry.reason.trim().is_empty(),
+                "{} {:?} has no reason",
+                entry.r#where,
+                entry.path
+            );
         }
-        Ok(Self { entries: entries.into_iter().map(|entry| (entry, false)).collect() })
+        Ok(Self {
+            entries: entries.into_iter().map(|entry| (entry, false)).collect(),
+        })
     }
 
     /// Whether a difference is meant. The first entry that fits counts as used.
@@ -56,19 +64,34 @@ impl Allowed {
     pub(super) fn unused(&self) -> Vec<String> {
         let unused = self.entries.iter().filter(|(_, used)| !used);
         unused
-            .map(|(entry, _)| format!("{}: {:?} ({})", entry.r#where, entry.path, entry.reason.trim()))
+            .map(|(entry, _)| {
+                format!(
+                    "{}: {:?} ({})",
+                    entry.r#where,
+                    entry.path,
+                    entry.reason.trim()
+                )
+            })
             .collect()
     }
 }
 
 /// Whether a text fits a pattern in which `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut left) = text.strip_prefix(first) else { return false };
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut left) = text.strip_prefix(first) else {
+        return false;
+    };
     let parts: Vec<&str> = rest.split('*').collect();
-    let Some((last, middle)) = parts.split_last() else { return true };
+    let Some((last, middle)) = parts.split_last() else {
+        return true;
+    };
     for part in middle {
-        let Some(at) = left.find(part) else { return false };
+        let Some(at) = left.find(part) else {
+            return false;
+        };
         left = &left[at + part.len()..];
     }
     left.ends_with(last)
@@ -97,13 +120,17 @@ mod tests {
     }
 
     fn difference(place: &str, path: &str) -> Difference {
-        Difference { place: place.to_owned(), path: path.to_owned(), reference: None, ours: None }
+        Difference {
+            place: place.to_owned(),
+            path: path.to_owned(),
+            reference: None,
+            ours: None,
+        }
     }
 
     #[test]
     fn an_entry_that_was_of_no_use_is_told() {
-        let text =
-            "- {where: 'p*', path: a, reason: because}\n- {where: p, path: a, reason: never reached}\n";
+        let text = "- {where: 'p*', path: a, reason: because}\n- {where: p, path: a, reason: never reached}\n";
         let mut allowed = Allowed::parse(text).unwrap();
         assert!(allowed.allows(&difference("p", "a")));
         assert!(!allowed.allows(&difference("p", "b")));

@@ -4,12 +4,10 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use x509_parser::{
-    certificate::X509Certificate,
-    extensions::{GeneralName, ParsedExtension},
-    pem::parse_x509_pem,
-    public_key::PublicKey,
-};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::public_key::PublicKey;
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
@@ -33,7 +31,11 @@ impl Authorities {
             Ok(subject_key(certificate).filter(|_| is_ca))
         })?;
         if let Some(key_id) = key_id {
-            self.0.push(Authority { path: path.to_owned(), pem: pem.trim().to_owned(), key_id });
+            self.0.push(Authority {
+                path: path.to_owned(),
+                pem: pem.trim().to_owned(),
+                key_id,
+            });
         }
         Ok(())
     }
@@ -41,11 +43,17 @@ impl Authorities {
     /// The path of the authority whose certificate a text is.
     pub(super) fn name(&self, pem: &str) -> String {
         let known = self.0.iter().find(|authority| authority.pem == pem.trim());
-        known.map_or_else(|| "not one of this cluster".to_owned(), |authority| authority.path.clone())
+        known.map_or_else(
+            || "not one of this cluster".to_owned(),
+            |authority| authority.path.clone(),
+        )
     }
 
     fn by_key(&self, key_id: Option<Vec<u8>>) -> Value {
-        let known = self.0.iter().find(|authority| Some(&authority.key_id) == key_id.as_ref());
+        let known = self
+            .0
+            .iter()
+            .find(|authority| Some(&authority.key_id) == key_id.as_ref());
         known.map_or(Value::Null, |authority| json!(authority.path))
     }
 }
@@ -53,11 +61,18 @@ impl Authorities {
 /// Subject, issuer, names, usages, lifetime and algorithms of the first certificate in a PEM text.
 pub(super) fn describe(pem: &str, authorities: &Authorities) -> Result<Value> {
     with(pem, |certificate| {
-        let text = |name: &x509_parser::x509::AttributeTypeAndValue<'_>| name.as_str().map(str::to_owned);
-        let common_name =
-            certificate.subject().iter_common_name().map(text).collect::<Result<Vec<_>, _>>()?;
-        let organization =
-            certificate.subject().iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
+        let text =
+            |name: &x509_parser::x509::AttributeTypeAndValue<'_>| name.as_str().map(str::to_owned);
+        let common_name = certificate
+            .subject()
+            .iter_common_name()
+            .map(text)
+            .collect::<Result<Vec<_>, _>>()?;
+        let organization = certificate
+            .subject()
+            .iter_organization()
+            .map(text)
+            .collect::<Result<Vec<_>, _>>()?;
         let (dns, ip) = names(certificate)?;
         let lifetime = certificate.validity();
         let seconds = lifetime.not_after.timestamp() - lifetime.not_before.timestamp();
@@ -85,25 +100,37 @@ fn with<T>(pem: &str, read: impl FnOnce(&X509Certificate<'_>) -> Result<T>) -> R
 }
 
 fn subject_key(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> {
-    certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
-        _ => None,
-    })
+    certificate
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        })
 }
 
 /// The key that signed it; an authority of its own may leave it out.
 fn authority_key(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> {
-    let named = certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0.to_vec()),
-        _ => None,
-    });
+    let named =
+        certificate
+            .extensions()
+            .iter()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    id.key_identifier.as_ref().map(|id| id.0.to_vec())
+                }
+                _ => None,
+            });
     named.or_else(|| subject_key(certificate).filter(|_| certificate.is_ca()))
 }
 
 fn names(certificate: &X509Certificate<'_>) -> Result<(Vec<String>, Vec<String>)> {
     let (mut dns, mut ip) = (Vec::new(), Vec::new());
     let names = certificate.subject_alternative_name()?;
-    for name in names.iter().flat_map(|extension| &extension.value.general_names) {
+    for name in names
+        .iter()
+        .flat_map(|extension| &extension.value.general_names)
+    {
         match name {
             GeneralName::DNSName(name) => dns.push((*name).to_owned()),
             GeneralName::IPAddress(bytes) => ip.push(address(bytes)?.to_string()),
@@ -119,16 +146,21 @@ fn address(bytes: &[u8]) -> Result<IpAddr> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Ok(four.into());
     }
-    let sixteen = <[u8; 16]>::try_from(bytes).context("an address is neither 4 nor 16 bytes long")?;
+    let sixteen =
+        <[u8; 16]>::try_from(bytes).context("an address is neither 4 nor 16 bytes long")?;
     Ok(sixteen.into())
 }
 
 fn key_usage(certificate: &X509Certificate<'_>) -> Result<Value> {
-    Ok(certificate.key_usage()?.map_or(Value::Null, |usage| json!(usage.value.to_string())))
+    Ok(certificate
+        .key_usage()?
+        .map_or(Value::Null, |usage| json!(usage.value.to_string())))
 }
 
 fn ext_key_usage(certificate: &X509Certificate<'_>) -> Result<Vec<String>> {
-    let Some(usage) = certificate.extended_key_usage()? else { return Ok(Vec::new()) };
+    let Some(usage) = certificate.extended_key_usage()? else {
+        return Ok(Vec::new());
+    };
     let usage = usage.value;
     let known = [
         (usage.server_auth, "server"),
@@ -139,8 +171,13 @@ fn ext_key_usage(certificate: &X509Certificate<'_>) -> Result<Vec<String>> {
         (usage.time_stamping, "time"),
         (usage.ocsp_signing, "ocsp"),
     ];
-    let named = known.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.to_owned());
-    Ok(named.chain(usage.other.iter().map(|oid| oid.to_id_string())).collect())
+    let named = known
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .map(|(_, name)| name.to_owned());
+    Ok(named
+        .chain(usage.other.iter().map(|oid| oid.to_id_string()))
+        .collect())
 }
 
 fn key(certificate: &X509Certificate<'_>) -> Result<String> {

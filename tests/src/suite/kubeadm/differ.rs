@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{
-    difference::{Difference, Picture},
-    duration::nanoseconds,
-};
+use super::difference::{Difference, Picture};
+use super::duration::nanoseconds;
 
 /// All differences, sorted by place.
 ///
-/// Mappings are compared by key and lists of mappings by what names their items (`name`, `key`, `mountPath`), so that
-/// their order does not count. In a list of texts a flag (`--name=value`) is compared with the flag of the same name
-/// wherever it stands, and everything else must stand in the same order.
+/// Mappings are compared by key and lists of mappings by what names their items (`name`, `key`,
+/// `mountPath`), so that their order does not count. In a list of texts a flag (`--name=value`) is
+/// compared with the flag of the same name wherever it stands, and everything else must stand in
+/// the same order.
 pub(super) fn compare(reference: &Picture, ours: &Picture) -> Vec<Difference> {
     let mut found = Vec::new();
     for place in reference.keys().chain(ours.keys()).collect::<BTreeSet<_>>() {
-        let mut walk = Walk { place, found: &mut found };
+        let mut walk = Walk {
+            place,
+            found: &mut found,
+        };
         walk.maybe(String::new(), reference.get(place), ours.get(place));
     }
     found
@@ -48,7 +50,9 @@ impl Walk<'_> {
 
     fn both(&mut self, path: String, reference: &Value, ours: &Value) {
         match (reference, ours) {
-            (Value::Object(reference), Value::Object(ours)) => self.mappings(&path, reference, ours),
+            (Value::Object(reference), Value::Object(ours)) => {
+                self.mappings(&path, reference, ours)
+            }
             (Value::Array(reference), Value::Array(ours)) => self.lists(path, reference, ours),
             _ if same(reference, ours) => {}
             _ => self.differs(path, Some(reference), Some(ours)),
@@ -64,17 +68,32 @@ impl Walk<'_> {
     fn lists(&mut self, path: String, reference: &[Value], ours: &[Value]) {
         if let Some(field) = identity(reference, ours) {
             let named = |items: &[Value]| -> BTreeMap<String, Value> {
-                items.iter().map(|item| (label(&item[field]), item.clone())).collect()
+                items
+                    .iter()
+                    .map(|item| (label(&item[field]), item.clone()))
+                    .collect()
             };
             let (reference, ours) = (named(reference), named(ours));
             for name in reference.keys().chain(ours.keys()).collect::<BTreeSet<_>>() {
-                self.maybe(format!("{path}[{name}]"), reference.get(name), ours.get(name));
+                self.maybe(
+                    format!("{path}[{name}]"),
+                    reference.get(name),
+                    ours.get(name),
+                );
             }
-        } else if reference.iter().chain(ours).all(|item| !item.is_object() && !item.is_array()) {
+        } else if reference
+            .iter()
+            .chain(ours)
+            .all(|item| !item.is_object() && !item.is_array())
+        {
             self.scalars(path, reference, ours);
         } else {
             for index in 0..reference.len().max(ours.len()) {
-                self.maybe(format!("{path}[{index}]"), reference.get(index), ours.get(index));
+                self.maybe(
+                    format!("{path}[{index}]"),
+                    reference.get(index),
+                    ours.get(index),
+                );
             }
         }
     }
@@ -84,18 +103,35 @@ impl Walk<'_> {
         let keys: BTreeSet<String> = reference.iter().chain(ours).map(flag).collect();
         for key in keys {
             let of = |items: &[Value]| -> Vec<Value> {
-                items.iter().filter(|item| flag(item) == key).cloned().collect()
+                items
+                    .iter()
+                    .filter(|item| flag(item) == key)
+                    .cloned()
+                    .collect()
             };
             let (reference, ours) = (of(reference), of(ours));
             for index in 0..reference.len().max(ours.len()) {
-                self.maybe(format!("{path}[{key}]"), reference.get(index), ours.get(index));
+                self.maybe(
+                    format!("{path}[{key}]"),
+                    reference.get(index),
+                    ours.get(index),
+                );
             }
         }
-        let plain =
-            |items: &[Value]| -> Vec<Value> { items.iter().filter(|item| !is_flag(item)).cloned().collect() };
+        let plain = |items: &[Value]| -> Vec<Value> {
+            items
+                .iter()
+                .filter(|item| !is_flag(item))
+                .cloned()
+                .collect()
+        };
         let (reference, ours) = (plain(reference), plain(ours));
         if self.found.len() == before && reference != ours {
-            self.differs(format!("{path}(order)"), Some(&Value::Array(reference)), Some(&Value::Array(ours)));
+            self.differs(
+                format!("{path}(order)"),
+                Some(&Value::Array(reference)),
+                Some(&Value::Array(ours)),
+            );
         }
     }
 }
@@ -108,7 +144,10 @@ fn same(reference: &Value, ours: &Value) -> bool {
 
 /// The path of a key below a path; keys that are no plain words stand in brackets.
 fn below(path: &str, key: &str) -> String {
-    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     match (path.is_empty(), plain) {
         (true, true) => key.to_owned(),
         (false, true) => format!("{path}.{key}"),
@@ -122,15 +161,22 @@ fn identity(reference: &[Value], ours: &[Value]) -> Option<&'static str> {
         return None;
     }
     let names = |items: &[Value], field: &str| {
-        let found: BTreeSet<String> =
-            items.iter().filter(|item| item[field].is_string()).map(|item| label(&item[field])).collect();
+        let found: BTreeSet<String> = items
+            .iter()
+            .filter(|item| item[field].is_string())
+            .map(|item| label(&item[field]))
+            .collect();
         found.len() == items.len()
     };
-    ["name", "key", "mountPath"].into_iter().find(|field| names(reference, field) && names(ours, field))
+    ["name", "key", "mountPath"]
+        .into_iter()
+        .find(|field| names(reference, field) && names(ours, field))
 }
 
 fn label(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn is_flag(value: &Value) -> bool {
@@ -154,20 +200,23 @@ mod tests {
 
     fn shown(reference: Value, ours: Value) -> Vec<String> {
         let picture = |value| Picture::from([("p".to_owned(), value)]);
-        compare(&picture(reference), &picture(ours)).iter().map(ToString::to_string).collect()
+        compare(&picture(reference), &picture(ours))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn what_is_equal_has_no_difference_whatever_its_order() {
-        let reference =
-            json!({"a": 1, "c": [{"name": "x", "v": 1}, {"name": "y"}], "f": ["cmd", "--a=1", "--b"]});
+        let reference = json!({"a": 1, "c": [{"name": "x", "v": 1}, {"name": "y"}], "f": ["cmd", "--a=1", "--b"]});
         let ours = json!({"f": ["cmd", "--b", "--a=1"], "c": [{"name": "y"}, {"v": 1, "name": "x"}], "a": 1});
         assert_eq!(shown(reference, ours), Vec::<String>::new());
     }
 
     #[test]
     fn flags_are_compared_by_name() {
-        let reference = json!({"spec": {"command": ["api", "--port=1", "--old=x", "--v=1", "--v=2"]}});
+        let reference =
+            json!({"spec": {"command": ["api", "--port=1", "--old=x", "--v=1", "--v=2"]}});
         let ours = json!({"spec": {"command": ["api", "--port=2", "--new=y", "--v=1", "--v=3"]}});
         assert_eq!(
             shown(reference, ours),
@@ -191,8 +240,7 @@ mod tests {
 
     #[test]
     fn missing_parts_are_named_at_their_top() {
-        let reference =
-            json!({"m": {"l": {"node/x": ""}}, "v": [{"mountPath": "/a", "name": "n"}], "t": [{"k": 1}]});
+        let reference = json!({"m": {"l": {"node/x": ""}}, "v": [{"mountPath": "/a", "name": "n"}], "t": [{"k": 1}]});
         let ours = json!({"m": {}, "v": [{"mountPath": "/b", "name": "n"}, {"mountPath": "/c", "name": "n"}], "t": []});
         assert_eq!(
             shown(reference, ours),
@@ -209,16 +257,24 @@ mod tests {
     #[test]
     fn keys_that_are_no_words_stand_in_brackets() {
         assert_eq!(
-            shown(json!({"a": {"k8s.io/x": ""}}), json!({"a": {"k8s.io/x": "y"}})),
+            shown(
+                json!({"a": {"k8s.io/x": ""}}),
+                json!({"a": {"k8s.io/x": "y"}})
+            ),
             [r#"p: a[k8s.io/x] -"" +"y""#]
         );
-        assert_eq!(shown(json!({"a": null, "b": "60s"}), json!({"b": "1m0s"})), ["p: a -null"]);
+        assert_eq!(
+            shown(json!({"a": null, "b": "60s"}), json!({"b": "1m0s"})),
+            ["p: a -null"]
+        );
     }
 
     #[test]
     fn a_whole_place_can_be_missing_or_extra() {
-        let found =
-            compare(&Picture::from([("a".into(), json!(1))]), &Picture::from([("b".into(), json!(2))]));
+        let found = compare(
+            &Picture::from([("a".into(), json!(1))]),
+            &Picture::from([("b".into(), json!(2))]),
+        );
         let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["a: (whole) -1", "b: (whole) +2"]);
     }

@@ -1,10 +1,12 @@
 //! A picture of a cluster, and a difference between two.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 
-/// What there is, by place: `static-pod/etcd`, `certificate/apiserver`, `object/ConfigMap/kube-system/coredns` …
+/// What there is, by place: `static-pod/etcd`, `certificate/apiserver`,
+/// `object/ConfigMap/kube-system/coredns` …
 pub(super) type Picture = BTreeMap<String, Value>;
 
 /// One difference. `None` stands for what is not there; an empty path for the whole place.
@@ -25,12 +27,25 @@ const SHOWN: usize = 300;
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, if self.path.is_empty() { "(whole)" } else { &self.path })?;
+        write!(
+            f,
+            "{}: {}",
+            self.place,
+            if self.path.is_empty() {
+                "(whole)"
+            } else {
+                &self.path
+            }
+        )?;
         for (sign, value) in [('-', &self.reference), ('+', &self.ours)] {
             if let Some(value) = value {
                 let text = value.to_string();
                 let short: String = text.chars().take(SHOWN).collect();
-                write!(f, " {sign}{short}{}", if short.len() < text.len() { "…" } else { "" })?;
+                write!(
+                    f,
+                    " {sign}{short}{}",
+                    if short.len() < text.len() { "…" } else { "" }
+                )?;
             }
         }
         Ok(())

@@ -17,13 +17,34 @@ pub(super) struct Input {
 
 /// All of them.
 pub(super) const INPUTS: [Input; 4] = [
-    Input { name: "other networks", document: OTHER_NETWORKS, release: NEWEST, patched: false },
-    Input { name: "other flags", document: OTHER_FLAGS, release: NEWEST, patched: false },
-    Input { name: "another version", document: OTHER_VERSION, release: OLDER, patched: false },
-    Input { name: "another version, by patches", document: OTHER_VERSION, release: OLDER, patched: true },
+    Input {
+        name: "other networks",
+        document: OTHER_NETWORKS,
+        release: NEWEST,
+        patched: false,
+    },
+    Input {
+        name: "other flags",
+        document: OTHER_FLAGS,
+        release: NEWEST,
+        patched: false,
+    },
+    Input {
+        name: "another version",
+        document: OTHER_VERSION,
+        release: OLDER,
+        patched: false,
+    },
+    Input {
+        name: "another version, by patches",
+        document: OTHER_VERSION,
+        release: OLDER,
+        patched: true,
+    },
 ];
 
-/// Other networks, another domain, another endpoint, kube-proxy with iptables, the kubelet's defaults.
+/// Other networks, another domain, another endpoint, kube-proxy with iptables, the kubelet's
+/// defaults.
 const OTHER_NETWORKS: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -48,7 +69,8 @@ kubeProxy:
   mode: iptables
 "#;
 
-/// No virtual address, further names of the API, and extra flags and settings for everything that takes them.
+/// No virtual address, further names of the API, and extra flags and settings for everything that
+/// takes them.
 pub(super) const OTHER_FLAGS: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -91,7 +113,8 @@ kubeProxy:
     metricsBindAddress: 127.0.0.1:10249
 "#;
 
-/// The minor version before, an address that somebody else keeps, and settings that patches of kubeadm can also say.
+/// The minor version before, an address that somebody else keeps, and settings that patches of
+/// kubeadm can also say.
 pub(super) const OTHER_VERSION: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:

@@ -1,14 +1,18 @@
 //! Durations as Go writes them: `1m0s` and `60s` say the same.
 
-/// The duration in nanoseconds; `None` for any other text. A number without a unit is no duration here.
+/// The duration in nanoseconds; `None` for any other text. A number without a unit is no duration
+/// here.
 pub(super) fn nanoseconds(text: &str) -> Option<u64> {
     let mut total = 0_u64;
     let mut rest = text;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .filter(|end| *end > 0)?;
         let number: u64 = rest[..digits].parse().ok()?;
-        let unit =
-            rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |length| digits + length);
+        let unit = rest[digits..]
+            .find(|c: char| c.is_ascii_digit())
+            .map_or(rest.len(), |length| digits + length);
         let factor = match &rest[digits..unit] {
             "ns" => 1,
             "us" | "µs" => 1_000,

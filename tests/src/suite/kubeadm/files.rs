@@ -3,15 +3,13 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-use super::{
-    certificate::{self, Authorities},
-    difference::Picture,
-    kubeconfig,
-};
+use super::certificate::Authorities;
+use super::difference::Picture;
+use super::{certificate, kubeconfig};
 
-/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a line's end, without any private
-/// key.
-/// `dump PREFIX PATHS…` prints what exists of the paths below the working directory, under `PREFIX/PATH`.
+/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a line's
+/// end, without any private key. `dump PREFIX PATHS…` prints what exists of the paths below the
+/// working directory, under `PREFIX/PATH`.
 pub(super) const DUMP: &str = r#"
 dump() {
   prefix=$1; shift
@@ -54,9 +52,15 @@ pub(super) fn parse(printed: &str) -> Result<Vec<File>> {
     for line in printed.lines() {
         if let Some(head) = line.strip_prefix("==> ") {
             let (access, path) = head.rsplit_once(' ').context("a file's line has no path")?;
-            files.push(File { path: path.to_owned(), access: access.to_owned(), text: String::new() });
+            files.push(File {
+                path: path.to_owned(),
+                access: access.to_owned(),
+                text: String::new(),
+            });
         } else {
-            let file = files.last_mut().with_context(|| format!("unexpected output: {line}"))?;
+            let file = files
+                .last_mut()
+                .with_context(|| format!("unexpected output: {line}"))?;
             file.text.push_str(line);
             file.text.push('\n');
         }
@@ -77,8 +81,8 @@ pub(super) fn authorities(files: &[File]) -> Authorities {
     authorities
 }
 
-/// What the files mean. Mode and owner of all of them are one place, `access`; files that cannot be read, which are not
-/// kubeadm's then, are `unreadable`.
+/// What the files mean. Mode and owner of all of them are one place, `access`; files that cannot be
+/// read, which are not kubeadm's then, are `unreadable`.
 pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
     let mut picture = Picture::new();
     let mut access = Map::new();
@@ -90,7 +94,10 @@ pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
             }
             Ok(None) => {}
             Err(error) => {
-                picture.insert(format!("unreadable/{}", file.path), json!(format!("{error:#}")));
+                picture.insert(
+                    format!("unreadable/{}", file.path),
+                    json!(format!("{error:#}")),
+                );
             }
         }
     }
@@ -99,11 +106,18 @@ pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
 }
 
 /// Place and meaning of a file; none for a key, of which there is nothing to compare.
-pub(super) fn meaning(path: &str, text: &str, authorities: &Authorities) -> Result<Option<(String, Value)>> {
+pub(super) fn meaning(
+    path: &str,
+    text: &str,
+    authorities: &Authorities,
+) -> Result<Option<(String, Value)>> {
     Ok(if let Some(name) = path.strip_prefix("manifests/") {
         let mut pod: Value = serde_saphyr::from_str(text)?;
         without_server_fields(&mut pod);
-        Some((format!("static-pod/{}", name.trim_end_matches(".yaml")), pod))
+        Some((
+            format!("static-pod/{}", name.trim_end_matches(".yaml")),
+            pod,
+        ))
     } else if path == "kubelet/kubeadm-flags.env" {
         Some((path.to_owned(), flags(text)?))
     } else if let Some(name) = path.strip_prefix("kubelet/pki/") {
@@ -112,11 +126,16 @@ pub(super) fn meaning(path: &str, text: &str, authorities: &Authorities) -> Resu
     } else if path.starts_with("kubelet/") {
         Some((path.to_owned(), serde_saphyr::from_str(text)?))
     } else if let Some(name) = path.strip_prefix("pki/") {
-        let name = name.strip_suffix(".crt").map(|name| format!("certificate/{name}"));
+        let name = name
+            .strip_suffix(".crt")
+            .map(|name| format!("certificate/{name}"));
         name.map(|place| Ok::<_, anyhow::Error>((place, certificate::describe(text, authorities)?)))
             .transpose()?
     } else {
-        Some((format!("kubeconfig/{path}"), kubeconfig::describe(text, authorities)?))
+        Some((
+            format!("kubeconfig/{path}"),
+            kubeconfig::describe(text, authorities)?,
+        ))
     })
 }
 
@@ -125,9 +144,14 @@ pub(super) fn without_server_fields(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            for name in
-                ["creationTimestamp", "resourceVersion", "uid", "generation", "managedFields", "selfLink"]
-            {
+            for name in [
+                "creationTimestamp",
+                "resourceVersion",
+                "uid",
+                "generation",
+                "managedFields",
+                "selfLink",
+            ] {
                 metadata.remove(name);
             }
         }
@@ -136,9 +160,16 @@ pub(super) fn without_server_fields(object: &mut Value) {
 
 /// `KUBELET_KUBEADM_ARGS="--a=b --c=d"` as a list.
 fn flags(text: &str) -> Result<Value> {
-    let line = text.lines().find_map(|line| line.strip_prefix("KUBELET_KUBEADM_ARGS="));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("KUBELET_KUBEADM_ARGS="));
     let line = line.context("KUBELET_KUBEADM_ARGS is not set")?;
-    Ok(json!(line.trim().trim_matches('"').split_whitespace().collect::<Vec<_>>()))
+    Ok(json!(
+        line.trim()
+            .trim_matches('"')
+            .split_whitespace()
+            .collect::<Vec<_>>()
+    ))
 }
 
 #[cfg(test)]
@@ -151,19 +182,27 @@ mod tests {
         assert_eq!(files.len(), 2);
         assert_eq!(files[1].text, "A=b\nKUBELET_KUBEADM_ARGS=\"--x=1 --y\"\n");
         let picture = picture(&files, &authorities(&files));
-        assert_eq!(picture["kubelet/kubeadm-flags.env"], json!(["--x=1", "--y"]));
+        assert_eq!(
+            picture["kubelet/kubeadm-flags.env"],
+            json!(["--x=1", "--y"])
+        );
         assert_eq!(picture["access"]["pki/ca.key"], "600 root:root");
         assert_eq!(picture.len(), 2);
         let foreign = parse("==> 644 root:root pki/foreign.crt\nno certificate\n\n").unwrap();
         let picture = super::picture(&foreign, &authorities(&foreign));
-        assert!(picture.contains_key("unreadable/pki/foreign.crt"), "{picture:?}");
+        assert!(
+            picture.contains_key("unreadable/pki/foreign.crt"),
+            "{picture:?}"
+        );
         assert!(parse("text without a file\n").is_err());
     }
 
     #[test]
     fn a_static_pod_is_compared_without_what_the_server_sets() {
         let text = "kind: Pod\nmetadata:\n  creationTimestamp: null\n  name: etcd\nstatus: {}\n";
-        let (place, pod) = meaning("manifests/etcd.yaml", text, &Authorities::default()).unwrap().unwrap();
+        let (place, pod) = meaning("manifests/etcd.yaml", text, &Authorities::default())
+            .unwrap()
+            .unwrap();
         assert_eq!(place, "static-pod/etcd");
         assert_eq!(pod, json!({"kind": "Pod", "metadata": {"name": "etcd"}}));
     }

@@ -1,11 +1,10 @@
-//! The same inputs for both: a cluster document for Halite, and for kubeadm the configuration that says the same.
+//! The same inputs for both: a cluster document for Halite, and for kubeadm the configuration that
+//! says the same.
 
 use anyhow::{Context as _, Result};
-use halite_pillar::{
-    cluster::Cluster,
-    load::{Declaration, Text, Texts, load},
-    validate::Context,
-};
+use halite_pillar::cluster::Cluster;
+use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::validate::Context;
 use serde_json::{Value, json};
 
 use crate::cluster::BOOTSTRAP;
@@ -38,30 +37,51 @@ pub(super) fn declaration(cluster: &str) -> Result<Declaration> {
 
 /// Reads a cluster document and the documents of its nodes.
 pub(crate) fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
-    let text = |file: String, text: &str| Text { file, text: text.to_owned() };
-    let nodes = nodes.iter().enumerate().map(|(n, node)| text(format!("node {n}"), node)).collect();
-    let texts = Texts { cluster: text("cluster.yaml".to_owned(), cluster), nodes, custom: None };
+    let text = |file: String, text: &str| Text {
+        file,
+        text: text.to_owned(),
+    };
+    let nodes = nodes
+        .iter()
+        .enumerate()
+        .map(|(n, node)| text(format!("node {n}"), node))
+        .collect();
+    let texts = Texts {
+        cluster: text("cluster.yaml".to_owned(), cluster),
+        nodes,
+        custom: None,
+    };
     load(&texts, &Context::default()).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}", problems.join("\n"))
     })
 }
 
-/// What an operator of kubeadm would write for the same cluster, for Kubernetes `version`. JSON is YAML.
+/// What an operator of kubeadm would write for the same cluster, for Kubernetes `version`. JSON is
+/// YAML.
 pub(crate) fn kubeadm(declaration: &Declaration, version: &str) -> Result<String> {
     Ok(text(&configuration(declaration, version)?))
 }
 
 /// Documents as one text.
 pub(super) fn text(documents: &[Value]) -> String {
-    documents.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
+    documents
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n---\n")
 }
 
 /// kubeadm's configuration: the `InitConfiguration`, then the others.
 pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<Vec<Value>> {
     let cluster = &declaration.cluster.value;
-    let node = declaration.nodes.get(BOOTSTRAP).with_context(|| format!("{BOOTSTRAP} is not declared"))?;
-    let address = node.control_plane().with_context(|| format!("{BOOTSTRAP} has no address"))?;
+    let node = declaration
+        .nodes
+        .get(BOOTSTRAP)
+        .with_context(|| format!("{BOOTSTRAP} is not declared"))?;
+    let address = node
+        .control_plane()
+        .with_context(|| format!("{BOOTSTRAP} has no address"))?;
     let mut init = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "InitConfiguration",
@@ -72,9 +92,11 @@ pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<
         init["nodeRegistration"]["taints"] = json!(taints);
     }
     let mut documents = vec![init, cluster_configuration(cluster, version)];
-    // kubeadm notes whether its defaults were changed, so these are written only where there is something to say.
+    // kubeadm notes whether its defaults were changed, so these are written only where there is
+    // something to say.
     if !cluster.kubelet.config.is_empty() {
-        let base = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
+        let base =
+            json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
         documents.push(with(base, &json!(cluster.kubelet.config)));
     }
     let proxy = json!({
@@ -88,14 +110,18 @@ pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<
 
 fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
     let arguments = |extra: &std::collections::BTreeMap<String, String>| -> Value {
-        extra.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+        extra
+            .iter()
+            .map(|(name, value)| json!({"name": name, "value": value}))
+            .collect()
     };
     json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "ClusterConfiguration",
         "clusterName": cluster.metadata.name,
         "kubernetesVersion": version,
-        // Not kubeadm's default, but the choice of docs/decisions/0003-key-algorithm.md, which kubeadm also offers.
+        // Not kubeadm's default, but the choice of docs/decisions/0003-key-algorithm.md, which
+        // kubeadm also offers.
         "encryptionAlgorithm": "ECDSA-P256",
         "controlPlaneEndpoint": format!("{}:6443", cluster.endpoint()),
         "networking": {
@@ -124,14 +150,16 @@ fn with(mut base: Value, over: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cluster::CLUSTER,
-        suite::kubeadm::documents::{INPUTS, OTHER_FLAGS},
-    };
+    use crate::cluster::CLUSTER;
+    use crate::suite::kubeadm::documents::{INPUTS, OTHER_FLAGS};
 
     #[test]
     fn every_input_is_valid() {
-        parse(CLUSTER, &[&BOOTSTRAP_NODE.replace("192.168.50.", "10.10.0.")]).unwrap();
+        parse(
+            CLUSTER,
+            &[&BOOTSTRAP_NODE.replace("192.168.50.", "10.10.0.")],
+        )
+        .unwrap();
         for input in INPUTS {
             declaration(input.document).unwrap();
         }
@@ -140,11 +168,22 @@ mod tests {
     #[test]
     fn kubeadm_is_told_what_the_document_says() {
         let text = kubeadm(&declaration(OTHER_FLAGS).unwrap(), "v1.36.3").unwrap();
-        let documents: Vec<Value> = text.split("\n---\n").map(|d| serde_json::from_str(d).unwrap()).collect();
-        let kinds: Vec<&str> = documents.iter().map(|d| d["kind"].as_str().unwrap()).collect();
+        let documents: Vec<Value> = text
+            .split("\n---\n")
+            .map(|d| serde_json::from_str(d).unwrap())
+            .collect();
+        let kinds: Vec<&str> = documents
+            .iter()
+            .map(|d| d["kind"].as_str().unwrap())
+            .collect();
         assert_eq!(
             kinds,
-            ["InitConfiguration", "ClusterConfiguration", "KubeletConfiguration", "KubeProxyConfiguration"]
+            [
+                "InitConfiguration",
+                "ClusterConfiguration",
+                "KubeletConfiguration",
+                "KubeProxyConfiguration"
+            ]
         );
         assert_eq!(
             documents[1]["apiServer"]["extraArgs"][0],

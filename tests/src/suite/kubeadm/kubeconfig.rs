@@ -1,12 +1,16 @@
-//! What a kubeconfig says: servers, users, contexts, and the certificates in it instead of their bytes.
+//! What a kubeconfig says: servers, users, contexts, and the certificates in it instead of their
+//! bytes.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::certificate::{self, Authorities};
+use super::certificate;
+use super::certificate::Authorities;
 
-/// Describes the text of a kubeconfig. An embedded authority is named by the file that holds the same one.
+/// Describes the text of a kubeconfig. An embedded authority is named by the file that holds the
+/// same one.
 pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
     let mut config: Value = serde_saphyr::from_str(text)?;
     for cluster in items(&mut config, "clusters") {
@@ -27,23 +31,30 @@ pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
     Ok(config)
 }
 
-/// What a kubeconfig in use comes to, of which each part is there once: whom it reaches, as whom, and where, and beside
-/// these the names that only tie its parts together.
+/// What a kubeconfig in use comes to, of which each part is there once: whom it reaches, as whom,
+/// and where, and beside these the names that only tie its parts together.
 pub(super) fn in_use(config: &Value) -> Result<Value> {
     let only = |list: &str| -> Result<Value> {
         match config[list].as_array().map(Vec::as_slice) {
             Some([one]) => Ok(one.clone()),
-            other => bail!("{list} has {} items instead of one", other.map_or(0, <[Value]>::len)),
+            other => bail!(
+                "{list} has {} items instead of one",
+                other.map_or(0, <[Value]>::len)
+            ),
         }
     };
     let (cluster, context, user) = (only("clusters")?, only("contexts")?, only("users")?);
-    let names = json!({"cluster": cluster["name"], "context": context["name"], "user": user["name"]});
+    let names =
+        json!({"cluster": cluster["name"], "context": context["name"], "user": user["name"]});
     let tied = json!({
         "cluster": context["context"]["cluster"],
         "context": config["current-context"],
         "user": context["context"]["user"],
     });
-    ensure!(names == tied, "the context in use does not name the parts that are there: {config}");
+    ensure!(
+        names == tied,
+        "the context in use does not name the parts that are there: {config}"
+    );
     Ok(json!({
         "cluster": cluster["cluster"],
         "user": user["user"],
@@ -53,17 +64,30 @@ pub(super) fn in_use(config: &Value) -> Result<Value> {
 }
 
 fn items<'a>(config: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
-    config.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+    config
+        .get_mut(list)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
 /// Takes a base64 field out of a mapping and decodes it.
 fn taken(mapping: &mut Value, field: &str) -> Result<Option<String>> {
-    let Some(encoded) = mapping.as_object_mut().and_then(|mapping| mapping.remove(field)) else {
+    let Some(encoded) = mapping
+        .as_object_mut()
+        .and_then(|mapping| mapping.remove(field))
+    else {
         return Ok(None);
     };
-    let encoded = encoded.as_str().with_context(|| format!("{field} is no text"))?;
-    let bytes = STANDARD.decode(encoded).with_context(|| format!("{field} is not base64"))?;
-    Ok(Some(String::from_utf8(bytes).with_context(|| format!("{field} is not PEM"))?))
+    let encoded = encoded
+        .as_str()
+        .with_context(|| format!("{field} is no text"))?;
+    let bytes = STANDARD
+        .decode(encoded)
+        .with_context(|| format!("{field} is not base64"))?;
+    Ok(Some(
+        String::from_utf8(bytes).with_context(|| format!("{field} is not PEM"))?,
+    ))
 }
 
 #[cfg(test)]
@@ -105,12 +129,20 @@ mod tests {
         config["current-context"] = json!("y");
         assert!(in_use(&config).is_err());
         config["users"] = json!([]);
-        assert!(in_use(&config).unwrap_err().to_string().contains("users has 0 items"));
+        assert!(
+            in_use(&config)
+                .unwrap_err()
+                .to_string()
+                .contains("users has 0 items")
+        );
     }
 
     #[test]
     fn one_without_users_is_fine() {
         let text = "clusters:\n- cluster: {server: s}\n  name: ''\nusers: null\n";
-        assert_eq!(describe(text, &Authorities::default()).unwrap()["users"], Value::Null);
+        assert_eq!(
+            describe(text, &Authorities::default()).unwrap()["users"],
+            Value::Null
+        );
     }
 }

@@ -1,21 +1,19 @@
-//! What a running cluster has: the files of its first host, and its objects as the API server gives them.
+//! What a running cluster has: the files of its first host, and its objects as the API server gives
+//! them.
 
-use std::{io::Write as _, process::Stdio};
+use std::io::Write as _;
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{
-    certificate::Authorities,
-    difference::Picture,
-    files::{self, File},
-    objects,
-    reference::Reference,
-};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster},
-    lab::host::Host,
-};
+use super::certificate::Authorities;
+use super::difference::Picture;
+use super::files::File;
+use super::reference::Reference;
+use super::{files, objects};
+use crate::cluster::{BOOTSTRAP, Cluster};
+use crate::lab::host::Host;
 
 /// The files of Kubernetes on a host; private keys without their content.
 pub(super) fn files(host: &Host) -> Result<Vec<File>> {
@@ -24,22 +22,30 @@ pub(super) fn files(host: &Host) -> Result<Vec<File>> {
 
 /// Adds kubeadm's objects to its picture and the cluster's to ours.
 ///
-/// The API server itself tells what it would make of kubeadm's objects (a server-side dry run of replacing those that
-/// are there), so that both have its defaults, and whatever is left differs.
+/// The API server itself tells what it would make of kubeadm's objects (a server-side dry run of
+/// replacing those that are there), so that both have its defaults, and whatever is left differs.
 pub(super) fn add_objects(
     cluster: &Cluster,
     reference: &Reference,
     theirs: (&mut Picture, &Authorities),
     ours: (&mut Picture, &Authorities),
 ) -> Result<()> {
-    let live = kubectl(&cluster.bootstrap, &["get", "--ignore-not-found"], &reference.objects)?;
+    let live = kubectl(
+        &cluster.bootstrap,
+        &["get", "--ignore-not-found"],
+        &reference.objects,
+    )?;
     let mut places = Vec::new();
     for object in &live {
         places.push(objects::place(object)?);
     }
     let (mut there, mut missing) = (Vec::new(), Vec::new());
     for object in &reference.objects {
-        let list = if places.contains(&objects::place(object)?) { &mut there } else { &mut missing };
+        let list = if places.contains(&objects::place(object)?) {
+            &mut there
+        } else {
+            &mut missing
+        };
         list.push(unversioned(object.clone()));
     }
     let defaulted = kubectl(&cluster.bootstrap, &["replace", "--dry-run=server"], &there)?;
@@ -53,8 +59,14 @@ pub(super) fn add_objects(
     objects::add(theirs.0, &missing, theirs.1)?;
     objects::add_node(theirs.0, BOOTSTRAP, &reference.labels, &reference.taints);
     objects::add(ours.0, &live, ours.1)?;
-    let node: Value = serde_json::from_str(&cluster.kubectl(&["get", "node", BOOTSTRAP, "-o", "json"])?)?;
-    objects::add_node(ours.0, BOOTSTRAP, &node["metadata"]["labels"], &node["spec"]["taints"]);
+    let node: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "node", BOOTSTRAP, "-o", "json"])?)?;
+    objects::add_node(
+        ours.0,
+        BOOTSTRAP,
+        &node["metadata"]["labels"],
+        &node["spec"]["taints"],
+    );
     Ok(())
 }
 
@@ -78,10 +90,19 @@ fn kubectl(host: &Host, verb: &[&str], objects: &[Value]) -> Result<Vec<Value>> 
         .spawn()
         .context("cannot start nsenter")?;
     // kubectl reads all of it before it prints anything.
-    child.stdin.take().context("no standard input")?.write_all(list.to_string().as_bytes())?;
+    child
+        .stdin
+        .take()
+        .context("no standard input")?
+        .write_all(list.to_string().as_bytes())?;
     let output = child.wait_with_output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {}", args.join(" "), errors.trim());
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        args.join(" "),
+        errors.trim()
+    );
     documents(&String::from_utf8_lossy(&output.stdout))
 }
 
@@ -107,7 +128,10 @@ mod tests {
         assert_eq!(documents("").unwrap(), [] as [Value; 0]);
         let two = [json!({"kind": "A"}), json!({"kind": "B"})];
         assert_eq!(documents(r#"{"kind":"A"} {"kind":"B"}"#).unwrap(), two);
-        assert_eq!(documents(r#"{"kind":"List","items":[{"kind":"A"},{"kind":"B"}]}"#).unwrap(), two);
+        assert_eq!(
+            documents(r#"{"kind":"List","items":[{"kind":"A"},{"kind":"B"}]}"#).unwrap(),
+            two
+        );
         assert!(documents("error").is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! Kubernetes as kubeadm makes it: what Halite's cluster has is compared, by meaning, with what kubeadm of the same
-//! version makes of the same inputs at the moment of the test. Every difference must stand in `tests/kubeadm-allowed.yaml`
-//! with its reason, and every entry there must be of use.
+//! Kubernetes as kubeadm makes it: what Halite's cluster has is compared, by meaning, with what
+//! kubeadm of the same version makes of the same inputs at the moment of the test. Every difference
+//! must stand in `tests/kubeadm-allowed.yaml` with its reason, and every entry there must be of
+//! use.
 
 mod allowed;
 mod certificate;
@@ -25,14 +26,14 @@ use allowed::Allowed;
 use anyhow::{Context as _, Result, bail};
 use difference::Difference;
 use documents::{INPUTS, Input};
-use halite_pillar::{bundle::BundleFacts, view::Pki};
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::view::Pki;
 use reference::Reference;
 
 use super::{Counts, Test};
-use crate::{
-    cluster::{self, Cluster},
-    upstream::versions::{NEWEST, Release},
-};
+use crate::cluster;
+use crate::cluster::Cluster;
+use crate::upstream::versions::{NEWEST, Release};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "kubeadm: the same files, certificates and objects from three inputs, and the same worker",
@@ -67,7 +68,9 @@ pub(super) fn compare(cluster: &Cluster, release: &Release) -> Result<Counts> {
 /// The bundle that the cluster was made from.
 fn bundle(cluster: &Cluster, release: &Release) -> Result<BundleFacts> {
     let place = cluster::bundle_place(release);
-    let manifest = cluster.bootstrap.run(&["cat", &format!("{place}/manifest.json")])?;
+    let manifest = cluster
+        .bootstrap
+        .run(&["cat", &format!("{place}/manifest.json")])?;
     Ok(BundleFacts::from_manifest(&manifest, &place)?)
 }
 
@@ -80,7 +83,10 @@ fn of_release(
     let run = |args: &[&str]| cluster.bootstrap.run(args);
     let mut found = vec![("the running cluster", running(cluster, release)?)];
     for input in INPUTS.into_iter().filter(|input| input.release == *release) {
-        found.push((input.name, compiled(&run, KUBEADM, input, bundle).context(input.name)?));
+        found.push((
+            input.name,
+            compiled(&run, KUBEADM, input, bundle).context(input.name)?,
+        ));
     }
     Ok(found)
 }
@@ -94,8 +100,14 @@ fn running(cluster: &Cluster, release: &Release) -> Result<Vec<Difference>> {
     let config = inputs::kubeadm(&declaration, release.kubernetes)?;
     let reference = reference::make(&|args| host.run(args), KUBEADM, &config, &[])?;
     let ours = live::files(host)?;
-    let authorities = (files::authorities(&reference.files), files::authorities(&ours));
-    let mut pictures = (reference.picture(&authorities.0)?, files::picture(&ours, &authorities.1));
+    let authorities = (
+        files::authorities(&reference.files),
+        files::authorities(&ours),
+    );
+    let mut pictures = (
+        reference.picture(&authorities.0)?,
+        files::picture(&ours, &authorities.1),
+    );
     live::add_objects(
         cluster,
         &reference,
@@ -106,7 +118,12 @@ fn running(cluster: &Cluster, release: &Release) -> Result<Vec<Difference>> {
 }
 
 /// What the state tree says for an input against kubeadm.
-fn compiled(run: &Run<'_>, kubeadm: &str, input: Input, bundle: &BundleFacts) -> Result<Vec<Difference>> {
+fn compiled(
+    run: &Run<'_>,
+    kubeadm: &str,
+    input: Input,
+    bundle: &BundleFacts,
+) -> Result<Vec<Difference>> {
     let declaration = inputs::declaration(input.document)?;
     let version = input.release.kubernetes;
     let (config, patches) = if input.patched {
@@ -117,9 +134,16 @@ fn compiled(run: &Run<'_>, kubeadm: &str, input: Input, bundle: &BundleFacts) ->
     let reference = reference::make(run, kubeadm, &config, &patches)?;
     let mut bundle = bundle.clone();
     // The images that kubeadm asks for.
-    bundle.images.extend(reference::images(run, kubeadm, version)?);
+    bundle
+        .images
+        .extend(reference::images(run, kubeadm, version)?);
     let authorities = files::authorities(&reference.files);
-    let mut ours = rendered::picture(&declaration, &bundle, &public_halves(&reference)?, &authorities)?;
+    let mut ours = rendered::picture(
+        &declaration,
+        &bundle,
+        &public_halves(&reference)?,
+        &authorities,
+    )?;
     let mut theirs = reference.picture(&authorities)?;
     rendered::without_signing(&mut theirs);
     reference.add_objects(&mut theirs, crate::cluster::BOOTSTRAP, &authorities)?;
@@ -133,10 +157,13 @@ fn compiled(run: &Run<'_>, kubeadm: &str, input: Input, bundle: &BundleFacts) ->
 /// kubeadm's authorities as if they were ours, so that what embeds them is the same.
 fn public_halves(reference: &Reference) -> Result<Pki> {
     let mut pki = Pki::default();
-    for (name, path) in
-        [("kubernetes", "pki/ca.crt"), ("etcd", "pki/etcd/ca.crt"), ("front-proxy", "pki/front-proxy-ca.crt")]
-    {
-        pki.certificates.insert(name.to_owned(), reference.file(path)?.to_owned());
+    for (name, path) in [
+        ("kubernetes", "pki/ca.crt"),
+        ("etcd", "pki/etcd/ca.crt"),
+        ("front-proxy", "pki/front-proxy-ca.crt"),
+    ] {
+        pki.certificates
+            .insert(name.to_owned(), reference.file(path)?.to_owned());
     }
     pki.service_account = Some(reference.file("pki/sa.pub")?.to_owned());
     Ok(pki)
@@ -146,10 +173,16 @@ fn public_halves(reference: &Reference) -> Result<Pki> {
 fn judge(found: Vec<(&str, Vec<Difference>)>, allowed: &mut Allowed) -> String {
     let mut report = String::new();
     for (input, differences) in found {
-        let wrong: Vec<Difference> = differences.into_iter().filter(|d| !allowed.allows(d)).collect();
+        let wrong: Vec<Difference> = differences
+            .into_iter()
+            .filter(|d| !allowed.allows(d))
+            .collect();
         if !wrong.is_empty() {
-            let _ =
-                writeln!(report, "{input}: differences from kubeadm that nobody allowed: {}", wrong.len());
+            let _ = writeln!(
+                report,
+                "{input}: differences from kubeadm that nobody allowed: {}",
+                wrong.len()
+            );
             for difference in wrong {
                 let _ = writeln!(report, "  {difference}");
             }
@@ -163,7 +196,10 @@ fn useless(allowed: &Allowed) -> String {
     let mut report = String::new();
     let unused = allowed.unused();
     if !unused.is_empty() {
-        let _ = writeln!(report, "entries of tests/kubeadm-allowed.yaml that allow nothing that is so:");
+        let _ = writeln!(
+            report,
+            "entries of tests/kubeadm-allowed.yaml that allow nothing that is so:"
+        );
         unused.iter().for_each(|entry| {
             let _ = writeln!(report, "  {entry}");
         });
@@ -172,7 +208,11 @@ fn useless(allowed: &Allowed) -> String {
 }
 
 fn refuse(report: &str) -> Result<()> {
-    if report.is_empty() { Ok(()) } else { bail!("\n{}", report.trim_end()) }
+    if report.is_empty() {
+        Ok(())
+    } else {
+        bail!("\n{}", report.trim_end())
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +225,10 @@ mod tests {
     fn what_nobody_allowed_is_told_with_what_is_allowed_in_vain() {
         let mut allowed = Allowed::load().unwrap();
         let all = useless(&allowed);
-        assert!(all.contains("allow nothing that is so") && all.contains("--node-ip"), "{all}");
+        assert!(
+            all.contains("allow nothing that is so") && all.contains("--node-ip"),
+            "{all}"
+        );
         let difference = |place: &str, path: &str| Difference {
             place: place.to_owned(),
             path: path.to_owned(),
@@ -197,7 +240,10 @@ mod tests {
             difference("kubelet/kubeadm-flags.env", "[--node-ip]"),
         ];
         let report = judge(vec![("an input", found)], &mut allowed) + &useless(&allowed);
-        assert!(report.contains("an input: differences from kubeadm that nobody allowed: 1"), "{report}");
+        assert!(
+            report.contains("an input: differences from kubeadm that nobody allowed: 1"),
+            "{report}"
+        );
         assert!(report.contains("  static-pod/etcd: spec.x +1"), "{report}");
         assert!(!report.contains("--node-ip"), "{report}");
         refuse(&report).unwrap_err();

@@ -3,22 +3,34 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-use super::{certificate::Authorities, difference::Picture, files::without_server_fields, kubeconfig};
+use super::certificate::Authorities;
+use super::difference::Picture;
+use super::files::without_server_fields;
+use super::kubeconfig;
 
 /// Entries of ConfigMaps that are YAML themselves.
-const YAML_ENTRIES: [&str; 4] = ["ClusterConfiguration", "kubelet", "config.conf", "kubeconfig.conf"];
+const YAML_ENTRIES: [&str; 4] = [
+    "ClusterConfiguration",
+    "kubelet",
+    "config.conf",
+    "kubeconfig.conf",
+];
 
 /// The entry of `cluster-info` that is a kubeconfig with an embedded authority.
 const KUBECONFIG_ENTRY: &str = "kubeconfig";
 
 /// Annotations that controllers write.
-const OF_CONTROLLERS: [&str; 2] =
-    ["deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"];
+const OF_CONTROLLERS: [&str; 2] = [
+    "deployment.kubernetes.io/revision",
+    "deprecated.daemonset.template.generation",
+];
 
 /// The place of an object: `object/KIND/NAMESPACE/NAME`, without the namespace where there is none.
 pub(super) fn place(object: &Value) -> Result<String> {
     let kind = object["kind"].as_str().context("an object has no kind")?;
-    let name = object["metadata"]["name"].as_str().with_context(|| format!("a {kind} has no name"))?;
+    let name = object["metadata"]["name"]
+        .as_str()
+        .with_context(|| format!("a {kind} has no name"))?;
     Ok(match object["metadata"]["namespace"].as_str() {
         Some(namespace) => format!("object/{kind}/{namespace}/{name}"),
         None => format!("object/{kind}/{name}"),
@@ -26,7 +38,11 @@ pub(super) fn place(object: &Value) -> Result<String> {
 }
 
 /// Adds objects to a picture, without what server and controllers set.
-pub(super) fn add(picture: &mut Picture, objects: &[Value], authorities: &Authorities) -> Result<()> {
+pub(super) fn add(
+    picture: &mut Picture,
+    objects: &[Value],
+    authorities: &Authorities,
+) -> Result<()> {
     for object in objects {
         let place = place(object)?;
         let object = meaning(object.clone(), authorities).with_context(|| place.clone())?;
@@ -38,16 +54,25 @@ pub(super) fn add(picture: &mut Picture, objects: &[Value], authorities: &Author
 fn meaning(mut object: Value, authorities: &Authorities) -> Result<Value> {
     without_server_fields(&mut object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
     {
         annotations.retain(|name, _| !OF_CONTROLLERS.contains(&name.as_str()));
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
     }
-    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+    for subject in object
+        .get_mut("subjects")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         // The server's default.
-        if matches!(subject["kind"].as_str(), Some("User" | "Group")) && subject.get("apiGroup").is_none() {
+        if matches!(subject["kind"].as_str(), Some("User" | "Group"))
+            && subject.get("apiGroup").is_none()
+        {
             subject["apiGroup"] = json!("rbac.authorization.k8s.io");
         }
     }
@@ -72,25 +97,36 @@ fn unfold(data: &mut Map<String, Value>, authorities: &Authorities) -> Result<()
     Ok(())
 }
 
-/// What kubeadm or Halite set on a node, as a place of its own: labels without those of the kubelet, taints without those
-/// of Kubernetes' controllers.
+/// What kubeadm or Halite set on a node, as a place of its own: labels without those of the
+/// kubelet, taints without those of Kubernetes' controllers.
 pub(super) fn add_node(picture: &mut Picture, name: &str, labels: &Value, taints: &Value) {
     let labels: Map<String, Value> = labels
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(key, _)| !key.starts_with("kubernetes.io/") && !key.starts_with("beta.kubernetes.io/"))
+        .filter(|(key, _)| {
+            !key.starts_with("kubernetes.io/") && !key.starts_with("beta.kubernetes.io/")
+        })
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    picture.insert(format!("node/{name}"), json!({"labels": labels, "taints": own_taints(taints)}));
+    picture.insert(
+        format!("node/{name}"),
+        json!({"labels": labels, "taints": own_taints(taints)}),
+    );
 }
 
 /// Taints without those of Kubernetes' controllers.
 pub(super) fn own_taints(taints: &Value) -> Vec<Value> {
     let taints = taints.as_array().into_iter().flatten();
-    let of_controllers =
-        |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
-    taints.filter(|taint| !of_controllers(taint)).cloned().collect()
+    let of_controllers = |taint: &Value| {
+        taint["key"]
+            .as_str()
+            .is_some_and(|key| key.starts_with("node.kubernetes.io/"))
+    };
+    taints
+        .filter(|taint| !of_controllers(taint))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -128,13 +164,17 @@ mod tests {
         );
         let binding = json!({"kind": "RoleBinding", "subjects": [{"kind": "User", "name": "u"}]});
         let binding = meaning(binding, &Authorities::default()).unwrap();
-        assert_eq!(binding["subjects"][0]["apiGroup"], "rbac.authorization.k8s.io");
+        assert_eq!(
+            binding["subjects"][0]["apiGroup"],
+            "rbac.authorization.k8s.io"
+        );
     }
 
     #[test]
     fn a_node_is_what_an_administrator_set() {
         let mut picture = Picture::new();
-        let labels = json!({"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""});
+        let labels =
+            json!({"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""});
         let taints = json!([{"key": "node.kubernetes.io/not-ready"}, {"key": "x"}]);
         add_node(&mut picture, "a", &labels, &taints);
         assert_eq!(

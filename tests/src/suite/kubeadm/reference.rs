@@ -1,22 +1,21 @@
-//! What kubeadm makes of an input: `kubeadm init --dry-run` on a host whose own files it can neither see nor touch.
+//! What kubeadm makes of an input: `kubeadm init --dry-run` on a host whose own files it can
+//! neither see nor touch.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
-use super::{
-    Run,
-    certificate::Authorities,
-    difference::Picture,
-    files::{self, File},
-    objects,
-};
+use super::certificate::Authorities;
+use super::difference::Picture;
+use super::files::File;
+use super::{Run, files, objects};
 
-/// Runs kubeadm in a mount namespace of its own: the places where Kubernetes' files would be are empty there, and vanish
-/// with it. With no program to be found, it can neither ask systemd nor tell it anything; with no network, it cannot ask
-/// for the endpoints of clusters that do not exist. A dry run leaves the kubelet's
-/// kubeconfig as it is before the kubelet's first certificate, so the phase that follows is run for real, on the copy.
+/// Runs kubeadm in a mount namespace of its own: the places where Kubernetes' files would be are
+/// empty there, and vanish with it. With no program to be found, it can neither ask systemd nor
+/// tell it anything; with no network, it cannot ask for the endpoints of clusters that do not
+/// exist. A dry run leaves the kubelet's kubeconfig as it is before the kubelet's first
+/// certificate, so the phase that follows is run for real, on the copy.
 const SCRIPT: &str = r#"
 set -eu
 config=$1 kubeadm=$2
@@ -66,8 +65,8 @@ pub(super) struct Reference {
     pub(super) taints: Value,
 }
 
-/// Runs kubeadm with a configuration and patches (names of files and their texts). `run` runs a program as root where
-/// kubeadm and systemd's absence are as they would be for kubeadm.
+/// Runs kubeadm with a configuration and patches (names of files and their texts). `run` runs a
+/// program as root where kubeadm and systemd's absence are as they would be for kubeadm.
 pub(super) fn make(
     run: &Run<'_>,
     kubeadm: &str,
@@ -88,39 +87,75 @@ pub(super) fn make(
         config,
         kubeadm,
     ];
-    args.extend(patches.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]));
+    args.extend(
+        patches
+            .iter()
+            .flat_map(|(name, text)| [name.as_str(), text.as_str()]),
+    );
     let printed = run(&args).context("kubeadm init --dry-run")?;
-    let (files, output) = printed.split_once("==> output\n").context("kubeadm printed nothing")?;
+    let (files, output) = printed
+        .split_once("==> output\n")
+        .context("kubeadm printed nothing")?;
     let files = files::parse(files)?;
     ensure!(files.len() > 20, "kubeadm made only {} files", files.len());
     let objects = created(output)?;
-    let labels = marks(output, "by adding the labels: [").into_iter().map(|label| (label, json!("")));
-    let taints = marks(output, "by adding the taints [").iter().map(|taint| parse_taint(taint)).collect();
-    Ok(Reference { files, objects, labels: Value::Object(labels.collect()), taints: Value::Array(taints) })
+    let labels = marks(output, "by adding the labels: [")
+        .into_iter()
+        .map(|label| (label, json!("")));
+    let taints = marks(output, "by adding the taints [")
+        .iter()
+        .map(|taint| parse_taint(taint))
+        .collect();
+    Ok(Reference {
+        files,
+        objects,
+        labels: Value::Object(labels.collect()),
+        taints: Value::Array(taints),
+    })
 }
 
 /// The images that kubeadm would use for a Kubernetes version, by component.
-pub(super) fn images(run: &Run<'_>, kubeadm: &str, version: &str) -> Result<BTreeMap<String, String>> {
-    let listed = run(&[kubeadm, "config", "images", "list", "--kubernetes-version", version])?;
+pub(super) fn images(
+    run: &Run<'_>,
+    kubeadm: &str,
+    version: &str,
+) -> Result<BTreeMap<String, String>> {
+    let listed = run(&[
+        kubeadm,
+        "config",
+        "images",
+        "list",
+        "--kubernetes-version",
+        version,
+    ])?;
     Ok(by_component(&listed))
 }
 
-/// The component is the last part of an image's name: `coredns` of `registry.k8s.io/coredns/coredns:v1.14.2`.
+/// The component is the last part of an image's name: `coredns` of
+/// `registry.k8s.io/coredns/coredns:v1.14.2`.
 fn by_component(listed: &str) -> BTreeMap<String, String> {
     let named = |image: &str| {
         let name = image.rsplit('/').next()?.split_once(':')?.0;
         Some((name.to_owned(), image.to_owned()))
     };
-    listed.lines().filter_map(|line| named(line.trim())).collect()
+    listed
+        .lines()
+        .filter_map(|line| named(line.trim()))
+        .collect()
 }
 
 impl Reference {
     /// What the files mean.
     pub(super) fn picture(&self, authorities: &Authorities) -> Result<Picture> {
         let picture = files::picture(&self.files, authorities);
-        let unreadable: Vec<_> =
-            picture.iter().filter(|(place, _)| place.starts_with("unreadable/")).collect();
-        ensure!(unreadable.is_empty(), "kubeadm made files that cannot be read: {unreadable:?}");
+        let unreadable: Vec<_> = picture
+            .iter()
+            .filter(|(place, _)| place.starts_with("unreadable/"))
+            .collect();
+        ensure!(
+            unreadable.is_empty(),
+            "kubeadm made files that cannot be read: {unreadable:?}"
+        );
         Ok(picture)
     }
 
@@ -139,12 +174,14 @@ impl Reference {
     /// The text of one file.
     pub(super) fn file(&self, path: &str) -> Result<&str> {
         let file = self.files.iter().find(|file| file.path == path);
-        Ok(&file.with_context(|| format!("kubeadm made no {path}"))?.text)
+        Ok(&file
+            .with_context(|| format!("kubeadm made no {path}"))?
+            .text)
     }
 }
 
-/// The objects of a dry run's output that it would create. Each follows its heading and ends at the next line of output
-/// proper, which begins with a bracket as no line of an object does.
+/// The objects of a dry run's output that it would create. Each follows its heading and ends at the
+/// next line of output proper, which begins with a bracket as no line of an object does.
 fn created(output: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     let mut creating = false;
@@ -171,15 +208,23 @@ fn created(output: &str) -> Result<Vec<Value>> {
 
 /// The words of the list that follows a text in the output.
 fn marks(output: &str, before: &str) -> Vec<String> {
-    let list = output.lines().find_map(|line| line.split_once(before)?.1.strip_suffix(']'));
-    list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    let list = output
+        .lines()
+        .find_map(|line| line.split_once(before)?.1.strip_suffix(']'));
+    list.unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// `KEY=VALUE:EFFECT`, the value being optional.
 fn parse_taint(text: &str) -> Value {
     let (key, effect) = text.rsplit_once(':').unwrap_or((text, ""));
     let (key, value) = key.split_once('=').unwrap_or((key, ""));
-    let mut taint = Map::from_iter([("key".to_owned(), json!(key)), ("effect".to_owned(), json!(effect))]);
+    let mut taint = Map::from_iter([
+        ("key".to_owned(), json!(key)),
+        ("effect".to_owned(), json!(effect)),
+    ]);
     if !value.is_empty() {
         taint.insert("value".to_owned(), json!(value));
     }
@@ -216,15 +261,18 @@ Your Kubernetes control-plane has initialized
         let objects = created(OUTPUT).unwrap();
         assert_eq!(
             objects,
-            [json!({"kind": "ConfigMap", "data": {"text": "one\n\ntwo\n"}, "metadata": {"name": "c"}})]
+            [
+                json!({"kind": "ConfigMap", "data": {"text": "one\n\ntwo\n"}, "metadata": {"name": "c"}})
+            ]
         );
         assert!(created("[dryrun] nothing\n").is_err());
     }
 
     #[test]
     fn images_are_known_by_their_component() {
-        let images =
-            by_component("registry.k8s.io/etcd:3.6.8-0\nregistry.k8s.io/coredns/coredns:v1.14.2\n\n");
+        let images = by_component(
+            "registry.k8s.io/etcd:3.6.8-0\nregistry.k8s.io/coredns/coredns:v1.14.2\n\n",
+        );
         assert_eq!(images["etcd"], "registry.k8s.io/etcd:3.6.8-0");
         assert_eq!(images["coredns"], "registry.k8s.io/coredns/coredns:v1.14.2");
         assert_eq!(images.len(), 2);
@@ -233,8 +281,10 @@ Your Kubernetes control-plane has initialized
     #[test]
     fn marks_of_a_node_are_read() {
         assert_eq!(marks(OUTPUT, "by adding the labels: ["), ["x/y", "z"]);
-        let taints: Vec<Value> =
-            marks(OUTPUT, "by adding the taints [").iter().map(|t| parse_taint(t)).collect();
+        let taints: Vec<Value> = marks(OUTPUT, "by adding the taints [")
+            .iter()
+            .map(|t| parse_taint(t))
+            .collect();
         assert_eq!(
             taints,
             [

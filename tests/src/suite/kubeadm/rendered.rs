@@ -1,31 +1,33 @@
-//! What Halite would make of an input: the state tree compiled for the first node and for the master, as a picture.
+//! What Halite would make of an input: the state tree compiled for the first node and for the
+//! master, as a picture.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use halite_pillar::{
-    bundle::BundleFacts,
-    load::Declaration,
-    view::{MASTER, Pki, view},
-};
-use halite_states::{
-    compile::{self, Compiled, Input},
-    low::Chunk,
-    tree::DirTree,
-};
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::load::Declaration;
+use halite_pillar::view::{MASTER, Pki, view};
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
+use halite_states::low::Chunk;
+use halite_states::tree::DirTree;
 use serde_json::{Map, Value, json};
 
-use super::{certificate::Authorities, difference::Picture, files, objects};
-use crate::{build, cluster::BOOTSTRAP};
+use super::certificate::Authorities;
+use super::difference::Picture;
+use super::{files, objects};
+use crate::build;
+use crate::cluster::BOOTSTRAP;
 
 /// The states that make kubeadm's objects; the pod network is not kubeadm's.
 const OBJECTS: [&str; 3] = ["base.kubeadm_objects", "base.kube_proxy", "base.coredns"];
 
-/// What differs between certificates as states ask for them and as they are: the part that the signing master adds.
+/// What differs between certificates as states ask for them and as they are: the part that the
+/// signing master adds.
 const OF_SIGNING: [&str; 4] = ["authority", "ca", "keyUsage", "signature"];
 
-/// Compiles for the first node and the master. The authorities are those of `pki`, so that what embeds them can be
-/// compared.
+/// Compiles for the first node and the master. The authorities are those of `pki`, so that what
+/// embeds them can be compared.
 pub(super) fn picture(
     declaration: &Declaration,
     bundle: &BundleFacts,
@@ -37,7 +39,9 @@ pub(super) fn picture(
         let args = &chunk.args;
         match chunk.function().as_str() {
             "kubernetes.manifest" if OBJECTS.contains(&chunk.sls.as_str()) => {
-                let documents = args["documents"].as_array().context("a manifest without documents")?;
+                let documents = args["documents"]
+                    .as_array()
+                    .context("a manifest without documents")?;
                 objects::add(&mut picture, documents, authorities)?;
             }
             "kubernetes.node" if args["object"] == BOOTSTRAP => {
@@ -66,7 +70,8 @@ pub(super) fn host(
     Ok(picture)
 }
 
-/// Takes out of kubeadm's picture what no state says, but the master's signing and the running host.
+/// Takes out of kubeadm's picture what no state says, but the master's signing and the running
+/// host.
 pub(super) fn without_signing(reference: &mut Picture) {
     reference.retain(|place, value| {
         let of_authority = place.starts_with("certificate/") && value["ca"] == true;
@@ -77,7 +82,9 @@ pub(super) fn without_signing(reference: &mut Picture) {
             unsigned(value);
         } else if place.starts_with("kubeconfig/") {
             for user in value["users"].as_array_mut().into_iter().flatten() {
-                user.pointer_mut("/user/certificate").into_iter().for_each(unsigned);
+                user.pointer_mut("/user/certificate")
+                    .into_iter()
+                    .for_each(unsigned);
             }
         }
     }
@@ -101,27 +108,43 @@ pub(crate) fn compile(
     let grains = json!({"os_family": "Debian", "os": "Debian", "nodename": minion, "host": minion});
     // Programs of the bundle are no matter here.
     let hash = |_: &str| Some("0".repeat(64));
-    let input = Input { tree: &tree, minion, pillar: &pillar, grains: &grains, bundle: &hash };
+    let input = Input {
+        tree: &tree,
+        minion,
+        pillar: &pillar,
+        grains: &grains,
+        bundle: &hash,
+    };
     compile::highstate(&input).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("the state tree does not compile for {minion}:\n{}", problems.join("\n"))
+        anyhow::anyhow!(
+            "the state tree does not compile for {minion}:\n{}",
+            problems.join("\n")
+        )
     })
 }
 
 fn of_host(chunk: &Chunk, authorities: &Authorities) -> Result<Option<(String, Value)>> {
     let (args, name) = (&chunk.args, chunk.name.as_str());
-    let path = match (name.strip_prefix("/etc/kubernetes/"), name.strip_prefix("/var/lib/kubelet/")) {
+    let path = match (
+        name.strip_prefix("/etc/kubernetes/"),
+        name.strip_prefix("/var/lib/kubelet/"),
+    ) {
         (Some(path), _) => path.to_owned(),
         (_, Some(path)) => format!("kubelet/{path}"),
         _ => return Ok(None),
     };
     Ok(match chunk.function().as_str() {
         "file.managed" if !path.starts_with("pki/") => {
-            let text = args["contents"].as_str().context("a file without contents")?;
+            let text = args["contents"]
+                .as_str()
+                .context("a file without contents")?;
             files::meaning(&path, text, authorities)?
         }
         "x509.certificate" => {
-            let name = path.strip_prefix("pki/").and_then(|path| path.strip_suffix(".crt"));
+            let name = path
+                .strip_prefix("pki/")
+                .and_then(|path| path.strip_suffix(".crt"));
             name.filter(|_| !path.starts_with("kubelet/"))
                 .map(|name| (format!("certificate/{name}"), certificate(args)))
         }
@@ -134,17 +157,30 @@ fn of_host(chunk: &Chunk, authorities: &Authorities) -> Result<Option<(String, V
 fn certificate(args: &Map<String, Value>) -> Value {
     let flag = |name: &str| args.get(name) == Some(&Value::Bool(true));
     let list = |name: &str| -> Vec<String> {
-        let items = args.get(name).and_then(Value::as_array).into_iter().flatten();
-        let mut items: Vec<String> = items.filter_map(|item| item.as_str().map(str::to_owned)).collect();
+        let items = args
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut items: Vec<String> = items
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect();
         items.sort();
         items
     };
     let usages = [("server_auth", "server"), ("client_auth", "client")];
-    let issuer = match args.get("ca").and_then(Value::as_str).unwrap_or("kubernetes") {
+    let issuer = match args
+        .get("ca")
+        .and_then(Value::as_str)
+        .unwrap_or("kubernetes")
+    {
         "kubernetes" => "CN=kubernetes".to_owned(),
         other => format!("CN={}-ca", other.trim_end_matches("-ca")),
     };
-    let algorithm = args.get("algorithm").and_then(Value::as_str).unwrap_or("ecdsa-p256");
+    let algorithm = args
+        .get("algorithm")
+        .and_then(Value::as_str)
+        .unwrap_or("ecdsa-p256");
     json!({
         "subject": {"commonName": args["common_name"], "organization": list("organization")},
         "issuer": issuer,
@@ -161,8 +197,13 @@ fn kubeconfig(args: &Map<String, Value>, authorities: &Authorities) -> Value {
     let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
     let (cluster, user) = (text("cluster"), text("user"));
     let context = format!("{user}@{cluster}");
-    let identity = match (args.get("client_certificate_file"), args.get("client_key_file")) {
-        (Some(certificate), Some(key)) => json!({"client-certificate": certificate, "client-key": key}),
+    let identity = match (
+        args.get("client_certificate_file"),
+        args.get("client_key_file"),
+    ) {
+        (Some(certificate), Some(key)) => {
+            json!({"client-certificate": certificate, "client-key": key})
+        }
         _ => {
             let mut request: BTreeMap<String, Value> = args.clone().into_iter().collect();
             request.insert("client_auth".to_owned(), json!(true));
@@ -185,16 +226,26 @@ fn kubeconfig(args: &Map<String, Value>, authorities: &Authorities) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::kubeadm::{documents::INPUTS, inputs::declaration};
+    use crate::suite::kubeadm::documents::INPUTS;
+    use crate::suite::kubeadm::inputs::declaration;
 
     /// A bundle with every component at one version.
     fn bundle() -> BundleFacts {
-        let components =
-            ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns"];
+        let components = [
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kube-proxy",
+            "etcd",
+            "coredns",
+        ];
         let others = ["pause", "flannel", "flannel-cni-plugin"];
-        let images =
-            components.iter().chain(&others).map(|c| ((*c).to_owned(), format!("registry.k8s.io/{c}:1")));
-        let programs = ["ctl", "halite-master", "halite-minion"].map(|p| (p.to_owned(), "0".repeat(64)));
+        let images = components
+            .iter()
+            .chain(&others)
+            .map(|c| ((*c).to_owned(), format!("registry.k8s.io/{c}:1")));
+        let programs =
+            ["ctl", "halite-master", "halite-minion"].map(|p| (p.to_owned(), "0".repeat(64)));
         BundleFacts {
             path: "/media/halite".to_owned(),
             kubernetes: "v1.36.3".to_owned(),
@@ -208,8 +259,17 @@ mod tests {
     fn the_tree_says_something_about_everything_that_kubeadm_makes() {
         for input in INPUTS {
             let declaration = declaration(input.document).unwrap();
-            let bundle = BundleFacts { kubernetes: input.release.kubernetes.to_owned(), ..bundle() };
-            let picture = picture(&declaration, &bundle, &Pki::default(), &Authorities::default()).unwrap();
+            let bundle = BundleFacts {
+                kubernetes: input.release.kubernetes.to_owned(),
+                ..bundle()
+            };
+            let picture = picture(
+                &declaration,
+                &bundle,
+                &Pki::default(),
+                &Authorities::default(),
+            )
+            .unwrap();
             for place in [
                 "static-pod/kube-apiserver",
                 "certificate/etcd/server",
@@ -220,7 +280,11 @@ mod tests {
                 "object/Service/kube-system/kube-dns",
                 "node/bootstrap-1",
             ] {
-                assert!(picture.contains_key(place), "{place} is missing: {:?}", picture.keys());
+                assert!(
+                    picture.contains_key(place),
+                    "{place} is missing: {:?}",
+                    picture.keys()
+                );
             }
         }
     }

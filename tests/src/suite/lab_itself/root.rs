@@ -1,19 +1,15 @@
 //! A root that holds nothing but the shipped programs, and a network in which they run.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Command, Output, Stdio},
-};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{
-    build,
-    lab::command::{output, run},
-};
+use crate::build;
+use crate::lab::command::{output, run};
 
 /// Where the programs are, in the root as on a host.
 const PROGRAMS: &str = "usr/local/bin";
@@ -43,11 +39,16 @@ impl Root {
         let programs = build::release()?;
         let namespace = format!("hl-bare-root-{}", std::process::id());
         run("ip", &["netns", "add", &namespace])?;
-        let root = Self { dir: tempfile::tempdir()?, namespace, running: Vec::new() };
+        let root = Self {
+            dir: tempfile::tempdir()?,
+            namespace,
+            running: Vec::new(),
+        };
         for name in ["ctl", "halite-master", "halite-minion"] {
             let target = root.path(PROGRAMS).join(name);
             fs::create_dir_all(root.path(PROGRAMS))?;
-            fs::copy(programs.join(name), target).with_context(|| format!("no {name} was built"))?;
+            fs::copy(programs.join(name), target)
+                .with_context(|| format!("no {name} was built"))?;
         }
         for directory in ["tmp", "dev", "etc/halite", "media/halite/states/motd"] {
             fs::create_dir_all(root.path(directory))?;
@@ -55,12 +56,20 @@ impl Root {
         // What every kernel offers: a program that is static asks the random devices, not libc.
         for (device, minor) in [("null", "3"), ("random", "8"), ("urandom", "9")] {
             let path = root.path("dev").join(device);
-            run("mknod", &["-m", "666", &path.to_string_lossy(), "c", "1", minor])?;
+            run(
+                "mknod",
+                &["-m", "666", &path.to_string_lossy(), "c", "1", minor],
+            )?;
         }
         // Two ends of one cable: the bootstrap host's address and the worker's.
         let ns = root.namespace.as_str();
         run("ip", &["-n", ns, "link", "set", "lo", "up"])?;
-        run("ip", &["-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"])?;
+        run(
+            "ip",
+            &[
+                "-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1",
+            ],
+        )?;
         for (interface, address) in [("eth0", "10.10.0.11/24"), ("eth1", "10.10.1.12/24")] {
             run("ip", &["-n", ns, "addr", "add", address, "dev", interface])?;
             run("ip", &["-n", ns, "link", "set", interface, "up"])?;
@@ -81,15 +90,22 @@ impl Root {
     /// A program that will run in the root, with an empty environment.
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace, "chroot"]).arg(self.dir.path());
+        command
+            .args(["netns", "exec", &self.namespace, "chroot"])
+            .arg(self.dir.path());
         command.arg(format!("/{PROGRAMS}/{program}")).args(args);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null());
         command
     }
 
     /// Runs a program and returns whatever it came to.
     pub fn output(&self, program: &str, args: &[&str]) -> Result<Output> {
-        self.command(program, args).output().with_context(|| format!("cannot start {program}"))
+        self.command(program, args)
+            .output()
+            .with_context(|| format!("cannot start {program}"))
     }
 
     /// What a program that must succeed prints.
@@ -101,21 +117,30 @@ impl Root {
     /// What `ctl` answers, as a document.
     pub fn json(&self, args: &[&str]) -> Result<Value> {
         let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
-        serde_json::from_str(&text).with_context(|| format!("ctl {} printed no JSON", args.join(" ")))
+        serde_json::from_str(&text)
+            .with_context(|| format!("ctl {} printed no JSON", args.join(" ")))
     }
 
     /// Starts a daemon; what it says goes to a file beside the root's own.
     pub fn start(&mut self, program: &'static str) -> Result<()> {
         let log = fs::File::create(self.path(&format!("{program}.log")))?;
-        let child = self.command(program, &["run"]).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let child = self
+            .command(program, &["run"])
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
         self.running.push((program, child));
         Ok(())
     }
 
     /// What the daemons said, for the message of a failure.
     pub fn said(&self) -> String {
-        let log = |name: &str| fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
-        self.running.iter().map(|(name, _)| format!("\n{name} said:\n{}", log(name))).collect()
+        let log =
+            |name: &str| fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+        self.running
+            .iter()
+            .map(|(name, _)| format!("\n{name} said:\n{}", log(name)))
+            .collect()
     }
 }
 
@@ -124,7 +149,11 @@ pub fn succeeded(what: &str, output: &Output) -> Result<String> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("{what} ended with {}: {said}{}", output.status, errors.trim());
+        bail!(
+            "{what} ended with {}: {said}{}",
+            output.status,
+            errors.trim()
+        );
     }
     Ok(said)
 }

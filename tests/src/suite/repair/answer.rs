@@ -28,20 +28,27 @@ impl Answer {
         let document: Value =
             serde_json::from_str(text).context("`ctl highstate -o json` did not print JSON")?;
         let mut answer = Self::default();
-        for (minion, part) in document["minions"].as_object().context("an answer without minions")? {
+        for (minion, part) in document["minions"]
+            .as_object()
+            .context("an answer without minions")?
+        {
             if let Some(error) = part["error"].as_str() {
                 answer.failed.push(format!("{minion}: {error}"));
             }
             let states = part["states"].as_array().cloned().unwrap_or_default();
             if states.is_empty() {
-                answer.failed.push(format!("{minion} returned no states: {}", part["return"]));
+                answer
+                    .failed
+                    .push(format!("{minion} returned no states: {}", part["return"]));
             }
             for state in &states {
                 answer.take(minion, state);
             }
         }
         if document["retcode"] != 0 && answer.failed.is_empty() {
-            answer.failed.push(format!("return code {}", document["retcode"]));
+            answer
+                .failed
+                .push(format!("return code {}", document["retcode"]));
         }
         Ok(answer)
     }
@@ -52,7 +59,9 @@ impl Answer {
         if state["result"] == false {
             self.failed.push(format!("{tag}: {}", text("comment")));
         }
-        let changes = state["changes"].as_object().is_some_and(|changes| !changes.is_empty());
+        let changes = state["changes"]
+            .as_object()
+            .is_some_and(|changes| !changes.is_empty());
         if changes || state["result"].is_null() {
             if state.to_string().contains("known after apply") {
                 self.open.insert(tag.clone());
@@ -74,10 +83,19 @@ pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<Answe
     let output = cluster.bootstrap.output(&all)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let answer = Answer::parse(&text).with_context(|| {
-        format!("ctl ended with {}: {}{text}", output.status, String::from_utf8_lossy(&output.stderr))
+        format!(
+            "ctl ended with {}: {}{text}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
     })?;
     if !answer.failed.is_empty() || !output.status.success() {
-        bail!("{} ended with {}:\n{}", all.join(" "), output.status, answer.failed.join("\n"));
+        bail!(
+            "{} ended with {}:\n{}",
+            all.join(" "),
+            output.status,
+            answer.failed.join("\n")
+        );
     }
     Ok(answer)
 }

@@ -9,19 +9,30 @@ const LEFT: u32 = 8_640_000;
 
 /// Every certificate, and every one inside a kubeconfig, damaged in one of several ways.
 ///
-/// Those that carry the connections of a running control plane are only made to end soon: the API server and etcd read
-/// theirs anew at once, and without the API a prediction could say nothing about its objects.
+/// Those that carry the connections of a running control plane are only made to end soon: the API
+/// server and etcd read theirs anew at once, and without the API a prediction could say nothing
+/// about its objects.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut damages = Vec::new();
-    for (number, state) in low.0.iter().filter(|s| s.function == "x509.certificate").enumerate() {
+    for (number, state) in low
+        .0
+        .iter()
+        .filter(|s| s.function == "x509.certificate")
+        .enumerate()
+    {
         damages.push(certificate(state, number));
     }
-    let embedded =
-        low.0.iter().filter(|s| s.function == "kubeconfig.managed" && s.text("common_name").is_some());
+    let embedded = low
+        .0
+        .iter()
+        .filter(|s| s.function == "kubeconfig.managed" && s.text("common_name").is_some());
     for (number, state) in embedded.enumerate() {
         let path = quote(&state.name);
         let (what, expression) = match number % 2 {
-            0 => ("its certificate cut short", "s/(client-certificate-data: .{200}).*/\\1/"),
+            0 => (
+                "its certificate cut short",
+                "s/(client-certificate-data: .{200}).*/\\1/",
+            ),
             _ => ("its key gone", "/client-key-data:/d"),
         };
         let line = format!("sed -E -i {} {path}", quote(expression));
@@ -33,9 +44,17 @@ pub fn damages(low: &Low) -> Vec<Damage> {
 fn certificate(state: &State, number: usize) -> Damage {
     let path = state.name.as_str();
     let combined = state.flag("combined");
-    let key_path = if combined { path.to_owned() } else { path.replace(".crt", ".key") };
+    let key_path = if combined {
+        path.to_owned()
+    } else {
+        path.replace(".crt", ".key")
+    };
     let (cert, key) = (quote(path), quote(&key_path));
-    let carries = ["/pki/apiserver.crt", "/etcd/server.crt", "/apiserver-etcd-client.crt"];
+    let carries = [
+        "/pki/apiserver.crt",
+        "/etcd/server.crt",
+        "/apiserver-etcd-client.crt",
+    ];
     let (what, line) = if carries.iter().any(|end| path.ends_with(end)) {
         let ca = if state.text("ca") == Some("etcd") {
             "/etc/kubernetes/pki/etcd/ca"
@@ -52,20 +71,30 @@ fn certificate(state: &State, number: usize) -> Damage {
         match number % 4 {
             _ if combined => (
                 "another's certificate",
-                self_signed(state, &format!("cat /root/halite-test.crt /root/halite-test.key > {cert}")),
+                self_signed(
+                    state,
+                    &format!("cat /root/halite-test.crt /root/halite-test.key > {cert}"),
+                ),
             ),
             0 => (
                 "self-signed",
                 self_signed(
                     state,
-                    &format!("cat /root/halite-test.crt > {cert}; cat /root/halite-test.key > {key}"),
+                    &format!(
+                        "cat /root/halite-test.crt > {cert}; cat /root/halite-test.key > {key}"
+                    ),
                 ),
             ),
             1 => (
                 "cut short",
-                format!("head -c 300 {cert} > /root/halite-test.crt && cat /root/halite-test.crt > {cert}"),
+                format!(
+                    "head -c 300 {cert} > /root/halite-test.crt && cat /root/halite-test.crt > {cert}"
+                ),
             ),
-            2 => ("another key", self_signed(state, &format!("cat /root/halite-test.key > {key}"))),
+            2 => (
+                "another key",
+                self_signed(state, &format!("cat /root/halite-test.key > {key}")),
+            ),
             _ => ("lost", format!("rm {cert} {key}")),
         }
     };
@@ -74,14 +103,18 @@ fn certificate(state: &State, number: usize) -> Damage {
 
 /// Makes a key and a certificate of the same name that nobody signed, then `then`.
 fn self_signed(state: &State, then: &str) -> String {
-    let subject = quote(&format!("/CN={}", state.text("common_name").unwrap_or("nobody")));
+    let subject = quote(&format!(
+        "/CN={}",
+        state.text("common_name").unwrap_or("nobody")
+    ));
     format!(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 400 -subj {subject} \
          -keyout /root/halite-test.key -out /root/halite-test.crt 2>/dev/null && {{ {then}; }}"
     )
 }
 
-/// What matters of a certificate, and whether its key fits; the serial number and the times are new each time.
+/// What matters of a certificate, and whether its key fits; the serial number and the times are new
+/// each time.
 fn probe(cert: &str, key: &str) -> String {
     format!(
         "stat -c '%a %U %G' {cert} {key}\n\

@@ -6,21 +6,34 @@ use anyhow::{Result, ensure};
 
 use super::low::{Low, State, Tag};
 
-/// States that no round damages: function, end of the name (empty: any), and why. An entry that nothing needs fails.
+/// States that no round damages: function, end of the name (empty: any), and why. An entry that
+/// nothing needs fails.
 const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
         "halite-master init --config /etc/halite/master.yaml",
         "makes the authorities once; without them there is nobody who could mend, see how to go back to a copy",
     ),
-    ("cmd.run", "containerd.config in the cluster document' >&2; exit 1", "waits, and changes nothing"),
-    ("http.wait_for_successful_query", "/manifest.json", "waits, and changes nothing"),
+    (
+        "cmd.run",
+        "containerd.config in the cluster document' >&2; exit 1",
+        "waits, and changes nothing",
+    ),
+    (
+        "http.wait_for_successful_query",
+        "/manifest.json",
+        "waits, and changes nothing",
+    ),
     (
         "service.dead",
         "keepalived",
         "acts only on a host that held the virtual address before; this one has no keepalived",
     ),
-    ("service.dead", "chrony", "acts only on a host whose clock Halite kept before"),
+    (
+        "service.dead",
+        "chrony",
+        "acts only on a host whose clock Halite kept before",
+    ),
     (
         "cmd.run",
         "systemctl reload nginx.service",
@@ -44,7 +57,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "removes registries that were taken out, which the suite of what is outside does",
     ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
-    ("kubernetes.owned", "addons-owned", "removes what was switched off, which the suite of the addons does"),
+    (
+        "kubernetes.owned",
+        "addons-owned",
+        "removes what was switched off, which the suite of the addons does",
+    ),
 ];
 
 /// What an entry is about.
@@ -55,15 +72,27 @@ fn matches(entry: &(&str, &str, &str), state: &State) -> bool {
 /// Fails when a state is in no round and not left out, or when an entry is about no such state.
 pub fn complete(low: &Low, damaged: &BTreeSet<Tag>) -> Result<usize> {
     let covered = low.followers(damaged);
-    let open: Vec<&State> = low.0.iter().filter(|state| !covered.contains(&state.tag)).collect();
+    let open: Vec<&State> = low
+        .0
+        .iter()
+        .filter(|state| !covered.contains(&state.tag))
+        .collect();
     let without: Vec<&Tag> = open
         .iter()
         .filter(|state| !LEFT_OUT.iter().any(|entry| matches(entry, state)))
         .map(|s| &s.tag)
         .collect();
-    ensure!(without.is_empty(), "neither damaged nor left out for a reason: {without:#?}");
-    let unused: Vec<_> =
-        LEFT_OUT.iter().filter(|entry| !open.iter().any(|state| matches(entry, state))).collect();
-    ensure!(unused.is_empty(), "left out, but damaged or not there: {unused:#?}");
+    ensure!(
+        without.is_empty(),
+        "neither damaged nor left out for a reason: {without:#?}"
+    );
+    let unused: Vec<_> = LEFT_OUT
+        .iter()
+        .filter(|entry| !open.iter().any(|state| matches(entry, state)))
+        .collect();
+    ensure!(
+        unused.is_empty(),
+        "left out, but damaged or not there: {unused:#?}"
+    );
     Ok(low.0.len())
 }

@@ -4,14 +4,17 @@ use super::damage::{Damage, quote};
 use super::low::{Low, State};
 use crate::cluster::{BOOTSTRAP, WORKER};
 
-/// Static pods without which the API would be away, so that a prediction could say nothing about its objects.
+/// Static pods without which the API would be away, so that a prediction could say nothing about
+/// its objects.
 const NEEDED_PODS: [&str; 2] = ["kube-apiserver.yaml", "etcd.yaml"];
 
 /// Names that lead somewhere else: an address of the host itself, so that nothing tries to leave.
 const ELSEWHERE: &str = "127.0.0.9";
 
 fn hosts(low: &Low) -> impl Iterator<Item = &State> {
-    low.0.iter().filter(|s| [BOOTSTRAP, WORKER].contains(&s.minion.as_str()) && !s.only_follows)
+    low.0
+        .iter()
+        .filter(|s| [BOOTSTRAP, WORKER].contains(&s.minion.as_str()) && !s.only_follows)
 }
 
 /// Type, mode, owner and content.
@@ -20,7 +23,8 @@ fn whole(path: &str) -> String {
     format!("stat -c '%F %a %U %G' {path}; sha256sum < {path}")
 }
 
-/// Rewrites a file in place, so that mode and owner stay and no second file stands beside it for a moment.
+/// Rewrites a file in place, so that mode and owner stay and no second file stands beside it for a
+/// moment.
 fn edited(path: &str, expression: &str) -> String {
     let path = quote(path);
     format!(
@@ -29,23 +33,33 @@ fn edited(path: &str, expression: &str) -> String {
     )
 }
 
-/// Every file with another content, every link with another target, every name with another address.
+/// Every file with another content, every link with another target, every name with another
+/// address.
 pub fn content(low: &Low) -> Vec<Damage> {
     let mut damages: Vec<Damage> = hosts(low).filter_map(other_content).collect();
-    damages.extend(hosts(low).filter(|s| s.function == "host.present").map(|state| {
-        let name = quote(&state.name);
-        let line = edited(
-            "/etc/hosts",
-            &format!(r"/[[:space:]]{}([[:space:]]|$)/ s/^[0-9.]+/{ELSEWHERE}/", state.name),
-        );
-        Damage::new(state, "points elsewhere", line, addresses(&name))
-    }));
+    damages.extend(
+        hosts(low)
+            .filter(|s| s.function == "host.present")
+            .map(|state| {
+                let name = quote(&state.name);
+                let line = edited(
+                    "/etc/hosts",
+                    &format!(
+                        r"/[[:space:]]{}([[:space:]]|$)/ s/^[0-9.]+/{ELSEWHERE}/",
+                        state.name
+                    ),
+                );
+                Damage::new(state, "points elsewhere", line, addresses(&name))
+            }),
+    );
     damages
 }
 
 /// The addresses that `/etc/hosts` gives a name.
 fn addresses(quoted_name: &str) -> String {
-    format!("awk -v n={quoted_name} '{{for (i = 2; i <= NF; i++) if ($i == n) print $1}}' /etc/hosts")
+    format!(
+        "awk -v n={quoted_name} '{{for (i = 2; i <= NF; i++) if ($i == n) print $1}}' /etc/hosts"
+    )
 }
 
 fn other_content(state: &State) -> Option<Damage> {
@@ -56,13 +70,23 @@ fn other_content(state: &State) -> Option<Damage> {
         // A program that runs cannot be written to, but replaced.
         "file.managed" if path.starts_with("/usr/local/bin/") => damage(
             "replaced program",
-            format!("cp -p {quoted} {quoted}.x && echo damaged >> {quoted}.x && mv {quoted}.x {quoted}"),
+            format!(
+                "cp -p {quoted} {quoted}.x && echo damaged >> {quoted}.x && mv {quoted}.x {quoted}"
+            ),
         ),
-        "file.managed" if path.starts_with("/etc/kubernetes/manifests/") && !is_needed(path) => damage(
-            "another flag",
-            edited(path, r"s/^(    - )kube-(scheduler|controller-manager)$/&\n\1--v=1/"),
+        "file.managed" if path.starts_with("/etc/kubernetes/manifests/") && !is_needed(path) => {
+            damage(
+                "another flag",
+                edited(
+                    path,
+                    r"s/^(    - )kube-(scheduler|controller-manager)$/&\n\1--v=1/",
+                ),
+            )
+        }
+        "file.managed" => damage(
+            "a line more",
+            format!("printf '\\n# damaged\\n' >> {quoted}"),
         ),
-        "file.managed" => damage("a line more", format!("printf '\\n# damaged\\n' >> {quoted}")),
         "kubeconfig.managed" => Some(Damage::new(
             state,
             "another server",
@@ -111,18 +135,31 @@ fn repository(name: &str) -> String {
 
 /// Every file and directory with another mode on one host and another owner on the other.
 pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
-    let ours = ["file.managed", "file.directory", "kubeconfig.managed", "x509.certificate"];
+    let ours = [
+        "file.managed",
+        "file.directory",
+        "kubeconfig.managed",
+        "x509.certificate",
+    ];
     let damage = |state: &State| {
         let path = quote(&state.name);
         let probe = format!("stat -c '%F %a %U %G' {path}");
         let is_owner = (state.index + usize::from(state.minion == WORKER)).is_multiple_of(2);
         if is_owner {
-            Damage::new(state, "another owner", format!("chown nobody:nogroup {path}"), probe)
+            Damage::new(
+                state,
+                "another owner",
+                format!("chown nobody:nogroup {path}"),
+                probe,
+            )
         } else {
             Damage::new(state, "another mode", format!("chmod go+w {path}"), probe)
         }
     };
-    hosts(low).filter(|s| ours.contains(&s.function.as_str())).map(damage).collect()
+    hosts(low)
+        .filter(|s| ours.contains(&s.function.as_str()))
+        .map(damage)
+        .collect()
 }
 
 /// Lost files. Of the directories only one that holds nothing but what is ours.
@@ -141,25 +178,39 @@ fn lost_one(state: &State) -> Option<Damage> {
         "file.directory" if path == "/root/.kube" => format!("stat -c '%F %a %U %G' {quoted}"),
         "pkgrepo.managed" => {
             let list = repository(path);
-            return Some(Damage::new(state, "lost", format!("rm {list}"), format!("cat {list}")));
+            return Some(Damage::new(
+                state,
+                "lost",
+                format!("rm {list}"),
+                format!("cat {list}"),
+            ));
         }
         _ => return None,
     };
-    Some(Damage::new(state, "lost", format!("rm -rf {quoted}"), probe))
+    Some(Damage::new(
+        state,
+        "lost",
+        format!("rm -rf {quoted}"),
+        probe,
+    ))
 }
 
-/// Names that are gone from `/etc/hosts`. Not together with anything that breaks a connection: whoever looked them up
-/// anew would ask the name server.
+/// Names that are gone from `/etc/hosts`. Not together with anything that breaks a connection:
+/// whoever looked them up anew would ask the name server.
 pub fn lost_names(low: &Low) -> Vec<Damage> {
     let names = hosts(low).filter(|s| s.function == "host.present");
     let damage = |state: &State| {
-        let line = edited("/etc/hosts", &format!(r"/[[:space:]]{}([[:space:]]|$)/d", state.name));
+        let line = edited(
+            "/etc/hosts",
+            &format!(r"/[[:space:]]{}([[:space:]]|$)/d", state.name),
+        );
         Damage::new(state, "lost", line, addresses(&quote(&state.name)))
     };
     names.map(damage).collect()
 }
 
-/// A kubeconfig without its certificate's and key's text, which is new each time, but with what matters of them.
+/// A kubeconfig without its certificate's and key's text, which is new each time, but with what
+/// matters of them.
 pub fn kubeconfig(path: &str) -> String {
     let path = quote(path);
     format!(

@@ -1,4 +1,5 @@
-//! Damages of the firewall: in the running configuration on one host, in the permanent one on the other.
+//! Damages of the firewall: in the running configuration on one host, in the permanent one on the
+//! other.
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use crate::cluster::{BOOTSTRAP, WORKER};
 /// Every zone and policy of ours changed; of what we own as a whole, additions too.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut all: Vec<Damage> = low.0.iter().filter_map(damage).collect();
-    // Without a zone that a policy names, firewall-cmd changes nothing more in the permanent configuration.
+    // Without a zone that a policy names, firewall-cmd changes nothing more in the permanent
+    // configuration.
     all.sort_by_key(|damage| damage.line.contains("--delete-zone"));
     all
 }
@@ -27,20 +29,25 @@ fn damage(state: &State) -> Option<Damage> {
             );
             ("one rule less, one more", edit)
         }
-        ("firewalld.policy", None, true) => {
-            ("no egress zone now", format!("firewall-cmd -q --policy={name} --remove-egress-zone=ANY"))
-        }
+        ("firewalld.policy", None, true) => (
+            "no egress zone now",
+            format!("firewall-cmd -q --policy={name} --remove-egress-zone=ANY"),
+        ),
         ("firewalld.policy", None, false) => (
             "another target at boot",
             format!("firewall-cmd -q --permanent --policy={name} --set-target=DROP"),
         ),
         ("firewalld.zone", _, true) => {
             let interface = first(state, "interfaces").unwrap_or("lo");
-            ("an interface less", format!("firewall-cmd -q --zone={name} --remove-interface={interface}"))
+            (
+                "an interface less",
+                format!("firewall-cmd -q --zone={name} --remove-interface={interface}"),
+            )
         }
-        ("firewalld.zone", _, false) => {
-            ("gone at boot", format!("firewall-cmd -q --permanent --delete-zone={name}"))
-        }
+        ("firewalld.zone", _, false) => (
+            "gone at boot",
+            format!("firewall-cmd -q --permanent --delete-zone={name}"),
+        ),
         ("firewalld.owned", _, true) => (
             "a zone of an earlier version",
             "firewall-cmd -q --permanent --new-zone=halite-earlier".to_owned(),
@@ -60,7 +67,12 @@ fn damage(state: &State) -> Option<Damage> {
 }
 
 fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
-    state.args.get(key).and_then(Value::as_array).and_then(|list| list.first()).and_then(Value::as_str)
+    state
+        .args
+        .get(key)
+        .and_then(Value::as_array)
+        .and_then(|list| list.first())
+        .and_then(Value::as_str)
 }
 
 /// Both configurations; the order of rules in a list has no meaning.
@@ -72,9 +84,13 @@ fn probe(kind: &str, method: &str, directory: &str, name: &str) -> String {
     )
 }
 
-/// What an operator set up: a zone, a port of a zone at run time only, another for the next boot only.
+/// What an operator set up: a zone, a port of a zone at run time only, another for the next boot
+/// only.
 pub fn foreign() -> Vec<Foreign> {
-    [BOOTSTRAP, WORKER].into_iter().flat_map(foreign_of).collect()
+    [BOOTSTRAP, WORKER]
+        .into_iter()
+        .flat_map(foreign_of)
+        .collect()
 }
 
 fn foreign_of(host: &str) -> [Foreign; 3] {

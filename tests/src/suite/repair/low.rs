@@ -61,10 +61,20 @@ impl Low {
     pub fn read(cluster: &Cluster) -> Result<Self> {
         let mut states = Vec::new();
         for minion in [BOOTSTRAP, WORKER, MASTER] {
-            let text = cluster.bootstrap.run(&[CTL, "render", minion, "--low", "-o", "json"])?;
-            let low: Value = serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
-            let chunks = low["chunks"].as_array().context("a low state without chunks")?;
-            states.extend(chunks.iter().enumerate().map(|(index, chunk)| state(minion, index, chunk)));
+            let text = cluster
+                .bootstrap
+                .run(&[CTL, "render", minion, "--low", "-o", "json"])?;
+            let low: Value =
+                serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
+            let chunks = low["chunks"]
+                .as_array()
+                .context("a low state without chunks")?;
+            states.extend(
+                chunks
+                    .iter()
+                    .enumerate()
+                    .map(|(index, chunk)| state(minion, index, chunk)),
+            );
         }
         Ok(Self(states))
     }
@@ -80,8 +90,10 @@ impl Low {
         loop {
             let before = all.len();
             for state in &self.0 {
-                let leads =
-                    |index: &usize| self.of(&state.minion).any(|s| s.index == *index && all.contains(&s.tag));
+                let leads = |index: &usize| {
+                    self.of(&state.minion)
+                        .any(|s| s.index == *index && all.contains(&s.tag))
+                };
                 if state.follows.iter().any(leads) {
                     all.insert(state.tag.clone());
                 }
@@ -97,8 +109,14 @@ fn state(minion: &str, index: usize, chunk: &Value) -> State {
     let text = |key: &str| chunk[key].as_str().unwrap_or_default();
     let function = format!("{}.{}", text("state"), text("fun"));
     let follows = |kinds: &[&str]| -> Vec<usize> {
-        let lists = kinds.iter().filter_map(|kind| chunk["requisites"][kind].as_array()).flatten();
-        lists.filter_map(Value::as_u64).filter_map(|index| usize::try_from(index).ok()).collect()
+        let lists = kinds
+            .iter()
+            .filter_map(|kind| chunk["requisites"][kind].as_array())
+            .flatten();
+        lists
+            .filter_map(Value::as_u64)
+            .filter_map(|index| usize::try_from(index).ok())
+            .collect()
     };
     State {
         minion: minion.to_owned(),

@@ -1,8 +1,8 @@
-//! Repair: whatever is damaged is listed by `ctl highstate --test`, mended by `ctl highstate`, and stays mended; nothing to
-//! do is nothing done.
+//! Repair: whatever is damaged is listed by `ctl highstate --test`, mended by `ctl highstate`, and
+//! stays mended; nothing to do is nothing done.
 //!
-//! The damages are made from the low state itself, so a new state in the tree is damaged too, or the last test here says
-//! that it is not.
+//! The damages are made from the low state itself, so a new state in the tree is damaged too, or
+//! the last test here says that it is not.
 
 mod answer;
 mod certificates;
@@ -35,14 +35,38 @@ pub(super) use self::settle::{
 };
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
-    Test { name: "repair: a second highstate changes and restarts nothing", run: second_highstate },
-    Test { name: "repair: every state is damaged, or left out for a reason", run: complete },
-    Test { name: "repair: other content", run: content },
-    Test { name: "repair: other modes and owners", run: modes_and_owners },
-    Test { name: "repair: lost files", run: lost },
-    Test { name: "repair: units, packages, parameters and images", run: system },
-    Test { name: "repair: certificates and firewall", run: certificates },
-    Test { name: "repair: Kubernetes objects and names", run: objects },
+    Test {
+        name: "repair: a second highstate changes and restarts nothing",
+        run: second_highstate,
+    },
+    Test {
+        name: "repair: every state is damaged, or left out for a reason",
+        run: complete,
+    },
+    Test {
+        name: "repair: other content",
+        run: content,
+    },
+    Test {
+        name: "repair: other modes and owners",
+        run: modes_and_owners,
+    },
+    Test {
+        name: "repair: lost files",
+        run: lost,
+    },
+    Test {
+        name: "repair: units, packages, parameters and images",
+        run: system,
+    },
+    Test {
+        name: "repair: certificates and firewall",
+        run: certificates,
+    },
+    Test {
+        name: "repair: Kubernetes objects and names",
+        run: objects,
+    },
 ];
 
 fn second_highstate(cluster: &Cluster) -> Result<Counts> {
@@ -53,14 +77,20 @@ fn second_highstate(cluster: &Cluster) -> Result<Counts> {
 
 fn system_damages(low: &Low) -> Vec<Damage> {
     // Images first: with the runtime stopped nobody could take one away.
-    let mut all: Vec<Damage> = system::images(low).into_iter().filter(|d| d.host == BOOTSTRAP).collect();
+    let mut all: Vec<Damage> = system::images(low)
+        .into_iter()
+        .filter(|d| d.host == BOOTSTRAP)
+        .collect();
     all.extend(system::packages_and_kernel(low));
     all.extend(system::units(low));
     all
 }
 
 fn certificate_damages(low: &Low) -> Vec<Damage> {
-    let mut all: Vec<Damage> = system::images(low).into_iter().filter(|d| d.host != BOOTSTRAP).collect();
+    let mut all: Vec<Damage> = system::images(low)
+        .into_iter()
+        .filter(|d| d.host != BOOTSTRAP)
+        .collect();
     all.extend(certificates::damages(low));
     all.extend(firewall::damages(low));
     all
@@ -76,7 +106,11 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
         certificate_damages,
         files::lost_names,
     ];
-    let mut tags: BTreeSet<_> = rounds.iter().flat_map(|make| make(&low)).map(|damage| damage.tag).collect();
+    let mut tags: BTreeSet<_> = rounds
+        .iter()
+        .flat_map(|make| make(&low))
+        .map(|damage| damage.tag)
+        .collect();
     tags.extend(Objects::of(&low).tags());
     println!("  {} states", cover::complete(&low, &tags)?);
     Ok(Counts::ONE)
@@ -89,10 +123,18 @@ fn round(
     objects: fn(&Low) -> Option<Objects>,
 ) -> Result<Counts> {
     let low = Low::read(cluster)?;
-    let round = Round { cluster, low: &low, damages: make(&low), objects: objects(&low), foreign };
+    let round = Round {
+        cluster,
+        low: &low,
+        damages: make(&low),
+        objects: objects(&low),
+        foreign,
+    };
     round.run().map_err(|error| match round.clear() {
         Ok(()) => error,
-        Err(left) => error.context(format!("and the tests after this one find damage: {left:#}")),
+        Err(left) => error.context(format!(
+            "and the tests after this one find damage: {left:#}"
+        )),
     })
 }
 
@@ -121,5 +163,7 @@ fn certificates(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn objects(cluster: &Cluster) -> Result<Counts> {
-    round(cluster, files::lost_names, Vec::new(), |low| Some(Objects::of(low)))
+    round(cluster, files::lost_names, Vec::new(), |low| {
+        Some(Objects::of(low))
+    })
 }

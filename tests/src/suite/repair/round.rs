@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 
 use super::answer::{Answer, highstate};
-use super::damage::{self, Damage, Foreign};
+use super::damage::{Damage, Foreign};
 use super::low::{Low, Tag};
 use super::objects::Objects;
-use super::settle;
+use super::{damage, settle};
 use crate::cluster::Cluster;
 use crate::lab::wait;
 use crate::suite::Counts;
@@ -60,31 +60,55 @@ impl Round<'_> {
         let theirs = damage::add(cluster, &self.foreign)?;
         let before = self.read()?;
         damage::make(cluster, &self.damages)?;
-        let labelled = self.objects.as_ref().map(|objects| objects.damage(cluster)).transpose()?;
+        let labelled = self
+            .objects
+            .as_ref()
+            .map(|objects| objects.damage(cluster))
+            .transpose()?;
         let during = self.read()?;
-        let untouched: Vec<&String> = before.keys().filter(|k| before.get(*k) == during.get(*k)).collect();
-        ensure!(untouched.is_empty(), "the damage did not reach: {untouched:#?}");
+        let untouched: Vec<&String> = before
+            .keys()
+            .filter(|k| before.get(*k) == during.get(*k))
+            .collect();
+        ensure!(
+            untouched.is_empty(),
+            "the damage did not reach: {untouched:#?}"
+        );
 
         let predicted = highstate(cluster, &["--test"])?;
         let moved = differences(&during, &self.read()?);
-        ensure!(moved.is_empty(), "`ctl highstate --test` changed something: {}", moved.join("\n"));
+        ensure!(
+            moved.is_empty(),
+            "`ctl highstate --test` changed something: {}",
+            moved.join("\n")
+        );
         self.expect_named(&predicted)?;
         let daemons = settle::daemons(cluster)?;
         let mended = highstate(cluster, &[])?;
         let surprises: Vec<&Tag> = mended.changed.difference(&predicted.changed).collect();
-        ensure!(surprises.is_empty(), "changed, but not named by --test: {surprises:#?}");
+        ensure!(
+            surprises.is_empty(),
+            "changed, but not named by --test: {surprises:#?}"
+        );
         let idle: Vec<&Tag> = predicted
             .changed
             .difference(&mended.changed)
             .filter(|tag| !predicted.open.contains(*tag))
             .collect();
-        ensure!(idle.is_empty(), "named by --test without doubt, but not changed: {idle:#?}");
+        ensure!(
+            idle.is_empty(),
+            "named by --test without doubt, but not changed: {idle:#?}"
+        );
 
         settle::daemons_restarted(cluster, &daemons, &mended)?;
         wait::until("the objects to be as they were", MENDED, || {
             let after = self.read().map_err(|e| format!("{e:#}"))?;
             let differ = differences(&before, &after);
-            if differ.is_empty() { Ok(()) } else { Err(differ.join("\n")) }
+            if differ.is_empty() {
+                Ok(())
+            } else {
+                Err(differ.join("\n"))
+            }
         })?;
         settle::settled(cluster, pods)?;
         quiet(cluster).context("after the repair")?;
@@ -96,25 +120,37 @@ impl Round<'_> {
         if let (Some(objects), Some(labelled)) = (&self.objects, &labelled) {
             objects.without_foreign(cluster, labelled)?;
         }
-        Ok(Counts { passed: before.len(), failed: 0 })
+        Ok(Counts {
+            passed: before.len(),
+            failed: 0,
+        })
     }
 
-    /// After a failure: takes away what is foreign and mends, so that the next round begins with a sound cluster.
+    /// After a failure: takes away what is foreign and mends, so that the next round begins with a
+    /// sound cluster.
     pub fn clear(&self) -> Result<()> {
         // Not all of it need be there.
         let _ = damage::remove(self.cluster, &self.foreign);
         settle::answering(self.cluster)?;
         highstate(self.cluster, &[])?;
         let left = highstate(self.cluster, &["--test"])?;
-        ensure!(left.changed.is_empty(), "still to mend: {:#?}", left.changed);
+        ensure!(
+            left.changed.is_empty(),
+            "still to mend: {:#?}",
+            left.changed
+        );
         Ok(())
     }
 
-    /// The prediction names every damaged state, and beside them only what acts because of one, or cannot be known.
+    /// The prediction names every damaged state, and beside them only what acts because of one, or
+    /// cannot be known.
     fn expect_named(&self, predicted: &Answer) -> Result<()> {
         let tags = self.tags();
         let missed: Vec<&Tag> = tags.difference(&predicted.changed).collect();
-        ensure!(missed.is_empty(), "damaged, but not named by --test: {missed:#?}");
+        ensure!(
+            missed.is_empty(),
+            "damaged, but not named by --test: {missed:#?}"
+        );
         let mut expected = self.low.followers(&tags);
         expected.extend(predicted.open.iter().cloned());
         let others: Vec<&Tag> = predicted.changed.difference(&expected).collect();
@@ -128,9 +164,16 @@ impl Round<'_> {
 
 /// What is not as it was, for people.
 fn differences(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) -> Vec<String> {
-    let differ = was.iter().filter(|(label, text)| is.get(*label) != Some(text));
+    let differ = was
+        .iter()
+        .filter(|(label, text)| is.get(*label) != Some(text));
     differ
-        .map(|(label, text)| format!("{label}:\nwas {text}\nis {}", is.get(label).map_or("", String::as_str)))
+        .map(|(label, text)| {
+            format!(
+                "{label}:\nwas {text}\nis {}",
+                is.get(label).map_or("", String::as_str)
+            )
+        })
         .collect()
 }
 
@@ -138,6 +181,10 @@ fn differences(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) ->
 pub fn quiet(cluster: &Cluster) -> Result<()> {
     let before = settle::running(cluster)?;
     let again = highstate(cluster, &[])?;
-    ensure!(again.changed.is_empty(), "a further highstate changed something: {:#?}", again.changed);
+    ensure!(
+        again.changed.is_empty(),
+        "a further highstate changed something: {:#?}",
+        again.changed
+    );
     settle::still(cluster, &before)
 }

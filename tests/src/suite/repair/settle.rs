@@ -1,30 +1,39 @@
 //! What runs, and waiting until it stays as it is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::answer::{Answer, CTL};
-use crate::{
-    cluster::{BOOTSTRAP, Cluster, WORKER},
-    lab::{host::Host, wait},
-};
+use crate::cluster::{BOOTSTRAP, Cluster, WORKER};
+use crate::lab::host::Host;
+use crate::lab::wait;
 
 /// For everything to be up again after a repair: an API server and an etcd among it.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// All pods but those that have done their job (kubeadm's health check leaves one), which go by themselves after a while.
-const PODS: [&str; 4] = ["get", "pods", "-A", "--field-selector=status.phase!=Succeeded"];
+/// All pods but those that have done their job (kubeadm's health check leaves one), which go by
+/// themselves after a while.
+const PODS: [&str; 4] = [
+    "get",
+    "pods",
+    "-A",
+    "--field-selector=status.phase!=Succeeded",
+];
 
 /// Units that Halite manages, on either host, and its own.
-const UNITS: [(&str, &str); 2] =
-    [("units", "kubelet containerd firewalld nginx keepalived"), (OWN, "halite-master halite-minion")];
+const UNITS: [(&str, &str); 2] = [
+    ("units", "kubelet containerd firewalld nginx keepalived"),
+    (OWN, "halite-master halite-minion"),
+];
 
 /// What Halite's own units are called in [`running`].
 const OWN: &str = "daemons";
 
-/// Invocation ids of units, ids of containers and restart counts of pods: they change when something restarts.
+/// Invocation ids of units, ids of containers and restart counts of pods: they change when
+/// something restarts.
 pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for host in cluster.hosts() {
@@ -36,7 +45,10 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
         all.insert(format!("containers on {name}"), tasks(host)?.join("\n"));
     }
     let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
-    all.insert("restarts of pods".to_owned(), cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?);
+    all.insert(
+        "restarts of pods".to_owned(),
+        cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?,
+    );
     Ok(all)
 }
 
@@ -52,7 +64,10 @@ pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()>
     let after = running(cluster)?;
     for (label, was) in before {
         let is = after.get(label).map_or("", String::as_str);
-        ensure!(is == was, "something was restarted: {label}:\nwas {was}\nis {is}");
+        ensure!(
+            is == was,
+            "something was restarted: {label}:\nwas {was}\nis {is}"
+        );
     }
     Ok(())
 }
@@ -95,7 +110,11 @@ pub fn daemons_restarted(
             .filter(|(label, id)| restarted(label) && now.get(*label) == Some(id))
             .map(|(l, _)| l)
             .collect();
-        if same.is_empty() { Ok(()) } else { Err(format!("not restarted yet: {same:?}")) }
+        if same.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("not restarted yet: {same:?}"))
+        }
     })?;
     answering(cluster)
 }
@@ -103,13 +122,20 @@ pub fn daemons_restarted(
 /// Waits until master and minions answer.
 pub fn answering(cluster: &Cluster) -> Result<()> {
     wait::until("master and minions to answer", LIMIT, || {
-        cluster.bootstrap.run(&[CTL, "ping", "*"]).map(drop).map_err(|e| format!("{e:#}"))
+        cluster
+            .bootstrap
+            .run(&[CTL, "ping", "*"])
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
     })
 }
 
-/// Waits until the nodes are Ready, each pod is, static pods are those of their files, and no container is left over.
+/// Waits until the nodes are Ready, each pod is, static pods are those of their files, and no
+/// container is left over.
 pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
-    wait::until("the cluster to settle", LIMIT, || look(cluster, pods_before).map_err(|e| format!("{e:#}")))
+    wait::until("the cluster to settle", LIMIT, || {
+        look(cluster, pods_before).map_err(|e| format!("{e:#}"))
+    })
 }
 
 /// How many pods there are.
@@ -123,8 +149,13 @@ fn items(text: &str) -> Result<Vec<Value>> {
 }
 
 fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
 fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
@@ -134,16 +165,31 @@ fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
     let pods = items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?;
     for pod in &pods {
         let leaving = !pod["metadata"]["deletionTimestamp"].is_null();
-        ensure!(is_ready(pod) && !leaving, "{} is not Ready, or leaving", pod["metadata"]["name"]);
+        ensure!(
+            is_ready(pod) && !leaving,
+            "{} is not Ready, or leaving",
+            pod["metadata"]["name"]
+        );
     }
-    ensure!(pods.len() == pods_before, "{} pods instead of {pods_before}", pods.len());
+    ensure!(
+        pods.len() == pods_before,
+        "{} pods instead of {pods_before}",
+        pods.len()
+    );
     for (host, name) in [(&cluster.bootstrap, BOOTSTRAP), (&cluster.worker, WORKER)] {
         let here = || pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
-        let of_pod = |pod: &Value| pod["status"]["containerStatuses"].as_array().map_or(0, Vec::len);
+        let of_pod = |pod: &Value| {
+            pod["status"]["containerStatuses"]
+                .as_array()
+                .map_or(0, Vec::len)
+        };
         // A sandbox for each pod, and its containers.
         let known: usize = here().map(|pod| 1 + of_pod(pod)).sum();
         let found = tasks(host)?.len();
-        ensure!(found == known, "{found} containers on {name}, and {known} of pods");
+        ensure!(
+            found == known,
+            "{found} containers on {name}, and {known} of pods"
+        );
     }
     Ok(())
 }

@@ -14,12 +14,21 @@ const MENDERS: [&str; 2] = ["halite-master", "halite-minion"];
 pub fn units(low: &Low) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (place, minion) in [BOOTSTRAP, WORKER].into_iter().enumerate() {
-        for (number, state) in low.of(minion).filter(|s| s.function == "service.running").enumerate() {
+        for (number, state) in low
+            .of(minion)
+            .filter(|s| s.function == "service.running")
+            .enumerate()
+        {
             let unit = quote(&state.name);
             let probe = format!("systemctl is-active {unit}; systemctl is-enabled {unit}");
             let stays = MENDERS.contains(&state.name.as_str());
             damages.push(if stays || (number + place).is_multiple_of(2) {
-                Damage::new(state, "switched off", format!("systemctl -q disable {unit}"), probe)
+                Damage::new(
+                    state,
+                    "switched off",
+                    format!("systemctl -q disable {unit}"),
+                    probe,
+                )
             } else {
                 Damage::new(state, "stopped", format!("systemctl stop {unit}"), probe)
             });
@@ -28,7 +37,8 @@ pub fn units(low: &Low) -> Vec<Damage> {
     damages
 }
 
-/// Packages taken away, parameters changed: live on one host, in the file that sets them at boot on the other.
+/// Packages taken away, parameters changed: live on one host, in the file that sets them at boot on
+/// the other.
 pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
     low.0.iter().filter_map(package_or_parameter).collect()
 }
@@ -45,14 +55,25 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
         )),
         "sysctl.present" => {
             let path = format!("/proc/sys/{}", state.name.replace('.', "/"));
-            let file = quote(state.text("config").unwrap_or("/etc/sysctl.d/99-halite.conf"));
+            let file = quote(
+                state
+                    .text("config")
+                    .unwrap_or("/etc/sysctl.d/99-halite.conf"),
+            );
             let key = quote(&state.name);
             let line = if state.minion == BOOTSTRAP {
                 format!("echo 0 > {path}")
             } else {
-                format!("grep -vF {key} {file} > /root/halite-test-edit; cat /root/halite-test-edit > {file}")
+                format!(
+                    "grep -vF {key} {file} > /root/halite-test-edit; cat /root/halite-test-edit > {file}"
+                )
             };
-            Some(Damage::new(state, "other value", line, format!("cat {path}; grep -F {key} {file}")))
+            Some(Damage::new(
+                state,
+                "other value",
+                line,
+                format!("cat {path}; grep -F {key} {file}"),
+            ))
         }
         _ => None,
     }
