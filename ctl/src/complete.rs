@@ -15,7 +15,7 @@ use halite_bundle::recipe::{BINARIES, COMPONENTS};
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options;
 use halite_pillar::options::Set;
-use halite_states::tree::{DirTree, Tree, of_bundle, sha256};
+use halite_states::tree::{DirTree, Tree, from_bundle_path, sha256};
 use worker::Worker;
 
 use crate::compile::facts;
@@ -158,7 +158,7 @@ pub fn without_each(
         // without it.
         if said.is_empty()
             && let Artifact::File { path } = &artifact
-            && let Some(path) = of_bundle(path)
+            && let Some(path) = from_bundle_path(path)
             && let Some(content) = tree.files.remove(path)
         {
             let mut worker = Worker::new(&tree, &facts);

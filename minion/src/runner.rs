@@ -61,7 +61,7 @@ impl Stop {
 
     fn check(&self) -> Result<(), Failure> {
         self.reason()
-            .map_or(Ok(()), |reason| Err(Failure(reason.to_owned())))
+            .map_or(Ok(()), |reason| Err(Failure::new(reason.to_owned())))
     }
 }
 
@@ -111,7 +111,7 @@ impl<'h> Runner<'h> {
             .iter()
             .find(|f| f.name == (chunk.state.as_str(), chunk.fun.as_str()));
         found.ok_or_else(|| {
-            Failure(format!(
+            Failure::new(format!(
                 "this minion has no state `{}`: it is older than the master that compiled this; update it",
                 chunk.function()
             ))
@@ -144,7 +144,7 @@ impl Modules for Runner<'_> {
                 .host
                 .perform(effect)
                 .await
-                .map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
+                .map_err(|HostError(e)| Failure::new(shown(chunk, &e)))?;
             if let Effect::Run(command) = effect {
                 let result = run_result(command, &output);
                 if chunk.state == "cmd" {
@@ -153,7 +153,7 @@ impl Modules for Runner<'_> {
                         applied.comment = format!("Command \"{}\" run", chunk.name);
                     }
                 }
-                result.map_err(|e| Failure(shown(chunk, &e)))?;
+                result.map_err(|e| Failure::new(shown(chunk, &e)))?;
             }
         }
         Ok(applied)
@@ -178,7 +178,7 @@ impl Modules for Runner<'_> {
             Value::Bool(holds) => Ok(*holds),
             Value::String(line) => self.shell(chunk, line).await,
             Value::Object(call) => self.call(chunk, call).await,
-            other => Err(Failure(format!(
+            other => Err(Failure::new(format!(
                 "`{other}` is no condition: give a shell command or {{fun: …}}"
             ))),
         }
@@ -188,33 +188,33 @@ impl Modules for Runner<'_> {
         matches!(self.predicted.stat(path).await, Ok(Some(_)))
     }
 
-    fn owe(&self, chunk: &Chunk, hearers: &[&Chunk]) -> Result<(), Failure> {
+    fn record_trigger(&self, chunk: &Chunk, watchers: &[&Chunk]) -> Result<(), Failure> {
         let Some(owed) = &self.owed else {
             return Ok(());
         };
-        let noted = hearers
+        let noted = watchers
             .iter()
-            .try_for_each(|hearer| owed.add(chunk, hearer));
+            .try_for_each(|watcher| owed.add(chunk, watcher));
         noted.map_err(|HostError(e)| {
-            Failure(shown(
+            Failure::new(shown(
                 chunk,
                 &format!("not begun: that others have to act on it cannot be noted: {e}"),
             ))
         })
     }
 
-    fn is_owed(&self, chunk: &Chunk, hearer: &Chunk) -> bool {
+    fn is_pending(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
         self.owed
             .as_ref()
-            .is_some_and(|owed| owed.has(chunk, hearer))
+            .is_some_and(|owed| owed.has(chunk, watcher))
     }
 
-    fn heard(&self, chunk: &Chunk, hearer: &Chunk) {
+    fn clear_trigger(&self, chunk: &Chunk, watcher: &Chunk) {
         if let Some(owed) = &self.owed
-            && let Err(HostError(error)) = owed.remove(chunk, hearer)
+            && let Err(HostError(error)) = owed.remove(chunk, watcher)
         {
             tracing::warn!(
-                id = hearer.id,
+                id = watcher.id,
                 error,
                 "the next run will do once more what this state has done"
             );
@@ -234,7 +234,7 @@ impl Runner<'_> {
             .predicted
             .query(&command)
             .await
-            .map_err(|HostError(e)| Failure(shown(chunk, &e)))?;
+            .map_err(|HostError(e)| Failure::new(shown(chunk, &e)))?;
         Ok(output.code == 0)
     }
 
@@ -248,7 +248,7 @@ impl Runner<'_> {
             .find_map(|k| call.get(*k))
             .or(listed);
         let argument = argument.and_then(Value::as_str).unwrap_or_default();
-        let failed = |HostError(e): HostError| Failure(e);
+        let failed = |HostError(e): HostError| Failure::new(e);
         let unit = || {
             if argument.contains('.') {
                 argument.to_owned()
@@ -302,7 +302,7 @@ impl Runner<'_> {
                 )
                 .await
             }
-            other => Err(Failure(format!(
+            other => Err(Failure::new(format!(
                 "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
                  file.directory_exists, service.status, service.enabled, service.available, pkg.version, user.info, \
                  http.query, kmod.is_loaded, x509.current, test.true, test.false"
@@ -312,7 +312,7 @@ impl Runner<'_> {
 }
 
 fn checked(chunk: &Chunk, plan: Result<Plan, Failure>) -> Result<Checked<Missing>, Failure> {
-    let plan = plan.map_err(|Failure(e)| Failure(shown(chunk, &e)))?;
+    let plan = plan.map_err(|failure| Failure::new(shown(chunk, &failure.text())))?;
     let comment = shown(chunk, &plan.comment);
     let mut changes = plan.changes;
     if chunk.sensitive {
@@ -506,7 +506,7 @@ mod tests {
         );
         host.crash_after(0);
         let failure = runner.apply(&secret, &found.diff).await.unwrap_err();
-        assert!(!failure.0.contains("horse"), "{failure}");
+        assert!(!failure.text().contains("horse"), "{failure}");
     }
 
     #[tokio::test]
@@ -524,7 +524,9 @@ mod tests {
         let found = runner.check(&bad).await.unwrap();
         let failure = runner.apply(&bad, &found.diff).await.unwrap_err();
         assert!(
-            failure.0.starts_with("`exit 3` ended with exit code 3"),
+            failure
+                .text()
+                .starts_with("`exit 3` ended with exit code 3"),
             "{failure}"
         );
         assert!(runner.watch(&bad).await.is_some());
@@ -579,7 +581,10 @@ mod tests {
             .condition(&any, &json!({"fun": "network.ip"}))
             .await
             .unwrap_err();
-        assert!(failure.0.contains("`network.ip` is not known"), "{failure}");
+        assert!(
+            failure.text().contains("`network.ip` is not known"),
+            "{failure}"
+        );
     }
 
     #[tokio::test]
@@ -658,7 +663,7 @@ mod tests {
         stop.ask("again");
         assert_eq!(
             runner.apply(&wanted, &found.diff).await,
-            Err(Failure("cancelled".into()))
+            Err(Failure::new("cancelled"))
         );
         assert!(runner.check(&wanted).await.is_err());
         assert_eq!(host.writes(), 0);
@@ -673,7 +678,7 @@ mod tests {
             .await
             .unwrap_err();
         assert!(
-            failure.0.contains("`zfs.present`") && failure.0.contains("update"),
+            failure.text().contains("`zfs.present`") && failure.text().contains("update"),
             "{failure}"
         );
     }

@@ -230,7 +230,7 @@ async fn checked(host: &dyn Host, case: &Case, chunk: &Chunk) -> Result<Plan, St
         (true, None) => return Err("it has no watch".to_owned()),
         (false, _) => function.check,
     };
-    check(host, chunk).await.map_err(|failure| failure.0)
+    check(host, chunk).await.map_err(|failure| failure.text())
 }
 
 async fn again(host: &FakeHost, case: &Case) -> Result<(), String> {
@@ -262,11 +262,10 @@ async fn empty(host: &FakeHost, case: &Case) -> Result<(), String> {
 /// A case only uses arguments that the signature has, and all that it requires.
 fn known_arguments(case: &Case) -> Result<(), String> {
     let signature = signatures::find(&case.state, &case.fun).ok_or("there is no such signature")?;
-    if let Some(unknown) = case
-        .args
-        .keys()
-        .find(|key| !signature.args.iter().any(|arg| arg.name == **key))
-    {
+    let compiled = signatures::compiled_arguments(&case.state, &case.fun);
+    if let Some(unknown) = case.args.keys().find(|key| {
+        !signature.args.iter().any(|arg| arg.name == **key) && !compiled.contains(&key.as_str())
+    }) {
         return Err(format!("the signature has no argument `{unknown}`"));
     }
     let resolved = |name: &str| name == "source" && case.args.contains_key("files");

@@ -281,7 +281,7 @@ async fn local(
 /// Says whose states do not compile: only the operator can mend his own, and only he cannot mend
 /// the bundle's.
 fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
-    let own = |problem: &Problem| tree.mounted(&problem.file).is_some();
+    let own = |problem: &Problem| tree.mounted_file(&problem.file).is_some();
     let whose = match problems.iter().filter(|problem| own(problem)).count() {
         0 => "the states of the bundle do not compile for this host".to_owned(),
         count if count == problems.len() => {
@@ -293,7 +293,7 @@ fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
             "states of the bundle and your own ({CONFIG}/custom) do not compile for this host"
         ),
     };
-    anyhow::anyhow!("{}", report(&tree.placed(problems))).context(whose)
+    anyhow::anyhow!("{}", report(&tree.with_disk_paths(problems))).context(whose)
 }
 
 async fn plan(

@@ -12,7 +12,7 @@ use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
 use halite_states::problem::Problem;
-use halite_states::tree::{Tree, in_bundle, sha256};
+use halite_states::tree::{Tree, sha256, to_bundle_path};
 use serde_json::{Value, json};
 
 use super::BUNDLE;
@@ -260,7 +260,7 @@ fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
             .provenance()
             .files
             .iter()
-            .map(|path| in_bundle(path))
+            .map(|path| to_bundle_path(path))
             .collect(),
     }
 }

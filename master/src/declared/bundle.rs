@@ -9,7 +9,7 @@ use halite_bundle::manifest::load_text;
 use halite_bundle::site::{Bundles, Held};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
-use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
+use halite_states::tree::{MAX_FILE, MemoryTree, from_bundle_path};
 
 use crate::refusal::Refusal;
 
@@ -114,7 +114,7 @@ fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::
         .iter()
         .filter(|(_, entry)| entry.size <= MAX_FILE)
     {
-        let Some(name) = of_bundle(path) else {
+        let Some(name) = from_bundle_path(path) else {
             continue;
         };
         let content = manifest.read(place, path)?;

@@ -130,7 +130,7 @@ impl Declarations {
         );
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
         let (in_use, tree) = match place.and_then(|place| bundle::read(&place, &self.bundles)) {
-            Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
+            Ok((in_use, tree)) => (Ok(in_use), own.with_fallback(tree)),
             Err(refusal) => (Err(refusal), own),
         };
         Ok(Snapshot {

@@ -40,8 +40,8 @@ impl StepRunner<'_> {
                 ..NewJob::default()
             },
             _ => {
-                return Err(Failure(
-                    "halite.state needs either `sls` or `highstate: true`".into(),
+                return Err(Failure::new(
+                    "halite.state needs either `sls` or `highstate: true`",
                 ));
             }
         };
@@ -222,7 +222,9 @@ impl StepRunner<'_> {
             attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
             if !earlier && (!interrupted || attempts >= ATTEMPTS) {
-                return Err(Failure(bad.iter().map(told).collect::<Vec<_>>().join("\n")));
+                return Err(Failure::new(
+                    bad.iter().map(told).collect::<Vec<_>>().join("\n"),
+                ));
             }
             left = bad.into_iter().map(|row| row.minion).collect();
         }
@@ -242,7 +244,7 @@ impl StepRunner<'_> {
                 .store
                 .job(&jid)
                 .await
-                .map_err(|error| Failure(error.to_string()))?;
+                .map_err(|error| Failure::new(error.to_string()))?;
             // Noted, and the master died before it was made: as if it had never been.
             if job.is_some_and(|job| job.minions == minions) {
                 return Ok(Some(jid));
@@ -282,7 +284,7 @@ fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     match text(chunk, "offline").as_deref() {
         None | Some("fail") => Ok(false),
         Some("skip") => Ok(true),
-        Some(other) => Err(Failure(format!(
+        Some(other) => Err(Failure::new(format!(
             "offline: {other:?} is neither `fail` nor `skip`"
         ))),
     }
@@ -298,7 +300,7 @@ fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [St
         None => minions.len(),
         Some(text) => {
             let bad = || {
-                Failure(format!(
+                Failure::new(format!(
                     "batch: {text:?} is neither a number nor a percentage"
                 ))
             };

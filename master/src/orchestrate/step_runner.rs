@@ -50,7 +50,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
             ("test", fun) => test_state(chunk, fun),
-            _ => Err(Failure(format!(
+            _ => Err(Failure::new(format!(
                 "{} is no step of an orchestration",
                 chunk.function()
             ))),
@@ -65,7 +65,7 @@ impl Modules for StepRunner<'_> {
         self.recorder.stands_still()?;
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
-        let index = index.ok_or_else(|| Failure(format!("{tag} is no step of this run")))?;
+        let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
         if self
             .recorder
             .step(index)
@@ -109,7 +109,7 @@ impl Modules for StepRunner<'_> {
     }
 
     async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "{}: unless, onlyif and check_cmd run commands on a host; a step has none",
             chunk.id
         )))
@@ -130,8 +130,8 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
             Map::from_iter([("testing".to_owned(), json!("Something pretended to change"))]),
             comment.unwrap_or_else(|| "Success!".into()),
         )),
-        "fail_without_changes" => Err(Failure(comment.unwrap_or_else(|| "Failure!".into()))),
-        _ => Err(Failure(format!(
+        "fail_without_changes" => Err(Failure::new(comment.unwrap_or_else(|| "Failure!".into()))),
+        _ => Err(Failure::new(format!(
             "{} is no step of an orchestration",
             chunk.function()
         ))),
@@ -149,7 +149,8 @@ pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
 
 /// A text argument that must be there.
 pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
-    text(chunk, key).ok_or_else(|| Failure(format!("{}: `{key}` is missing", chunk.function())))
+    text(chunk, key)
+        .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
 }
 
 /// A list of texts; one text is a list of one.
@@ -174,5 +175,5 @@ pub(super) fn timeout(chunk: &Chunk) -> Duration {
 
 /// A refusal as the failure of a step.
 pub(super) fn failed(refusal: Refusal) -> Failure {
-    Failure(refusal.message)
+    Failure::new(refusal.message)
 }

@@ -93,7 +93,7 @@ fn change(path: &str, effects: Vec<Effect>, faults: Vec<String>) -> Plan {
 
 fn render(chunk: &Chunk, ca: &str, client: &Client<'_>) -> Result<String, Failure> {
     kubeconfig(&chunk.args, ca, client)
-        .map_err(|reason| Failure(format!("kubeconfig.managed: {reason}")))
+        .map_err(|reason| Failure::new(format!("kubeconfig.managed: {reason}")))
 }
 
 fn request(

@@ -79,13 +79,13 @@ pub use halite_states::engine::Failure;
 
 impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
-        Self(error.0)
+        Self::new(error.0)
     }
 }
 
 /// A failure from its text.
 fn fail<T>(reason: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure(reason.into()))
+    Err(Failure::new(reason))
 }
 
 /// What a check answers.

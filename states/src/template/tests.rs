@@ -7,7 +7,7 @@ use crate::tree::MemoryTree;
 fn renderer(tree: MemoryTree) -> Renderer {
     let mut renderer = Renderer::new(&tree);
     let pillar = json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"});
-    renderer.about(
+    renderer.set_minion(
         "web-1",
         &pillar,
         &json!({"os_family": "Debian", "id": "web-1"}),
@@ -109,7 +109,7 @@ fn undefined_values_are_named_in_full() {
 fn asking_the_host_is_explained() {
     let out = text("{{ salt['cmd.run']('id') }}");
     assert!(
-        out.contains("a.sls:1:") && out.contains("must be known from a host is a grain"),
+        out.contains("a.sls:1:") && out.contains("use a grain for a fact of the host"),
         "{out}"
     );
     assert!(text("{{ salt['pillar.gte']('x') }}").contains("did you mean `pillar.get`?"));
@@ -325,8 +325,8 @@ fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
         for (number, pillar) in pillars.iter().enumerate() {
             for minion in ["one", "two"] {
                 let mut alone = Renderer::new(&tree);
-                alone.about(minion, pillar, &json!({"id": minion}));
-                shared.about(minion, pillar, &json!({"id": minion}));
+                alone.set_minion(minion, pillar, &json!({"id": minion}));
+                shared.set_minion(minion, pillar, &json!({"id": minion}));
                 for (file, _) in &files {
                     let text = |renderer: &Renderer| {
                         let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new());
