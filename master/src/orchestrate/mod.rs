@@ -148,7 +148,7 @@ impl Orchestrator {
     async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
         if sls.is_empty() {
             return Err(Refusal::invalid(
-                "name an orchestration, for example orchestrate.bootstrap",
+                "name an orchestration, for example halite.orchestrate.bootstrap",
             ));
         }
         let world = self.jobs.views().load()?;

@@ -1,0 +1,12 @@
+{#- Everything of a pod network, an addon or a chart that is switched off is removed; what somebody else made is not ours
+    to judge. -#}
+{%- from 'halite/addons/map.jinja' import sets, ours with context %}
+include:
+  - halite.base.kubeadm_objects
+
+addons-owned:
+  kubernetes.owned:
+    - sets: {{ sets | json }}
+    - among: {{ ours | json }}
+    - require:
+        - kubernetes: api-ready

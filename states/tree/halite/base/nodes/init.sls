@@ -1,0 +1,26 @@
+{#- Labels and taints of the nodes, as kubeadm sets them (cmd/kubeadm/app/phases/markcontrolplane), with the operator's own
+    from the node documents: unless they say otherwise, a control-plane host that is no worker takes no other work.
+    Workers and infra nodes get a role label too, so that `kubectl get nodes` names it. -#}
+include:
+  - halite.base.kubeadm_objects
+{%- for name, node in pillar.halite.nodes | dictsort %}
+{%-   set labels = namespace(all={}) %}
+{%-   for role in ['infra', 'worker'] if role in node.roles %}
+{%-     set labels.all = salt['slsutil.merge'](labels.all, {'node-role.kubernetes.io/' ~ role: ''}) %}
+{%-   endfor %}
+{%-   if 'control-plane' in node.roles %}
+{%-     set labels.all = salt['slsutil.merge'](labels.all, {
+          'node-role.kubernetes.io/control-plane': '',
+          'node.kubernetes.io/exclude-from-external-load-balancers': ''}) %}
+{%-   endif %}
+{%-   set labels.all = salt['slsutil.merge'](labels.all, node.labels) %}
+
+
+node-{{ name }}:
+  kubernetes.node:
+    - object: {{ name }}
+    - labels: {{ labels.all | json }}
+    - taints: {{ node.taints | json }}
+    - require:
+        - kubernetes: api-ready
+{%- endfor %}
