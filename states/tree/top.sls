@@ -1,6 +1,6 @@
-{#- Roles to states. Within a host the order here is the order of application; `custom` comes last.
+{#- The states of each role. A host applies them in this order, `custom` last.
 
-    `master` is no host: its states are Kubernetes objects, applied by the master itself. -#}
+    `master` is a target, but not a host: its states are Kubernetes objects, and the master itself applies them. -#}
 base:
   'I@halite:node:roles:*':
     - match: compound
@@ -41,7 +41,7 @@ base:
     - halite.base.nodes
     - halite.addons
 
-  # The registry of the site's own images; and the operator's own states, from /etc/halite/custom.
+  # The site registry, on the host that has it; and the operator's own states, from /etc/halite/custom.
   '* and not master':
     - match: compound
     - halite.services.site_registry

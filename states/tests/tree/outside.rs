@@ -276,12 +276,12 @@ fn the_bundle_comes_before_every_mirror() {
 #[test]
 fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     let compiled = with("worker", "Debian", registries);
-    let onlyif = line(&compiled, "registries-gone", |chunk| &chunk.controls.onlyif);
+    let onlyif = line(&compiled, "containerd-registries-absent", |chunk| &chunk.controls.onlyif);
     let gone = &compiled
         .low
         .chunks
         .iter()
-        .find(|chunk| chunk.id == "registries-gone")
+        .find(|chunk| chunk.id == "containerd-registries-absent")
         .unwrap()
         .name;
     let scratch = Scratch::new();

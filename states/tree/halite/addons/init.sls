@@ -1,4 +1,4 @@
-{#- What is no longer wanted goes first, then comes what is. -#}
+{#- Addons and charts. What is switched off is removed before anything is created. -#}
 include:
   - halite.addons.owned
 {%- if pillar.halite.addons.metricsServer %}

@@ -1,5 +1,4 @@
-{#- Everything of a pod network, an addon or a chart that is switched off is removed; what somebody else made is not ours
-    to judge. -#}
+{#- Removes every object of a pod network, an addon or a chart that is switched off. Objects without Halite's mark stay. -#}
 {%- from 'halite/addons/map.jinja' import sets, ours with context %}
 include:
   - halite.base.kubeadm_objects

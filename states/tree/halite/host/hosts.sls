@@ -1,4 +1,4 @@
-{#- Names work without DNS. The API has a name of its own, so that its address can move without new certificates. -#}
+{#- Host names without DNS. The API server has its own name, so that its address can change without new certificates. -#}
 {%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 api-endpoint:
   host.present:
@@ -20,7 +20,8 @@ site-registry-name:
 {%- endif %}
 {%- if is_kubernetes_node %}
 
-# A pod on the host's network has a copy of this file from when its container started; kube-proxy asks the API by name.
+# A pod on the host's network has a copy of /etc/hosts from the start of its container. kube-proxy connects to the API by
+# name, so it is restarted after a change.
 kube-proxy-hosts:
   cmd.run:
     - name: pkill -x kube-proxy

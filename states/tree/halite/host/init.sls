@@ -1,4 +1,4 @@
-# A bare host becomes one that Kubernetes can live on.
+# A host that is ready for Kubernetes.
 include:
   - halite.host.repository
   - halite.host.packages

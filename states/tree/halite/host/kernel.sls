@@ -1,4 +1,4 @@
-{#- Kernel modules and parameters; both lists can be changed in the cluster document. -#}
+{#- Kernel modules and parameters, both from the cluster document. -#}
 {%- from 'halite/host/map.jinja' import sysctls with context %}
 {%- if pillar.halite.host.kernelModules %}
 kernel-modules:
@@ -9,7 +9,7 @@ kernel-modules:
 {{ key }}:
   sysctl.present:
     - value: {{ value | json }}
-    # A value that nobody set again stays after a boot.
+    # The file keeps the value after a reboot.
     - config: /etc/sysctl.d/99-halite.conf
 {%- if pillar.halite.host.kernelModules %}
     - require:

@@ -2,7 +2,7 @@
 include:
   - halite.host.repository
 
-# One transaction: a package that is missing stops the run before half of them are there.
+# One transaction: if a package is missing, none is installed.
 host-packages:
   pkg.installed:
     - pkgs:{{ '' if packages else ' []' }}

@@ -1,4 +1,4 @@
-{#- Certificates that this host trusts besides those of its distribution, in the place where that looks for them. -#}
+{#- Certificates that this host trusts in addition to its distribution's, in the directory where that reads them. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 {%- set certificates = pillar.halite.trust.certificates %}
 {%- if is_red_hat %}
@@ -7,14 +7,14 @@
 {%-   set bundle = '/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem' %}
 {%-   set program = 'update-ca-trust' %}
 {%-   set update = program %}
-{#-   What was taken away leaves nothing but a younger directory. #}
+{#-   After a removal the only trace is that the directory is newer than the store. #}
 {%-   set leftover = '[ -e ' ~ bundle ~ ' -a /etc/pki/ca-trust/source/anchors -nt ' ~ bundle ~ ' ]' %}
 {%- else %}
 {%-   set place = '/usr/local/share/ca-certificates/halite' %}
 {%-   set files = place ~ '/*.crt' %}
 {%-   set bundle = '/etc/ssl/certs/ca-certificates.crt' %}
 {%-   set program = 'update-ca-certificates' %}
-{#-   Of what was taken away or replaced it leaves links and hashes where they are. #}
+{#-   update-ca-certificates keeps the links and hashes of certificates that were removed or replaced. #}
 {%-   set update = program ~ ' && find /etc/ssl/certs -xtype l -delete && openssl rehash /etc/ssl/certs' %}
 {%-   set leftover = "find /etc/ssl/certs -name 'halite-*.pem' -xtype l | grep -q ." %}
 {%- endif %}
@@ -24,7 +24,7 @@
   file.absent: []
 {%- elif is_red_hat %}
 
-# One file: in a directory below this one nobody would look.
+# One file, because update-ca-trust reads no subdirectories.
 {{ place }}:
   file.managed:
     - contents: {{ certificates.values() | join | json }}
@@ -69,7 +69,7 @@ trust-store:
     - onchanges:
         - file: {{ place }}
 
-# A run that was cut off after a change has left the store as it was before.
+# A run that was interrupted between the change and `trust-store` left the store outdated; this state compares its content.
 trust-store-whole:
   cmd.run:
     - name: {{ update | json }}

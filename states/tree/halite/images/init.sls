@@ -1,4 +1,4 @@
-{#- Images that the host will run, pulled before they are needed: a static pod then starts at once. -#}
+{#- Images that the host will run, pulled in advance so that a static pod starts at once. -#}
 {%- from 'halite/images/map.jinja' import components with context %}
 {%- from 'halite/map.jinja' import serves_bundles with context %}
 include:

@@ -1,5 +1,5 @@
-{#- From an enrolled minion to a Ready node, or to a host that serves. `node` is given by who starts this; each step may be
-    repeated. -#}
+{#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name, is given at the start
+    (`ctl node add`). Each step may be repeated. -#}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set serves_bundles = 'registry' in node.roles %}
@@ -10,7 +10,7 @@ enrolled:
     - id: {{ name }}
     - timeout: 600
 
-# The others learn its name and let it in before it knocks. A host that is down learns it from its next highstate.
+# The other hosts add its name and open their firewalls before it connects. A host that is down does so with its next highstate.
 peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
@@ -28,7 +28,7 @@ host:
         - halite: peers
 {%- if serves_bundles %}
 
-# It copies the bundles, which may take a while, and serves them: what it needs itself it then has.
+# It copies the bundles, which may take a while, and serves them, to itself too.
 registry:
   halite.state:
     - tgt: {{ name }}
@@ -77,7 +77,7 @@ custom:
         - halite: {{ 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' }}
 {%- if serves_bundles %}
 
-# Now the others may ask it too.
+# From now on the other hosts use it as a bundle server too.
 clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'

@@ -1,4 +1,4 @@
-{#- From a host with a master and a minion to a Ready control plane. Each step may be repeated: what is there stays. -#}
+{#- Makes a host with a master and a minion a Ready control plane. Each step may be repeated: it changes only what differs. -#}
 {%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
 
 # Packages, kernel, names, firewall, virtual address.
@@ -7,7 +7,7 @@ host:
     - tgt: {{ bootstrap }}
     - sls: [halite.host]
 
-# The bundle is served: from now on every host can pull from it, this one included.
+# Serves the bundle: from now on every host can pull images, this one included.
 images:
   halite.state:
     - tgt: {{ bootstrap }}
@@ -22,7 +22,7 @@ containerd:
     - require:
         - halite: images
 
-# The kubelet runs etcd, so they come together.
+# The kubelet runs etcd, so one step applies both.
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}
@@ -37,7 +37,7 @@ control-plane:
     - require:
         - halite: etcd
 
-# Everything that lives in the API: kubeadm's objects, the node's labels, pod network, Services, DNS.
+# All Kubernetes objects: kubeadm's, the node's labels, pod network, kube-proxy, DNS, addons.
 network:
   halite.state:
     - tgt: master
@@ -52,7 +52,7 @@ ready:
     - require:
         - halite: network
 
-# The operator's own states, and whatever a later version adds to this host without a step of its own.
+# The operator's own states, and states that have no step above.
 custom:
   halite.state:
     - tgt: {{ bootstrap }}

@@ -1,4 +1,4 @@
-{#- The operator's command, where people or states of the host run it. -#}
+{#- `ctl`, on hosts where operators or states run it. -#}
 
 /usr/local/bin/ctl:
   file.managed:

@@ -17,7 +17,7 @@ include:
     - require:
         - pkg: host-packages
 
-# Of all that runs on a host, only containerd has anything to ask outside of the site.
+# containerd is the only program on a host that connects to servers outside the site.
 /etc/systemd/system/containerd.service.d/halite-proxy.conf:
 {%- if pillar.halite.proxy.http or pillar.halite.proxy.https %}
   file.managed:
@@ -39,13 +39,13 @@ containerd:
     - watch:
         - file: /etc/containerd/config.toml
         - file: /etc/systemd/system/containerd.service.d/halite-proxy.conf
-        # It reads the host's trust store once.
+        # containerd reads the host's trust store only at its start.
         - cmd: trust-store
         - cmd: trust-store-whole
 
-# containerd runs on when its CRI cannot be loaded (a wrong key in its configuration is enough), and the kubelet would only
-# try again and again. While containerd does not run there is nothing to ask: a test run has no answer yet, and a real one
-# has started it just before.
+# containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration is enough), and the kubelet
+# would retry for ever. This state fails instead, with the reason. `unless` also succeeds while containerd is stopped: a test
+# run has not started it, and a real run started it in the state before.
 {%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
 containerd-answers:
   cmd.run:

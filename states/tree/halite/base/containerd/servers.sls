@@ -1,4 +1,4 @@
-{#- Where containerd pulls from; a state of its own, for when only that changes. -#}
+{#- The registries that containerd pulls from. Applied alone when only the servers change, without a restart of containerd. -#}
 {%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 {%- from 'halite/base/containerd/hosts.jinja' import registry_hosts with context %}
 include:
@@ -6,7 +6,7 @@ include:
 {%- set certs_d = '/etc/containerd/certs.d' %}
 {%- if is_kubernetes_node %}
 
-# Read at every pull: no restart needed.
+# containerd reads it at every pull, so no restart is needed.
 /etc/containerd/certs.d/_default/hosts.toml:
   file.managed:
     - source: salt://halite/base/containerd/hosts.toml.j2
@@ -18,7 +18,7 @@ include:
 {%- set site_registry = certs_d ~ '/' ~ pillar.halite.siteRegistry.name ~ ':' ~ pillar.halite.siteRegistry.port %}
 {%- if pillar.halite.siteRegistry.address %}
 
-# It may hold a password; and when it no longer does, the password stands in what changes.
+# May contain a password. `show_changes: False`, because a diff would print the old one.
 {{ site_registry }}/hosts.toml:
   file.managed:
     - source: salt://halite/base/containerd/site-registry.toml.j2
@@ -65,11 +65,11 @@ include:
     - makedirs: True
 {%- endfor %}
 
-# What is not declared any more; a directory that somebody else made stays.
-{%- set gone = "grep -lsxF '# Written by Halite for containerd.registries.' " ~ certs_d ~ "/*/hosts.toml | grep -vxF -e "
+# Removes registries that are no longer declared. Directories without Halite's mark stay.
+{%- set undeclared = "grep -lsxF '# Written by Halite for containerd.registries.' " ~ certs_d ~ "/*/hosts.toml | grep -vxF -e "
                ~ (kept.files | join(' -e ')) %}
-registries-gone:
+containerd-registries-absent:
   cmd.run:
-    - name: {{ (gone ~ ' | while read -r file; do rm -r "${file%/*}"; done') | json }}
-    - onlyif: {{ (gone ~ ' | grep -q .') | json }}
+    - name: {{ (undeclared ~ ' | while read -r file; do rm -r "${file%/*}"; done') | json }}
+    - onlyif: {{ (undeclared ~ ' | grep -q .') | json }}
 {%- endif %}

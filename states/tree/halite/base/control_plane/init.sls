@@ -1,4 +1,4 @@
-{#- API server, controller-manager and scheduler: static pods, with the kubeconfig files that they and root use. -#}
+{#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these programs and of root. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import endpoint_url, local_url with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
@@ -28,7 +28,7 @@ include:
 {%- endfor %}
 {%- for component in ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] %}
 
-# The kubelet sees the change and restarts the pod.
+# The kubelet watches this directory and restarts the pod after a change.
 /etc/kubernetes/manifests/{{ component }}.yaml:
   file.managed:
     - source: salt://halite/base/control_plane/{{ component }}.yaml.j2
@@ -44,7 +44,7 @@ include:
         - kubeconfig: /etc/kubernetes/scheduler.conf
 {%- endfor %}
 
-# kubectl works for root without further settings; a file of root's own is left alone.
+# kubectl works for root without further settings. A regular file that root made stays.
 /root/.kube:
   file.directory:
     - user: root

@@ -8,7 +8,7 @@ include:
     - group: root
     - mode: '0700'
 
-# The kubelet sees the change and restarts the pod.
+# The kubelet watches this directory and restarts the pod after a change.
 /etc/kubernetes/manifests/etcd.yaml:
   file.managed:
     - source: salt://halite/base/etcd/etcd.yaml.j2

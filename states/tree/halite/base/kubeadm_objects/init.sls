@@ -1,5 +1,5 @@
-# What `kubeadm init` leaves in the cluster: its configuration, for `kubeadm join`, `upgrade` and `certs`, and the rights
-# of nodes, of those who join, and of administrators.
+# The objects that `kubeadm init` makes: its configuration, which `kubeadm join`, `upgrade` and `certs` read, and the RBAC
+# rules for nodes, joining hosts and administrators.
 api-ready:
   kubernetes.api_ready:
     - timeout: 300

@@ -60,7 +60,7 @@ include:
     - require:
         - file: /var/lib/kubelet
 
-# The node's first certificate, and the one that it falls back to: the kubelet renews its own before this one ends.
+# The node's first client certificate, and the fallback. The kubelet requests its own successors before this one expires.
 {{ identity }}:
   x509.certificate:
     - combined: True
@@ -72,7 +72,7 @@ include:
     - require:
         - file: /var/lib/kubelet/pki
 
-# The kubelet points this link at each certificate that it gets; it is put right only where it leads nowhere useful.
+# The kubelet points this link at its newest certificate. The state repairs the link only if it leads to no certificate.
 kubelet-identity-in-place:
   file.symlink:
     - name: {{ current }}
@@ -85,7 +85,7 @@ kubelet-identity-in-place:
     - require:
         - x509: {{ identity }}
 
-# A new first certificate was made because the old one ended, or was lost: whatever the kubelet has may have ended too.
+# A new first certificate was made because the old one had expired or was lost. The kubelet's own may have expired too.
 kubelet-identity-renewed:
   file.symlink:
     - name: {{ current }}
@@ -96,8 +96,8 @@ kubelet-identity-renewed:
 
 {%- if pillar.halite.addons.metricsServer %}
 
-# By this one who asks a kubelet for its numbers knows that it is the right one. It stands where the kubelet would put one
-# that it signs itself, and takes a new one from without a restart; without the addon nobody looks at it.
+# The kubelet's serving certificate, so that metrics-server can verify it. It replaces the self-signed one at the same path;
+# the kubelet reloads it without a restart. Needed only with the addon.
 /var/lib/kubelet/pki/kubelet.crt:
   x509.certificate:
     - ca: kubernetes
@@ -121,7 +121,7 @@ kubelet-identity-renewed:
     - require:
         - file: /etc/kubernetes/manifests
 
-# At boot: a kubelet that finds no runtime gives up and is tried again ten seconds later.
+# Start order at boot: a kubelet that finds no runtime exits, and systemd restarts it only ten seconds later.
 /etc/systemd/system/kubelet.service.d/20-halite.conf:
   file.managed:
     - source: salt://halite/base/kubelet/order.conf

@@ -1,5 +1,5 @@
-{#- The pod network. `none` leaves it to the operator. The one before, a chart of the bundle for example, goes first: its
-    objects may be called as these are. -#}
+{#- The pod network. `none` leaves it to the operator. A previous network, a chart for example, is removed first: its
+    objects may have the same names as the new ones. -#}
 include:
   - halite.addons.owned
 {%- if pillar.halite.cni.plugin == 'flannel' %}

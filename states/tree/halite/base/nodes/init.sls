@@ -1,6 +1,6 @@
 {#- Labels and taints of the nodes, as kubeadm sets them (cmd/kubeadm/app/phases/markcontrolplane), with the operator's own
-    from the node documents: unless they say otherwise, a control-plane host that is no worker takes no other work.
-    Workers and infra nodes get a role label too, so that `kubectl get nodes` names it. -#}
+    from the node documents. A control-plane host that is not a worker is tainted unless its document says otherwise.
+    Worker and infra nodes get a role label, which `kubectl get nodes` displays. -#}
 include:
   - halite.base.kubeadm_objects
 {%- for name, node in pillar.halite.nodes | dictsort %}

@@ -1,4 +1,4 @@
-{#- Authorities and certificates of a control-plane host; names, subjects and lifetimes are kubeadm's
+{#- CAs and certificates of a control-plane host. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import kubeadm with context %}
@@ -13,7 +13,7 @@
 include:
   - halite.base.pki.kubernetes_ca
 
-# The controller-manager signs the certificates of nodes and of whoever asks by the API.
+# With this key the controller-manager signs certificates of nodes and other requests by the API.
 /etc/kubernetes/pki/ca.key:
   file.managed:
     - contents: {{ pillar.halite.pki.kubernetes.key | json }}
@@ -43,7 +43,7 @@ include:
     - require:
         - file: /etc/kubernetes/pki
 
-# Service-account tokens: signed with one, checked with the other.
+# Service-account tokens are signed with sa.key and verified with sa.pub.
 /etc/kubernetes/pki/sa.key:
   file.managed:
     - contents: {{ pillar.halite.pki.sa.key | json }}

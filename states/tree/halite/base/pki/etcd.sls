@@ -1,4 +1,4 @@
-{#- The authority and the certificates of an etcd member; names, subjects and lifetimes are kubeadm's
+{#- The CA and the certificates of an etcd member. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
 {%- from 'halite/map.jinja' import node with context %}
 /etc/kubernetes/pki/etcd:
@@ -17,7 +17,7 @@
     - require:
         - file: /etc/kubernetes/pki/etcd
 
-# kubeadm keeps the key beside it, and needs it there to renew certificates.
+# kubeadm expects the key in this directory, and needs it to renew certificates.
 /etc/kubernetes/pki/etcd/ca.key:
   file.managed:
     - contents: {{ pillar.halite.pki.etcd.key | json }}
@@ -29,7 +29,7 @@
         - file: /etc/kubernetes/pki/etcd
 {%- for name in ['server', 'peer'] %}
 
-# Members are servers and clients of each other.
+# Each member is a server and a client of the others.
 /etc/kubernetes/pki/etcd/{{ name }}.crt:
   x509.certificate:
     - ca: etcd

@@ -1,4 +1,4 @@
-# The authority that every node trusts.
+# The CA that every node trusts.
 /etc/kubernetes/pki:
   file.directory:
     - user: root

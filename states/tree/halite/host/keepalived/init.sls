@@ -1,5 +1,5 @@
-{#- The virtual address of the API, held by one of the control-plane hosts. Unicast: no multicast is needed, and only
-    the named peers are believed. It works before etcd and the API do, so a cold start needs nobody's help. -#}
+{#- The virtual address of the API, held by one of the control-plane hosts. Unicast: the network needs no multicast, and
+    keepalived accepts only the named peers. It needs neither etcd nor the API, so it works at a cold start. -#}
 {%- from 'halite/map.jinja' import node, runs_keepalived, control_plane_addresses with context %}
 {%- set ns = namespace(interface='') %}
 {%- for interface, addresses in grains.get('ip4_interfaces', {}) | dictsort if node.get('controlPlane') in addresses %}
@@ -38,7 +38,7 @@ keepalived-interface:
     - context:
         interface: {{ ns.interface }}
         peers: {{ control_plane_addresses | reject('equalto', node.controlPlane) | list | json }}
-        # Different on every host: equal ones would need the addresses to decide.
+        # Different on every host, so that the choice is never left to the comparison of addresses.
         priority: {{ 200 - rank.before }}
     - user: root
     - group: root
@@ -46,7 +46,7 @@ keepalived-interface:
     - require:
         - file: /etc/keepalived/check-apiserver
 
-# The distribution's unit stays down after a crash, and the address with it.
+# The distribution's unit does not restart after a crash, and the address would be lost.
 /etc/systemd/system/keepalived.service.d/halite.conf:
   file.managed:
     - source: salt://halite/host/keepalived/restart.conf
@@ -65,13 +65,13 @@ keepalived:
         - file: /etc/systemd/system/keepalived.service.d/halite.conf
 {%- else %}
 
-# Switched off, or another host's task: let go of the address, if this host ever held it.
+# Switched off, or not a control-plane host: stops keepalived if Halite ever configured it here, which releases the address.
 keepalived:
   service.dead:
     - enable: False
     - onlyif: test -e /etc/keepalived/check-apiserver
 
-# Whoever starts keepalived then must not take the address with our configuration; one of the operator's own stays.
+# An operator who starts keepalived later must not take the address with Halite's configuration. Another one stays.
 /etc/keepalived/keepalived.conf:
   file.absent:
     - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf

@@ -1,4 +1,4 @@
-{#- Packages come from the bundle. Other sources of the host are left alone. -#}
+{#- The bundle as a package repository. Other repositories of the host stay as they are. -#}
 {%- from 'halite/map.jinja' import is_red_hat, is_bundle_host, bundle_servers, site_ca with context %}
 
 {#- apt-transport-mirror(1) -#}
@@ -32,8 +32,8 @@ halite-repository:
   pkgrepo.managed:
     - name: halite
     - humanname: Halite bundle
-    # The bundle host reads the directory itself: packages install before any server runs. The others ask the servers in
-    # this order, through no proxy.
+    # The bootstrap host reads the directory itself, because it installs packages before any server runs. Other hosts ask the
+    # servers in this order, without a proxy.
     - uris:
 {%- if is_bundle_host %}
         - file://{{ pillar.halite.bundle.path }}/rpm
@@ -59,7 +59,7 @@ halite-repository:
     - mode: '0644'
     - makedirs: True
 
-# Our CA is trusted for our hosts, and for nothing else; no proxy stands between.
+# apt trusts the site CA only for the bundle servers, and connects to them without a proxy.
 /etc/apt/apt.conf.d/60halite:
   file.managed:
     - source: salt://halite/host/repository/apt.conf.j2
@@ -71,8 +71,8 @@ halite-repository:
 {%- set mirrors = '/etc/apt/halite/' ~ pillar.halite.bundle.version ~ '.mirrors' %}
 {%- if not is_bundle_host %}
 
-# apt asks them in this order and goes on to the next where one does not answer. The version is in the name: with another
-# bundle it is another repository, which apt has to read anew.
+# apt asks these servers in this order, and takes the next one if one does not answer. The file name has the version, so that
+# another bundle is another repository, whose lists apt reads again.
 {{ mirrors }}:
   file.managed:
     - contents: {{ mirror_list(bundle_servers) | json }}
@@ -96,7 +96,7 @@ halite-repository:
   pkgrepo.managed:
     - name: halite
     - humanname: Halite bundle
-    # The bundle host reads the directory itself: packages install before any server runs.
+    # The bootstrap host reads the directory itself, because it installs packages before any server runs.
     - uris:
         - {{ ('file:' ~ pillar.halite.bundle.path ~ '/apt') if is_bundle_host else ('mirror+file:' ~ mirrors) }}
     - suite: stable

@@ -1,5 +1,5 @@
-{#- The clock: chrony asks the servers that are declared, and nobody else. The distribution's own configuration, which names
-    servers of the internet, stays as it is: chrony is told to read another. -#}
+{#- The clock. chrony uses only the declared servers. The distribution's configuration, which names servers on the internet,
+    stays as it is; a drop-in of the unit makes chrony read another file. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 {%- set configuration = '/etc/chrony/halite.conf' %}
@@ -24,7 +24,7 @@ include:
     - source: salt://halite/host/time/unit.conf.j2
     - template: jinja
     - context:
-        # As the distribution starts it, with the options of its own file, and then ours.
+        # The distribution's own command line; unit.conf.j2 appends the configuration.
         command: {{ ('/usr/sbin/chronyd $OPTIONS' if is_red_hat else '!/usr/sbin/chronyd $DAEMON_OPTS') | json }}
         configuration: {{ configuration }}
     - user: root
@@ -42,7 +42,8 @@ include:
         - file: {{ drop_in }}
 {%- else %}
 
-# Switched off. With the distribution's configuration it would ask the internet: whoever keeps the time then starts it.
+# Switched off: chrony stays stopped, because with the distribution's configuration it would ask servers on the internet. An
+# operator who wants it starts it.
 {{ unit }}:
   service.dead:
     - enable: False

@@ -1,4 +1,4 @@
-{#- A host that serves no bundles, perhaps no longer. nginx itself may be somebody else's, so it is left. -#}
+{#- A host that does not serve bundles, or no longer. nginx itself stays, because the operator may use it. -#}
 
 /etc/nginx/conf.d/halite.conf:
   file.absent: []

@@ -1,5 +1,5 @@
-{#- nginx serves the site's bundles: packages, programs and, as an OCI registry, images. Static files, read only, TLS.
-    The bootstrap host has them; every further host that serves copies them from those that do. -#}
+{#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images. Static files, read only,
+    TLS. The bootstrap host has the bundles; a further host with the role `registry` copies them from the other servers. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use with context %}
 {%- from 'halite/map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
 include:
@@ -21,7 +21,7 @@ include:
     - require:
         - file: {{ site_ca }}
 
-# What a new host runs to be enrolled; it holds no secret.
+# The script that a new host runs to enrol; contains no secret.
 /srv/halite/enrol.sh:
   file.managed:
     - source: salt://halite/services/bundle_server/enrol.sh.j2
@@ -36,7 +36,7 @@ include:
 {%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}
 {%- endfor %}
 
-# What the site has no longer goes first, or there may be no room for what is new; a copy that is under way is kept.
+# Removes bundles that the site no longer has, before new ones are copied, to free their space. Unfinished copies stay.
 {{ bundles_directory }}:
   file.directory:
     - user: root
@@ -46,8 +46,8 @@ include:
     - clean: True
     - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
 
-# Each file is compared with the manifest, and the manifest with the hash that the master knows: whoever serves it is not
-# believed. A copy is there as a whole or not at all, and what is there already is not fetched again.
+# Each file is verified against the manifest, and the manifest against the digest in the pillar, so the server need not be
+# trusted. A copy becomes visible only when complete, and files that are there already are not fetched again.
 {%- for bundle in bundles %}
 {%-   set command = '/usr/local/bin/ctl bundle copy --to ' ~ bundle.path ~ ' --manifest-sha256 ' ~ bundle.manifest %}
 
@@ -93,12 +93,12 @@ nginx:
         - file: /etc/nginx/sites-enabled/default
         - x509: /etc/halite/pki/server.crt
 {%- if not is_bundle_host %}
-        # Of the others, a copy that did not succeed keeps nobody from the one in use.
+        # Only the bundle in use: a failed copy of another bundle must not stop nginx.
         - cmd: bundle-{{ in_use.version }}
 {%- endif %}
 
-# A bundle whose medium is back was not there when nginx read its configuration; and a run that was cut off after a change
-# may have left nginx with what it had read before.
+# nginx reads its configuration again if it does not serve a bundle: the ISO of that bundle was not mounted when nginx
+# started, or a run was interrupted between a change and the reload.
 nginx-knows-every-bundle:
   cmd.run:
     - name: systemctl reload nginx.service

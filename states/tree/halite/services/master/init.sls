@@ -1,4 +1,4 @@
-{#- The master mends itself: its program, its unit, its configuration; and makes its certificate authorities once. -#}
+{#- The master: program, unit, configuration and, once, its CAs. The master applies this to itself through the minion. -#}
 include:
   - halite.services.ctl
 
@@ -25,9 +25,9 @@ include:
     - group: root
     - mode: '0644'
 
-# Authorities, service-account keys, the identities of the master and of root as operator: what is there and good is
-# kept. It is told from the files, not by asking a program that an earlier state is about to mend, so that a test run says
-# the same as a real one. Identities are renewed when a third of their life is left.
+# CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay. `unless` reads the files
+# and does not ask the program, which a state above may be about to replace, so that a test run predicts what a real one does.
+# Identities are renewed when a third of their lifetime is left.
 {%- set state = '/var/lib/halite/master' %}
 {%- set operator = '/etc/halite/operator' %}
 halite-master-init:
@@ -61,7 +61,7 @@ halite-master:
         - cmd: halite-master-init
         - file: /etc/systemd/system/halite-master.service
 
-# As for the minion: the job that asks for it is answered first.
+# Delayed as the minion's restart is: the job that changed the files ends first.
 halite-master-restart:
   cmd.run:
     - name: systemctl daemon-reload && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl restart halite-master.service

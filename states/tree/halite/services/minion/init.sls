@@ -1,4 +1,4 @@
-{#- The minion mends itself: its program, its unit, its configuration. -#}
+{#- The minion: program, unit and configuration. The minion applies this to itself. -#}
 {%- from 'halite/map.jinja' import node with context %}
 
 /usr/local/bin/halite-minion:
@@ -32,8 +32,8 @@ halite-minion:
         - file: /etc/halite/minion.yaml
         - file: /etc/systemd/system/halite-minion.service
 
-# Restarting the minion now would end the job that asks for it, so the restart is left to systemd, a moment after the
-# return. Before enrolment there is no such job: then the state above starts it, and that is all.
+# A restart now would end the job that runs this state, so systemd restarts the minion two seconds later, after the return.
+# Before enrolment there is no such job: the state above starts the minion, and no restart is needed.
 halite-minion-restart:
   cmd.run:
     - name: systemctl daemon-reload && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl restart halite-minion.service

@@ -1,4 +1,4 @@
-# As for the master.
+# Only for `ctl bootstrap`, as for the master.
 halite-minion-restart-now:
   cmd.run:
     - name: systemctl daemon-reload && systemctl restart halite-minion.service

@@ -1,4 +1,4 @@
-{#- A host that does not run the site's registry, perhaps no longer. Images and backups are the site's own: they stay. -#}
+{#- A host that does not run the site registry, or no longer. Images and backups belong to the site and stay. -#}
 {%- set timers = ['halite-registry-backup.timer', 'halite-registry-verify.timer'] %}
 {%- for unit in timers + ['halite-registry'] %}
 

@@ -1,5 +1,5 @@
-{#- A registry that the site's own images are pushed to: distribution, on one host, backed up each day. The bundles are
-    served by others, and never written to. -#}
+{#- The site registry: a writable registry (distribution) for the site's own images, on one host, with a daily backup. Images
+    of bundles are served by the bundle servers, read only. -#}
 {%- from 'halite/map.jinja' import node, site_ca, has_site_registry with context %}
 {%- set registry = pillar.halite.siteRegistry %}
 {%- if not has_site_registry %}
@@ -65,7 +65,7 @@ halite-registry-user:
         - file: {{ site_ca }}
         - file: /etc/halite/registry
 
-# Read anew whenever it changes.
+# The registry reads it again after a change.
 /etc/halite/registry/htpasswd:
   file.managed:
     - contents: {{ registry.htpasswd | json }}
@@ -85,8 +85,8 @@ halite-registry-user:
     - require:
         - file: /etc/halite/registry
 
-# What it signs the state of an upload with. It makes one at each start if it is told none, and all pushes under way break.
-# Made on this host, which alone needs it.
+# Key that signs upload state. Without it the registry makes a new one at each start, and uploads in progress fail.
+# Made on this host; no other host needs it.
 site-registry-uploads:
   cmd.run:
     - name: cd /etc/halite/registry && umask 077 && key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n') && test -n "$key" && printf 'REGISTRY_HTTP_SECRET=%s\n' "$key" > uploads.new && sync uploads.new && mv uploads.new uploads.env
@@ -117,7 +117,7 @@ halite-registry:
         - file: /etc/halite/registry/config.yml
         - x509: {{ certificate }}
 
-# Nobody is let in without a name.
+# 401: the registry answers, and asks for a user name.
 site-registry-answers:
   http.wait_for_successful_query:
     - name: https://{{ registry.address }}:{{ registry.port }}/v2/
@@ -127,7 +127,7 @@ site-registry-answers:
     - require:
         - service: halite-registry
 
-# What `ctl status` knows of backups, by way of the minion.
+# Reports of backups, which the minion reads for `ctl status`.
 /var/lib/halite/reports:
   file.directory:
     - user: root
@@ -145,7 +145,7 @@ site-registry-answers:
     - require:
         - file: /var/lib/halite/reports
 
-# Timers start these, and systemd would start what it read before.
+# Timers start these units, so systemd has to read them again after a change.
 site-registry-backup-read:
   cmd.run:
     - name: systemctl daemon-reload
