@@ -1,6 +1,7 @@
 {#- The states of each role. A host applies them in this order, `custom` last.
 
-    `master` is a target, but not a host: its states are Kubernetes objects, and the master itself applies them. -#}
+    `master` is a target, but not a host: its states are Kubernetes objects, and the master itself
+    applies them. -#}
 base:
   'I@halite:node:roles:*':
     - match: compound
@@ -41,7 +42,8 @@ base:
     - halite.base.nodes
     - halite.addons
 
-  # The site registry, on the host that has it; and the operator's own states, from /etc/halite/custom.
+  # The site registry, on the host that has it; and the operator's own states, from
+  # /etc/halite/custom.
   '* and not master':
     - match: compound
     - halite.services.site_registry

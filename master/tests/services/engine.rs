@@ -66,7 +66,7 @@ fn one_event() -> EventStream {
 fn chunk() -> Chunk {
     serde_json::from_value(json!({
         "state": "x509", "fun": "certificate", "id": "etcd", "name": "/etc/x.crt", "sls": "halite.base.etcd",
-        "source": { "file": "base/etcd.sls", "line": 1, "column": 1 },
+        "source": { "file": "halite/base/etcd.sls", "line": 1, "column": 1 },
         "args": { "ca": "etcd", "common_name": "worker-1", "client_auth": true },
     }))
     .unwrap()

@@ -276,7 +276,9 @@ fn the_bundle_comes_before_every_mirror() {
 #[test]
 fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     let compiled = with("worker", "Debian", registries);
-    let onlyif = line(&compiled, "containerd-registries-absent", |chunk| &chunk.controls.onlyif);
+    let onlyif = line(&compiled, "containerd-registries-absent", |chunk| {
+        &chunk.controls.onlyif
+    });
     let gone = &compiled
         .low
         .chunks

@@ -98,8 +98,8 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
     assert_eq!(
         contents(&worker, hosts),
         format!(
-            "# Written by Halite. Images of all registries come from the bundle only. A server that does not answer \
-             within `dial_timeout`\n# is skipped, and an interrupted pull continues at the next server.\n\
+            "# Written by Halite. Images of all registries come from the bundle only. A server that does not\n\
+             # answer within `dial_timeout` is skipped, and an interrupted pull continues at the next server.\n\
              server = \"{second}/v2\"\ncapabilities = [\"pull\", \"resolve\"]\n\
              ca = \"/etc/halite/pki/site-ca.crt\"\noverride_path = true\ndial_timeout = \"2s\"\n\n\
              [host.\"{first}/v2\"]\n  capabilities = [\"pull\", \"resolve\"]\n  \

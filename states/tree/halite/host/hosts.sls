@@ -1,4 +1,5 @@
-{#- Host names without DNS. The API server has its own name, so that its address can change without new certificates. -#}
+{#- Host names without DNS. The API server has its own name, so that its address can change without
+    new certificates. -#}
 {%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 api-endpoint:
   host.present:
@@ -20,8 +21,8 @@ site-registry-name:
 {%- endif %}
 {%- if is_kubernetes_node %}
 
-# A pod on the host's network has a copy of /etc/hosts from the start of its container. kube-proxy connects to the API by
-# name, so it is restarted after a change.
+# A pod on the host's network has a copy of /etc/hosts from the start of its container. kube-proxy
+# connects to the API by name, so it is restarted after a change.
 kube-proxy-hosts:
   cmd.run:
     - name: pkill -x kube-proxy

@@ -1,4 +1,5 @@
-{#- Certificates that this host trusts in addition to its distribution's, in the directory where that reads them. -#}
+{#- Certificates that this host trusts in addition to its distribution's, in the directory where
+    that reads them. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 {%- set certificates = pillar.halite.trust.certificates %}
 {%- if is_red_hat %}
@@ -14,7 +15,8 @@
 {%-   set files = place ~ '/*.crt' %}
 {%-   set bundle = '/etc/ssl/certs/ca-certificates.crt' %}
 {%-   set program = 'update-ca-certificates' %}
-{#-   update-ca-certificates keeps the links and hashes of certificates that were removed or replaced. #}
+{#-   update-ca-certificates keeps the links and hashes of certificates that were removed or
+      replaced. #}
 {%-   set update = program ~ ' && find /etc/ssl/certs -xtype l -delete && openssl rehash /etc/ssl/certs' %}
 {%-   set leftover = "find /etc/ssl/certs -name 'halite-*.pem' -xtype l | grep -q ." %}
 {%- endif %}
@@ -69,7 +71,8 @@ trust-store:
     - onchanges:
         - file: {{ place }}
 
-# A run that was interrupted between the change and `trust-store` left the store outdated; this state compares its content.
+# A run that was interrupted between the change and `trust-store` left the store outdated; this
+# state compares its content.
 trust-store-whole:
   cmd.run:
     - name: {{ update | json }}

@@ -1,5 +1,5 @@
-{#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name, is given at the start
-    (`ctl node add`). Each step may be repeated. -#}
+{#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.halite.node`, its name,
+    is given at the start (`ctl node add`). Each step may be repeated. -#}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set serves_bundles = 'registry' in node.roles %}
@@ -10,7 +10,8 @@ enrolled:
     - id: {{ name }}
     - timeout: 600
 
-# The other hosts add its name and open their firewalls before it connects. A host that is down does so with its next highstate.
+# The other hosts add its name and open their firewalls before it connects. A host that is down does
+# so with its next highstate.
 peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'

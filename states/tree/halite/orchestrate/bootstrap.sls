@@ -1,4 +1,5 @@
-{#- Makes a host with a master and a minion a Ready control plane. Each step may be repeated: it changes only what differs. -#}
+{#- Makes a host with a master and a minion a Ready control plane. Each step may be repeated: it
+    changes only what differs. -#}
 {%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
 
 # Packages, kernel, names, firewall, virtual address.

@@ -43,9 +43,10 @@ containerd:
         - cmd: trust-store
         - cmd: trust-store-whole
 
-# containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration is enough), and the kubelet
-# would retry for ever. This state fails instead, with the reason. `unless` also succeeds while containerd is stopped: a test
-# run has not started it, and a real run started it in the state before.
+# containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration
+# is enough), and the kubelet would retry for ever. This state fails instead, with the reason.
+# `unless` also succeeds while containerd is stopped: a test run has not started it, and a real run
+# started it in the state before.
 {%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
 containerd-answers:
   cmd.run:

@@ -1,4 +1,5 @@
-{#- The registries that containerd pulls from. Applied alone when only the servers change, without a restart of containerd. -#}
+{#- The registries that containerd pulls from. Applied alone when only the servers change, without a
+    restart of containerd. -#}
 {%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 {%- from 'halite/base/containerd/hosts.jinja' import registry_hosts with context %}
 include:

@@ -1,4 +1,5 @@
-{#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these programs and of root. -#}
+{#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these
+    programs and of root. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import endpoint_url, local_url with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}

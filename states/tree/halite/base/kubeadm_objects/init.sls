@@ -1,5 +1,5 @@
-# The objects that `kubeadm init` makes: its configuration, which `kubeadm join`, `upgrade` and `certs` read, and the RBAC
-# rules for nodes, joining hosts and administrators.
+# The objects that `kubeadm init` makes: its configuration, which `kubeadm join`, `upgrade` and
+# `certs` read, and the RBAC rules for nodes, joining hosts and administrators.
 api-ready:
   kubernetes.api_ready:
     - timeout: 300

@@ -1,4 +1,4 @@
-{#- The kubelet, configured as kubeadm does. Its identity: docs/decisions/0004-kubelet-identity.md. -#}
+{#- The kubelet, configured as kubeadm does. Identity: docs/decisions/0004-kubelet-identity.md. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import cri_socket, kubelet_url with context %}
 {%- set user = 'system:node:' ~ node.name %}
@@ -60,7 +60,8 @@ include:
     - require:
         - file: /var/lib/kubelet
 
-# The node's first client certificate, and the fallback. The kubelet requests its own successors before this one expires.
+# The node's first client certificate, and the fallback. The kubelet requests its own successors
+# before this one expires.
 {{ identity }}:
   x509.certificate:
     - combined: True
@@ -72,7 +73,8 @@ include:
     - require:
         - file: /var/lib/kubelet/pki
 
-# The kubelet points this link at its newest certificate. The state repairs the link only if it leads to no certificate.
+# The kubelet points this link at its newest certificate. The state repairs the link only if it
+# leads to no certificate.
 kubelet-identity-in-place:
   file.symlink:
     - name: {{ current }}
@@ -85,7 +87,8 @@ kubelet-identity-in-place:
     - require:
         - x509: {{ identity }}
 
-# A new first certificate was made because the old one had expired or was lost. The kubelet's own may have expired too.
+# A new first certificate was made because the old one had expired or was lost. The kubelet's own
+# may have expired too.
 kubelet-identity-renewed:
   file.symlink:
     - name: {{ current }}
@@ -96,8 +99,9 @@ kubelet-identity-renewed:
 
 {%- if pillar.halite.addons.metricsServer %}
 
-# The kubelet's serving certificate, so that metrics-server can verify it. It replaces the self-signed one at the same path;
-# the kubelet reloads it without a restart. Needed only with the addon.
+# The kubelet's serving certificate, so that metrics-server can verify it. It replaces the
+# self-signed one at the same path; the kubelet reloads it without a restart. Needed only with the
+# addon.
 /var/lib/kubelet/pki/kubelet.crt:
   x509.certificate:
     - ca: kubernetes
@@ -121,7 +125,8 @@ kubelet-identity-renewed:
     - require:
         - file: /etc/kubernetes/manifests
 
-# Start order at boot: a kubelet that finds no runtime exits, and systemd restarts it only ten seconds later.
+# Start order at boot: a kubelet that finds no runtime exits, and systemd restarts it only ten
+# seconds later.
 /etc/systemd/system/kubelet.service.d/20-halite.conf:
   file.managed:
     - source: salt://halite/base/kubelet/order.conf

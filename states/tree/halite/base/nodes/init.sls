@@ -1,6 +1,7 @@
-{#- Labels and taints of the nodes, as kubeadm sets them (cmd/kubeadm/app/phases/markcontrolplane), with the operator's own
-    from the node documents. A control-plane host that is not a worker is tainted unless its document says otherwise.
-    Worker and infra nodes get a role label, which `kubectl get nodes` displays. -#}
+{#- Labels and taints of the nodes, as kubeadm sets them (cmd/kubeadm/app/phases/markcontrolplane),
+    with the operator's own from the node documents. A control-plane host that is not a worker is
+    tainted unless its document says otherwise. Worker and infra nodes get a role label, which
+    `kubectl get nodes` displays. -#}
 include:
   - halite.base.kubeadm_objects
 {%- for name, node in pillar.halite.nodes | dictsort %}

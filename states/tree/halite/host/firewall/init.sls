@@ -1,5 +1,6 @@
-{#- The firewall opens only the ports of the host's roles. A policy before all zones opens each port to its sources, and
-    leaves all other traffic to the operator's zones, SSH included. Pods are in their own zone, which is never trusted. -#}
+{#- The firewall opens only the ports of the host's roles. A policy before all zones opens each port
+    to its sources, and leaves all other traffic to the operator's zones, SSH included. Pods are in
+    their own zone, which is never trusted. -#}
 {%- from 'halite/host/firewall/map.jinja' import openings with context %}
 {%- from 'halite/map.jinja' import node, is_kubernetes_node, runs_keepalived, control_plane_addresses with context %}
 include:
@@ -15,8 +16,9 @@ firewalld:
 
 # The zone comes first: firewalld accepts no change while a policy names a zone that does not exist.
 #
-# Pods reach each other through the host; on the host itself they reach only what `halite-host` opens to them. Traffic that
-# a Service forwards to this host has a rewritten destination, and firewalld's own rule for such connections accepts it.
+# Pods reach each other through the host; on the host itself they reach only what `halite-host`
+# opens to them. Traffic that a Service forwards to this host has a rewritten destination, and
+# firewalld's own rule for such connections accepts it.
 halite-pods:
   firewalld.zone:
     - description: Pods
@@ -63,7 +65,8 @@ halite-pods-out:
         - firewalld: halite-pods
 {%- endif %}
 
-# Removes the zones and policies of an earlier version or role. Those without the prefix `halite-` stay.
+# Removes the zones and policies of an earlier version or role. Those without the prefix `halite-`
+# stay.
 halite-firewall-owned:
   firewalld.owned:
     - zones: {{ (['halite-pods'] if is_kubernetes_node else []) | json }}

@@ -1,5 +1,6 @@
-{#- The virtual address of the API, held by one of the control-plane hosts. Unicast: the network needs no multicast, and
-    keepalived accepts only the named peers. It needs neither etcd nor the API, so it works at a cold start. -#}
+{#- The virtual address of the API, held by one of the control-plane hosts. Unicast: the network
+    needs no multicast, and keepalived accepts only the named peers. It needs neither etcd nor the
+    API, so it works at a cold start. -#}
 {%- from 'halite/map.jinja' import node, runs_keepalived, control_plane_addresses with context %}
 {%- set ns = namespace(interface='') %}
 {%- for interface, addresses in grains.get('ip4_interfaces', {}) | dictsort if node.get('controlPlane') in addresses %}
@@ -65,13 +66,15 @@ keepalived:
         - file: /etc/systemd/system/keepalived.service.d/halite.conf
 {%- else %}
 
-# Switched off, or not a control-plane host: stops keepalived if Halite ever configured it here, which releases the address.
+# Switched off, or not a control-plane host: stops keepalived if Halite ever configured it here,
+# which releases the address.
 keepalived:
   service.dead:
     - enable: False
     - onlyif: test -e /etc/keepalived/check-apiserver
 
-# An operator who starts keepalived later must not take the address with Halite's configuration. Another one stays.
+# An operator who starts keepalived later must not take the address with Halite's configuration.
+# Another one stays.
 /etc/keepalived/keepalived.conf:
   file.absent:
     - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf

@@ -32,8 +32,8 @@ halite-repository:
   pkgrepo.managed:
     - name: halite
     - humanname: Halite bundle
-    # The bootstrap host reads the directory itself, because it installs packages before any server runs. Other hosts ask the
-    # servers in this order, without a proxy.
+    # The bootstrap host reads the directory itself, because it installs packages before any server
+    # runs. Other hosts ask the servers in this order, without a proxy.
     - uris:
 {%- if is_bundle_host %}
         - file://{{ pillar.halite.bundle.path }}/rpm
@@ -71,8 +71,8 @@ halite-repository:
 {%- set mirrors = '/etc/apt/halite/' ~ pillar.halite.bundle.version ~ '.mirrors' %}
 {%- if not is_bundle_host %}
 
-# apt asks these servers in this order, and takes the next one if one does not answer. The file name has the version, so that
-# another bundle is another repository, whose lists apt reads again.
+# apt asks these servers in this order, and takes the next one if one does not answer. The file name
+# has the version, so that another bundle is another repository, whose lists apt reads again.
 {{ mirrors }}:
   file.managed:
     - contents: {{ mirror_list(bundle_servers) | json }}
@@ -96,7 +96,8 @@ halite-repository:
   pkgrepo.managed:
     - name: halite
     - humanname: Halite bundle
-    # The bootstrap host reads the directory itself, because it installs packages before any server runs.
+    # The bootstrap host reads the directory itself, because it installs packages before any server
+    # runs.
     - uris:
         - {{ ('file:' ~ pillar.halite.bundle.path ~ '/apt') if is_bundle_host else ('mirror+file:' ~ mirrors) }}
     - suite: stable

@@ -1,5 +1,5 @@
-{#- The clock. chrony uses only the declared servers. The distribution's configuration, which names servers on the internet,
-    stays as it is; a drop-in of the unit makes chrony read another file. -#}
+{#- The clock. chrony uses only the declared servers. The distribution's configuration, which names
+    servers on the internet, stays as it is; a drop-in makes chrony read another file. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 {%- set configuration = '/etc/chrony/halite.conf' %}
@@ -42,8 +42,8 @@ include:
         - file: {{ drop_in }}
 {%- else %}
 
-# Switched off: chrony stays stopped, because with the distribution's configuration it would ask servers on the internet. An
-# operator who wants it starts it.
+# Switched off: chrony stays stopped, because with the distribution's configuration it would ask
+# servers on the internet. An operator who wants it starts it.
 {{ unit }}:
   service.dead:
     - enable: False

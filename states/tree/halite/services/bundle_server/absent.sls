@@ -1,4 +1,5 @@
-{#- A host that does not serve bundles, or no longer. nginx itself stays, because the operator may use it. -#}
+{#- A host that does not serve bundles, or no longer. nginx itself stays, because the operator may
+    use it. -#}
 
 /etc/nginx/conf.d/halite.conf:
   file.absent: []

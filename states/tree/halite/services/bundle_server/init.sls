@@ -1,5 +1,6 @@
-{#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images. Static files, read only,
-    TLS. The bootstrap host has the bundles; a further host with the role `registry` copies them from the other servers. -#}
+{#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images.
+    Static files, read only, TLS. The bootstrap host has the bundles; a further host with the role
+    `registry` copies them from the other servers. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use with context %}
 {%- from 'halite/map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
 include:
@@ -36,7 +37,8 @@ include:
 {%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}
 {%- endfor %}
 
-# Removes bundles that the site no longer has, before new ones are copied, to free their space. Unfinished copies stay.
+# Removes bundles that the site no longer has, before new ones are copied, to free their space.
+# Unfinished copies stay.
 {{ bundles_directory }}:
   file.directory:
     - user: root
@@ -46,8 +48,9 @@ include:
     - clean: True
     - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
 
-# Each file is verified against the manifest, and the manifest against the digest in the pillar, so the server need not be
-# trusted. A copy becomes visible only when complete, and files that are there already are not fetched again.
+# Each file is verified against the manifest, and the manifest against the digest in the pillar, so
+# the server need not be trusted. A copy becomes visible only when complete, and files that are
+# there already are not fetched again.
 {%- for bundle in bundles %}
 {%-   set command = '/usr/local/bin/ctl bundle copy --to ' ~ bundle.path ~ ' --manifest-sha256 ' ~ bundle.manifest %}
 
@@ -97,8 +100,8 @@ nginx:
         - cmd: bundle-{{ in_use.version }}
 {%- endif %}
 
-# nginx reads its configuration again if it does not serve a bundle: the ISO of that bundle was not mounted when nginx
-# started, or a run was interrupted between a change and the reload.
+# nginx reads its configuration again if it does not serve a bundle: the ISO of that bundle was not
+# mounted when nginx started, or a run was interrupted between a change and the reload.
 nginx-knows-every-bundle:
   cmd.run:
     - name: systemctl reload nginx.service

@@ -1,4 +1,5 @@
-{#- The master: program, unit, configuration and, once, its CAs. The master applies this to itself through the minion. -#}
+{#- The master: program, unit, configuration and, once, its CAs. The master applies this to itself
+    through the minion. -#}
 include:
   - halite.services.ctl
 
@@ -25,9 +26,10 @@ include:
     - group: root
     - mode: '0644'
 
-# CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay. `unless` reads the files
-# and does not ask the program, which a state above may be about to replace, so that a test run predicts what a real one does.
-# Identities are renewed when a third of their lifetime is left.
+# CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
+# `unless` reads the files and does not ask the program, which a state above may be about to
+# replace, so that a test run predicts what a real one does. Identities are renewed when a third of
+# their lifetime is left.
 {%- set state = '/var/lib/halite/master' %}
 {%- set operator = '/etc/halite/operator' %}
 halite-master-init:

@@ -32,8 +32,9 @@ halite-minion:
         - file: /etc/halite/minion.yaml
         - file: /etc/systemd/system/halite-minion.service
 
-# A restart now would end the job that runs this state, so systemd restarts the minion two seconds later, after the return.
-# Before enrolment there is no such job: the state above starts the minion, and no restart is needed.
+# A restart now would end the job that runs this state, so systemd restarts the minion two seconds
+# later, after the return. Before enrolment there is no such job: the state above starts the minion,
+# and no restart is needed.
 halite-minion-restart:
   cmd.run:
     - name: systemctl daemon-reload && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl restart halite-minion.service

@@ -1,5 +1,5 @@
-{#- The site registry: a writable registry (distribution) for the site's own images, on one host, with a daily backup. Images
-    of bundles are served by the bundle servers, read only. -#}
+{#- The site registry: a writable registry (distribution) for the site's own images, on one host,
+    with a daily backup. Images of bundles are served by the bundle servers, read only. -#}
 {%- from 'halite/map.jinja' import node, site_ca, has_site_registry with context %}
 {%- set registry = pillar.halite.siteRegistry %}
 {%- if not has_site_registry %}
@@ -85,8 +85,8 @@ halite-registry-user:
     - require:
         - file: /etc/halite/registry
 
-# Key that signs upload state. Without it the registry makes a new one at each start, and uploads in progress fail.
-# Made on this host; no other host needs it.
+# Key that signs upload state. Without it the registry makes a new one at each start, and uploads in
+# progress fail. Made on this host; no other host needs it.
 site-registry-uploads:
   cmd.run:
     - name: cd /etc/halite/registry && umask 077 && key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n') && test -n "$key" && printf 'REGISTRY_HTTP_SECRET=%s\n' "$key" > uploads.new && sync uploads.new && mv uploads.new uploads.env
