@@ -1,4 +1,4 @@
-{#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.halite.node`, its name,
+{#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name,
     is given at the start (`ctl node add`). Each step may be repeated. -#}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
