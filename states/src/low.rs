@@ -31,7 +31,7 @@ pub struct Chunk {
     pub id: String,
     /// The `name` argument; by default the id.
     pub name: String,
-    /// The SLS that declares it, dotted, for example `base.etcd`.
+    /// The SLS that declares it, dotted, for example `halite.base.etcd`.
     pub sls: String,
     /// The call's position in the source.
     pub source: Position,
