@@ -121,7 +121,7 @@ pub trait Modules: Sync {
         condition: &Value,
     ) -> impl Future<Output = Result<bool, Failure>> + Send;
 
-    /// Whether a path exists, for `creates`.
+    /// Tests whether a path exists, for `creates`.
     fn exists(&self, path: &str) -> impl Future<Output = bool> + Send;
 
     /// Records that a state is about to change something on which the watchers act (`watch`,
@@ -129,12 +129,12 @@ pub trait Modules: Sync {
     /// triggers the watchers if this one is interrupted.
     ///
     /// # Errors
-    /// The trigger cannot be recorded; the engine then changes nothing.
+    /// The trigger cannot be recorded; the engine then does not apply the change.
     fn record_trigger(&self, _chunk: &Chunk, _watchers: &[&Chunk]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether an earlier run recorded a trigger on which the watcher has not acted yet.
+    /// Tests whether an earlier run recorded a trigger on which the watcher has not acted yet.
     fn is_pending(&self, _chunk: &Chunk, _watcher: &Chunk) -> bool {
         false
     }

@@ -151,7 +151,7 @@ pub struct Controls {
     /// User that runs the shell commands above and `cmd.*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runas: Option<String>,
-    /// Whether a failure counts against the run's result; `false` isolates the operator's own
+    /// True if a failure counts against the run's result; `false` isolates the operator's own
     /// states.
     #[serde(skip_serializing_if = "is_true")]
     pub fail_run: bool,
@@ -232,7 +232,7 @@ pub struct StateReturn {
     /// False when a requisite or a control prevented it from running.
     #[serde(rename = "__state_ran__")]
     pub ran: bool,
-    /// Whether a `false` result counts against the run.
+    /// True if a `false` result counts against the run.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub fail_run: bool,
 }

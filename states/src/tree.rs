@@ -68,8 +68,8 @@ pub fn sha256(content: &[u8]) -> String {
         .collect()
 }
 
-/// Whether a path is safe to look up: relative, without empty, `.` and `..` parts, without NUL and
-/// backslash.
+/// Tests whether a path is safe to look up: relative, without empty, `.` and `..` parts, without
+/// NUL and backslash.
 #[must_use]
 pub fn is_plain_path(path: &str) -> bool {
     !path.is_empty()

@@ -248,7 +248,7 @@ fn call(
     })
 }
 
-/// Whether an SLS is the operator's own; a failure there does not fail a run.
+/// Tests whether an SLS is the operator's own; a failure there does not fail a run.
 fn is_custom(sls: &str) -> bool {
     sls == "custom" || sls.starts_with("custom.")
 }

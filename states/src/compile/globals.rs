@@ -77,12 +77,12 @@ const ABSENT: &[(&str, &str)] = &[
     ("umask", "give modes where they matter"),
 ];
 
-/// Whether an argument is a requisite, in any form.
+/// Tests whether an argument is a requisite, in any form.
 pub(super) fn is_requisite(name: &str) -> bool {
     is_requisite_list(name)
 }
 
-/// Whether an argument is a list of references.
+/// Tests whether an argument is a list of references.
 pub(super) fn is_requisite_list(name: &str) -> bool {
     REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
 }

@@ -41,7 +41,7 @@ impl Loaded {
         self.sls.iter().find(|sls| sls.name == name)
     }
 
-    /// Whether `outer` includes `inner`, directly or indirectly.
+    /// Tests whether `outer` includes `inner`, directly or indirectly.
     pub(super) fn includes(&self, outer: &str, inner: &str) -> bool {
         let mut seen = vec![outer];
         let mut at = 0;

@@ -29,7 +29,7 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
-    /// Whether it names a declaration, by id, `name` or one of `names`.
+    /// Tests whether it names a declaration, by id, `name` or one of `names`.
     pub(super) fn names_declaration(&self, declaration: &Declaration) -> bool {
         let named = |name: &str| {
             declaration.argument(name).is_some_and(|argument| {
@@ -120,7 +120,7 @@ fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Ref
     })
 }
 
-/// Whether an argument becomes edges between calls (`use` does not).
+/// Tests whether an argument becomes edges between calls (`use` does not).
 pub(super) fn is_edge(name: &str) -> bool {
     REQUISITES.contains(&name) || INVERTED.contains(&name)
 }

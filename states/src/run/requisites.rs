@@ -178,7 +178,7 @@ fn unmet(
     None
 }
 
-/// Whether one of the `prereq` targets would change something if it ran now.
+/// Tests whether one of the `prereq` targets would change something if it ran now.
 async fn any_would_change<M: Modules>(
     low: &LowState,
     targets: &[usize],

@@ -50,8 +50,8 @@ impl TriggerGraph {
             .collect()
     }
 
-    /// Whether a state counts as changed for the watcher at a position: it changed in this run, or
-    /// a trigger of an earlier run is pending.
+    /// Tests whether a state counts as changed for the watcher at a position: it changed in this
+    /// run, or a trigger of an earlier run is pending.
     pub(super) fn changed(&self, state: &StateReturn, watcher: usize) -> bool {
         !state.changes.is_empty()
             || state.result != Some(false) && self.pending.contains(&(state.index, watcher))

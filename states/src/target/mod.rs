@@ -41,7 +41,8 @@ pub const KINDS: &[&str] = &[
     "compound",
 ];
 
-/// Whether an expression of a kind matches this minion. An empty expression matches no minion.
+/// Tests whether an expression of a kind matches this minion. An empty expression matches no
+/// minion.
 ///
 /// # Errors
 /// An unknown kind, a bad pattern, a bad compound expression.

@@ -70,7 +70,7 @@ impl Glob {
         }
     }
 
-    /// Whether the whole text matches.
+    /// Tests whether the whole text matches.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         match self {
             Self::Any => true,
@@ -80,7 +80,7 @@ impl Glob {
         }
     }
 
-    /// Whether a text has a special character.
+    /// Tests whether a text has a special character.
     pub(crate) fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }

@@ -75,7 +75,7 @@ pub(crate) fn mark(text: &str, file: usize) -> String {
     out
 }
 
-/// Whether the tag at the start of `text` is `name`.
+/// Tests whether the tag at the start of `text` is `name`.
 fn is_tag(text: &str, name: &str) -> bool {
     let inside = text
         .trim_start_matches("{%")

@@ -215,8 +215,8 @@ impl Renderer {
         Ok(Rendering { key, rendered })
     }
 
-    /// Whether the text is known to be the same for the present minion. `false` may also mean that
-    /// this is not known.
+    /// Tests whether the text is known to be the same for the present minion. `false` may also mean
+    /// that this is not known.
     pub(crate) fn is_unchanged(&self, rendering: &Rendering) -> bool {
         self.cached(&rendering.key)
             .is_some_and(|rendered| Rc::ptr_eq(&rendered, &rendering.rendered))

@@ -39,7 +39,7 @@ pub(crate) enum Access {
     Whole,
     /// The number of its entries.
     Length,
-    /// Whether it contains a secret.
+    /// True if it contains a secret.
     Secret,
 }
 
@@ -149,7 +149,7 @@ impl Observations {
         Trace(accesses.0.into_iter().map(numbered).collect())
     }
 
-    /// Whether all accesses of a trace find the same in the present data.
+    /// Tests whether all accesses of a trace find the same in the present data.
     pub(crate) fn holds(&mut self, trace: &Trace, data: &MinionData) -> bool {
         trace
             .0
@@ -191,7 +191,7 @@ fn seen(value: &Json, access: Access) -> Json {
     }
 }
 
-/// Whether an access to this value sees the same as then.
+/// Tests whether an access to this value sees the same as then.
 fn is_seen(then: &Json, now: &Json, access: Access) -> bool {
     match (access, now) {
         (Access::Lookup, Json::Object(_)) => then.is_object(),
@@ -201,7 +201,8 @@ fn is_seen(then: &Json, now: &Json, access: Access) -> bool {
     }
 }
 
-/// Whether values are equal, with dictionaries in the same order, because templates see the order.
+/// Tests whether values are equal, with dictionaries in the same order, because templates see the
+/// order.
 fn alike(one: &Json, other: &Json) -> bool {
     match (one, other) {
         (Json::Object(one), Json::Object(other)) => {
@@ -242,7 +243,7 @@ mod tests {
         MinionData::new("web-1", pillar, &json!({"id": "web-1"}))
     }
 
-    /// Whether accesses find the same in both.
+    /// Tests whether accesses find the same in both.
     fn same(accesses: &[(&str, Access)], one: &Json, other: &Json) -> bool {
         let recorder = Recorder::default();
         for (key, access) in accesses {

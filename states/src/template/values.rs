@@ -205,7 +205,7 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     })
 }
 
-/// Whether a value is, or holds, a reference to a secret.
+/// Tests whether a value is, or holds, a reference to a secret.
 pub(crate) fn holds_secret(value: &Value) -> bool {
     holds(value, 0)
 }

@@ -8,7 +8,7 @@ use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-/// What stands at a path.
+/// A file system entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     Directory { mode: u64 },
@@ -16,7 +16,7 @@ pub enum Entry {
     Link { target: String },
 }
 
-/// What a check wants to happen.
+/// The difference that a check finds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     put: Option<(String, Entry)>,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{bundle, chunk, fixture, here, highstate, sure, with};
 
 #[test]
-fn addons_are_sets_and_what_is_off_is_none() {
+fn addons_are_sets_and_a_disabled_one_has_no_objects() {
     let (mut pillar, grains) = fixture("master");
     let owned = |pillar: &Value| {
         chunk(
@@ -141,8 +141,8 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     fs::remove_dir_all(bundle_dir).unwrap();
 }
 
-/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without
-/// the addon.
+/// With the addon, metrics-server reaches every kubelet and can verify it; no other client does,
+/// and nothing is open without the addon.
 #[test]
 fn metrics_server_reaches_every_kubelet() {
     let rule = |text: &str| {

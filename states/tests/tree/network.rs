@@ -85,7 +85,7 @@ fn flannel_finds_its_interface_by_the_workload_network() {
 }
 
 #[test]
-fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
+fn without_flannel_no_part_of_it_is_left() {
     for name in ["bootstrap", "worker", "master"] {
         let (mut pillar, grains) = fixture(name);
         pillar["halite"]["cni"]["plugin"] = json!("none");
@@ -109,9 +109,10 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
     }
 }
 
-/// Another pod network may have called its objects the same: they go before these come.
+/// Objects of another pod network may have the same names: they are removed before flannel's are
+/// applied.
 #[test]
-fn what_another_pod_network_made_goes_before_flannel_comes() {
+fn objects_of_another_pod_network_are_removed_before_flannel_is_applied() {
     let compiled = of("master");
     let place = |id: &str| {
         compiled

@@ -1,5 +1,5 @@
-//! What hosts have to do with the world outside of the site: whom they trust, which registries and
-//! proxy containerd uses, where the time comes from.
+//! External services of a site's hosts: trusted certificates, registries and proxy of containerd,
+//! time servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn with(target: &str, family: &str, change: impl FnOnce(&mut Value)) -> Compiled
     highstate(&pillar, &grains)
 }
 
-/// A command that is to be run in a directory of its own in the place of the host's.
+/// A directory in place of the host's root, in which commands of states are run.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -74,7 +74,7 @@ fn trust(pillar: &mut Value) {
 }
 
 #[test]
-fn certificates_stand_where_the_distribution_looks_for_them() {
+fn certificates_are_where_the_distribution_looks_for_them() {
     for target in TARGETS {
         let debian = with(target, "Debian", trust);
         let place = "/usr/local/share/ca-certificates/halite";
@@ -138,9 +138,9 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
     }
 }
 
-/// A run may be cut off between a change of the files and that of the store.
+/// A run may be interrupted between the change of the files and that of the store.
 #[test]
-fn a_trust_store_that_lags_behind_is_seen() {
+fn an_outdated_trust_store_is_found() {
     let whole = |family: &str| {
         line(
             &with("worker", family, trust),
@@ -154,7 +154,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
     let scratch = Scratch::new();
     assert!(
         scratch.shell(&debian),
-        "a host without a store of anything has nothing to mend"
+        "a host without a store has nothing to repair"
     );
     let (bundle, place) = (
         "/etc/ssl/certs/ca-certificates.crt",
@@ -165,7 +165,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
     scratch.put(&format!("{place}/halite-corp.crt"), &certificate("one"));
     assert!(
         !scratch.shell(&debian),
-        "a certificate that nobody has read"
+        "a certificate that no update has read"
     );
     scratch.put(bundle, &distributions(&certificate("one")));
     assert!(scratch.shell(&debian));
@@ -274,7 +274,7 @@ fn the_bundle_comes_before_every_mirror() {
 }
 
 #[test]
-fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
+fn a_registry_that_is_no_longer_declared_is_removed_and_foreign_ones_are_kept() {
     let compiled = with("worker", "Debian", registries);
     let onlyif = line(&compiled, "containerd-registries-absent", |chunk| {
         &chunk.controls.onlyif
@@ -328,7 +328,7 @@ fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
 }
 
 #[test]
-fn containerd_alone_has_the_proxy() {
+fn only_containerd_has_the_proxy() {
     let drop_in = "/etc/systemd/system/containerd.service.d/halite-proxy.conf";
     for target in TARGETS {
         let compiled = with(target, "Debian", |pillar| {
@@ -381,7 +381,7 @@ fn time(pillar: &mut Value) {
 }
 
 #[test]
-fn chrony_asks_the_declared_servers_and_nobody_else() {
+fn chrony_uses_only_the_declared_servers() {
     for (family, unit, options) in [
         ("Debian", "chrony", "!/usr/sbin/chronyd $DAEMON_OPTS"),
         ("RedHat", "chronyd", "/usr/sbin/chronyd $OPTIONS"),
