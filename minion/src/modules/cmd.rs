@@ -36,7 +36,7 @@ pub(super) async fn run(_host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
     ))
 }
 
-/// Does nothing by itself: only a watched change runs it.
+/// Plans nothing: only a watched change runs the command.
 pub(super) async fn wait(_host: &dyn Host, _chunk: &Chunk) -> Result<Plan, Failure> {
     Ok(Plan::nothing(""))
 }

@@ -126,7 +126,7 @@ async fn mounting(
     Ok(())
 }
 
-/// The device that `UUID=…`, `LABEL=…` or a link under `/dev` stands for.
+/// The device that `UUID=…`, `LABEL=…` or a link under `/dev` names.
 async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
     let path = match device.split_once('=') {
         Some((kind, value)) if !device.starts_with('/') => {

@@ -1,10 +1,10 @@
-//! What a fake host has become, for comparing.
+//! The lasting state of a fake host, for comparisons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_minion::host::accounts::Accounts;
-use halite_minion::host::fake::{FakeHost, FakeState};
 use halite_minion::host::{FileKind, FirewallView, MountPoint, UnitState};
+use halite_minion_fake::{FakeHost, FakeState};
 
 /// Everything that lasts on a host.
 #[derive(Debug, PartialEq)]

@@ -109,7 +109,7 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
     ))
 }
 
-/// Whether the lines of `part` follow one another in `text`.
+/// Returns whether the lines of `part` follow one another in `text`.
 fn holds(text: &str, part: &str, loose: bool) -> bool {
     let normal = |line: &str| {
         if loose {
