@@ -49,7 +49,7 @@ pub fn parse(json: &str, minion: &str) -> Result<LowState, LowStateError> {
         });
     }
     let beyond = |i: &usize| *i >= low.chunks.len();
-    let broken = low.chunks.iter().any(|c| {
+    let is_broken = low.chunks.iter().any(|c| {
         let r = &c.requisites;
         [
             &r.require,
@@ -68,7 +68,7 @@ pub fn parse(json: &str, minion: &str) -> Result<LowState, LowStateError> {
         .flatten()
         .any(beyond)
     });
-    if broken {
+    if is_broken {
         Err(LowStateError::Requisite)
     } else {
         Ok(low)

@@ -41,14 +41,16 @@ impl Remote {
 
     async fn client(&self) -> HostResult<MinionClient<Channel>> {
         let mut channel = self.channel.clone();
-        let gone = || {
+        let unreachable = || {
             HostError::refused(
                 "cannot reach the master; this job goes on without it as far as it can",
             )
         };
         let found = tokio::time::timeout(WAIT, channel.wait_for(Option::is_some)).await;
-        let found = found.map_err(|_| gone())?.map_err(|_| gone())?;
-        found.clone().map(MinionClient::new).ok_or_else(gone)
+        let found = found
+            .map_err(|_| unreachable())?
+            .map_err(|_| unreachable())?;
+        found.clone().map(MinionClient::new).ok_or_else(unreachable)
     }
 
     async fn fetch(&self, hash: &str) -> HostResult<Vec<u8>> {

@@ -93,9 +93,9 @@ fn a_certificate_with_an_rsa_key_is_found_again() {
 async fn run(case: &Case) -> anyhow::Result<()> {
     let host = build(case).await?;
     known_arguments(case)?;
-    let before = Snapshot::of(&host);
+    let before = Snapshot::from_host(&host);
     let found = check(&host, case).await;
-    if Snapshot::of(&host) != before {
+    if Snapshot::from_host(&host) != before {
         bail!("the check changed the host");
     }
     let plan = match (found, &case.expected.error) {
@@ -155,7 +155,7 @@ async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<
     if UNPREDICTABLE.contains(&case.state.as_str()) || case.watch {
         return Ok(());
     }
-    let before = Snapshot::of(host);
+    let before = Snapshot::from_host(host);
     let overlay = Overlay::new(host);
     for effect in &plan.effects {
         overlay.predict(effect).await;
@@ -169,7 +169,7 @@ async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<
             Value::Object(again.changes)
         );
     }
-    if Snapshot::of(host) != before {
+    if Snapshot::from_host(host) != before {
         bail!("the prediction changed the host");
     }
     Ok(())
@@ -181,11 +181,9 @@ async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()>
     let writes_before = host.writes();
     carry_out(host, plan).await.context("apply failed")?;
     let writes = host.writes() - writes_before;
-    empty(host, case)
-        .await
-        .with_context(|| format!("after apply"))?;
+    empty(host, case).await.context("after apply")?;
     case.expected.expect(host)?;
-    let after = Snapshot::of(host);
+    let after = Snapshot::from_host(host);
     for done in 0..plan.effects.len() {
         let host = build(case).await?;
         let plan = check(&host, case).await?;
@@ -195,7 +193,7 @@ async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()>
         again(&host, case)
             .await
             .with_context(|| format!("interrupted after {done} effects"))?;
-        if Snapshot::of(&host) != after {
+        if Snapshot::from_host(&host) != after {
             bail!("interrupted after {done} effects, it ended in another state");
         }
     }
@@ -210,7 +208,7 @@ async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()>
         again(&host, case)
             .await
             .with_context(|| format!("power cut after {done} writes"))?;
-        if Snapshot::of(&host).disk != after.disk {
+        if Snapshot::from_host(&host).disk != after.disk {
             bail!("power cut after {done} writes: it ended in another state");
         }
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 
 use super::{HostError, HostResult};
 
-/// One thing to make below the target directory.
+/// An entry to make below the target directory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A directory.

@@ -90,7 +90,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             });
         }
         add_unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
-    } else if let Some(left) = left_over(host, &source).await? {
+    } else if let Some(left) = leftover(host, &source).await? {
         // An earlier run was interrupted between unpacking and removing the archive.
         changes.insert("removed_archive".into(), json!(left));
         effects.push(Effect::Remove { path: left });
@@ -209,7 +209,7 @@ fn temporary_path(sha256: &str) -> String {
     format!("{NOTES}/unpack/{sha256}.tar")
 }
 
-async fn left_over(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
+async fn leftover(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
     let Source::Blob(sha256) = source else {
         return Ok(None);
     };

@@ -113,11 +113,11 @@ async fn mounting(
         );
         return Ok(());
     }
-    let shown: Vec<&str> = found.options.split(',').collect();
+    let displayed: Vec<&str> = found.options.split(',').collect();
     let missing: Vec<&str> = line
         .options
         .split(',')
-        .filter(|option| SHOWN.contains(option) && !shown.contains(option))
+        .filter(|option| SHOWN.contains(option) && !displayed.contains(option))
         .collect();
     if !missing.is_empty() {
         effects.push(mount(format!("remount,{}", line.options)));

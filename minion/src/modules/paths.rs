@@ -270,17 +270,17 @@ fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) ->
                     .is_some_and(|rest| rest.starts_with('/'))
         })
     };
-    let mut gone: Vec<String> = Vec::new();
+    let mut removed: Vec<String> = Vec::new();
     for (path, _) in found {
-        let below_gone = gone.iter().any(|top| {
+        let below_gone = removed.iter().any(|top| {
             path.strip_prefix(top.as_str())
                 .is_some_and(|rest| rest.starts_with('/'))
         });
         if !below_gone && !holds(path) {
-            gone.push(path.clone());
+            removed.push(path.clone());
         }
     }
-    gone
+    removed
 }
 
 /// Returns whether `path` is `top` or below it.
@@ -322,22 +322,23 @@ pub(super) fn surplus_below(
     patterns: &[String],
 ) -> (Vec<String>, String) {
     let full =
-        |gone: Vec<String>| -> Vec<String> { gone.iter().map(|path| join(root, path)).collect() };
-    let gone = full(surplus(found, &keep, patterns));
+        |paths: Vec<String>| -> Vec<String> { paths.iter().map(|path| join(root, path)).collect() };
+    let removed = full(surplus(found, &keep, patterns));
     let below = mounts.iter().map(|mount| mount.path.as_str());
     let below = below.filter(|mount| *mount != root && is_within(mount, root));
     let concerned = |mount: &&str| {
-        gone.iter()
+        removed
+            .iter()
             .any(|top| is_within(mount, top) || is_within(top, mount))
     };
     let left: Vec<&str> = below.filter(concerned).collect();
     if left.is_empty() {
-        return (gone, String::new());
+        return (removed, String::new());
     }
     let is_left = |path: &str| left.iter().any(|mount| is_within(&join(root, path), mount));
-    let gone = full(surplus(found, |path| keep(path) || is_left(path), patterns));
+    let removed = full(surplus(found, |path| keep(path) || is_left(path), patterns));
     (
-        gone,
+        removed,
         format!(
             "; left alone, because a file system is mounted there: {}",
             left.join(", ")

@@ -24,7 +24,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn of(host: &FakeHost) -> Self {
+    pub fn from_host(host: &FakeHost) -> Self {
         let state = host.state();
         let mut disk = BTreeMap::new();
         walk(&state, "/", &mut disk);

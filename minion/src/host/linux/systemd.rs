@@ -26,9 +26,9 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// # Errors
 /// systemd cannot be asked.
 pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
-    let wrong = unreadable(name);
+    let failed = unreadable(name);
     let path: OwnedObjectPath = match bus.try_call(MANAGER, "LoadUnit", &(name,)).await? {
-        Ok(reply) => reply.body().deserialize().map_err(&wrong)?,
+        Ok(reply) => reply.body().deserialize().map_err(&failed)?,
         Err((_, text)) => return Err(HostError::refused(format!("{name}: {text}"))),
     };
     let object = Object {
@@ -40,7 +40,7 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
         .call(object, "GetAll", &("org.freedesktop.systemd1.Unit",))
         .await?;
     let body = reply.body();
-    let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&wrong)?;
+    let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&failed)?;
     let text = |key: &str| {
         properties
             .get(key)
@@ -80,10 +80,10 @@ const UNIT_PATHS: [&str; 5] = [
 /// that it found when it last loaded all units.
 fn has_unread_drop_ins(root: &Path, name: &str, read: &[String]) -> bool {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    let gone = read
+    let is_removed = read
         .iter()
         .any(|path| !root.join(path.strip_prefix("/").unwrap_or(path)).exists());
-    let new = UNIT_PATHS
+    let is_added = UNIT_PATHS
         .iter()
         .filter_map(|directory| {
             std::fs::read_dir(root.join(directory).join(format!("{name}.d"))).ok()
@@ -96,7 +96,7 @@ fn has_unread_drop_ins(root: &Path, name: &str, read: &[String]) -> bool {
                 .iter()
                 .any(|path| path.file_name() == Some(file.as_os_str()))
         });
-    gone || new
+    is_removed || is_added
 }
 
 /// `systemctl daemon-reload`.

@@ -30,7 +30,7 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     } else {
         new.join("\n") + "\n"
     };
-    Ok(file.becomes(
+    Ok(file.plan_for(
         &text,
         args.show()?,
         Vec::new(),
@@ -101,7 +101,7 @@ impl LineSpec {
                 .iter()
                 .map(|line| {
                     if line.contains(&self.matching) {
-                        self.like(line)
+                        self.indented_like(line)
                     } else {
                         line.clone()
                     }
@@ -114,7 +114,7 @@ impl LineSpec {
     }
 
     /// The content with the indentation of a neighbour.
-    fn like(&self, neighbour: &str) -> String {
+    fn indented_like(&self, neighbour: &str) -> String {
         if !self.indent {
             return self.content.clone();
         }
@@ -126,7 +126,7 @@ impl LineSpec {
         )
     }
 
-    fn is_it(&self, line: Option<&String>) -> bool {
+    fn is_content(&self, line: Option<&String>) -> bool {
         line.is_some_and(|line| {
             if self.indent {
                 line.trim() == self.content.trim()
@@ -153,7 +153,7 @@ impl LineSpec {
     fn ensure(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         let (after, before) = self.neighbours(lines)?;
         let (from, to) = (after.map_or(0, |at| at + 1), before.unwrap_or(lines.len()));
-        if (from..to).any(|at| self.is_it(lines.get(at))) {
+        if (from..to).any(|at| self.is_content(lines.get(at))) {
             return Ok(lines.to_vec());
         }
         match (after, before) {
@@ -165,17 +165,17 @@ impl LineSpec {
 
     fn insert(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         match self.location.as_deref() {
-            Some("start") if self.is_it(lines.first()) => return Ok(lines.to_vec()),
-            Some("end") if self.is_it(lines.last()) => return Ok(lines.to_vec()),
+            Some("start") if self.is_content(lines.first()) => return Ok(lines.to_vec()),
+            Some("end") if self.is_content(lines.last()) => return Ok(lines.to_vec()),
             Some("start") => return Ok(self.with(lines, 0, usize::MAX)),
             Some("end") => return Ok(self.with(lines, lines.len(), usize::MAX)),
             Some(other) => return Err(LineError::Location(other.to_owned())),
             None => {}
         }
         match self.neighbours(lines)? {
-            (Some(after), _) if self.is_it(lines.get(after + 1)) => Ok(lines.to_vec()),
+            (Some(after), _) if self.is_content(lines.get(after + 1)) => Ok(lines.to_vec()),
             (Some(after), _) => Ok(self.with(lines, after + 1, after)),
-            (None, Some(before)) if before > 0 && self.is_it(lines.get(before - 1)) => {
+            (None, Some(before)) if before > 0 && self.is_content(lines.get(before - 1)) => {
                 Ok(lines.to_vec())
             }
             (None, Some(before)) => Ok(self.with(lines, before, before)),
@@ -187,7 +187,7 @@ impl LineSpec {
     fn with(&self, lines: &[String], at: usize, neighbour: usize) -> Vec<String> {
         let line = lines
             .get(neighbour)
-            .map_or_else(|| self.content.clone(), |line| self.like(line));
+            .map_or_else(|| self.content.clone(), |line| self.indented_like(line));
         let (head, tail) = (lines.iter().take(at), lines.iter().skip(at));
         head.cloned().chain([line]).chain(tail.cloned()).collect()
     }
