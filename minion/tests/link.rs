@@ -327,7 +327,7 @@ async fn enrolment_verifies_both_ways() {
     let error = enrol::enrol(&world.config, &wrong, |_| ())
         .await
         .unwrap_err();
-    assert!(matches!(error, enrol::EnrolError::Call(_)), "{error}");
+    assert!(matches!(error, enrol::EnrolError::Connect(_)), "{error}");
     let unknown = world.request(&format!("other.secret.{}", world.hash));
     let error = enrol::enrol(&world.config, &unknown, |_| ())
         .await

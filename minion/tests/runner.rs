@@ -258,10 +258,8 @@ async fn a_stopped_run_changes_nothing_more() {
     let found = runner.check(&file).await.unwrap();
     stop.request("cancelled");
     stop.request("again");
-    assert_eq!(
-        runner.apply(&file, &found.diff).await,
-        Err(Failure("cancelled".into()))
-    );
+    let failure = runner.apply(&file, &found.diff).await.unwrap_err();
+    assert_eq!(failure.to_string(), "cancelled");
     assert!(runner.check(&file).await.is_err());
     assert_eq!(host.writes(), 0);
 }
