@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use halite_document::Problem;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
-use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
 use serde_json::Value;
 
