@@ -6,7 +6,30 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::files;
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// The SHA-256 of bytes in memory.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
 
 /// A SHA-256 digest: 64 lower-case hexadecimal digits, so that it can be the name of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,11 +40,13 @@ impl Digest {
     /// The digest of bytes in memory.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        Self(files::sha256(bytes))
+        Self(sha256(bytes))
     }
 
-    pub(crate) fn finish(hash: Sha256) -> Self {
-        Self(files::hex(&hash.finalize()))
+    /// The digest of all that a hash was fed with.
+    #[must_use]
+    pub fn finish(hash: Sha256) -> Self {
+        Self(hex(&hash.finalize()))
     }
 
     /// The 64 digits.
@@ -43,10 +68,7 @@ impl FromStr for Digest {
     /// Takes the digits, with or without `sha256:` before them.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
-        let digits = hex
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if hex.len() == 64 && digits {
+        if is_sha256(hex) {
             return Ok(Self(hex.to_owned()));
         }
         Err(format!(

@@ -11,7 +11,7 @@ use crate::files;
 
 /// A directory that is being filled. Nobody else fills it as long as this lives, and what an
 /// earlier one left that was killed is gone.
-pub struct Stage {
+pub struct AtomicDir {
     /// Where to write.
     pub new: PathBuf,
     dir: PathBuf,
@@ -19,7 +19,7 @@ pub struct Stage {
     _lock: File,
 }
 
-impl Stage {
+impl AtomicDir {
     /// Begins a directory that is to be at `dir`, in the same file system.
     ///
     /// # Errors
@@ -58,11 +58,14 @@ impl Stage {
     ///
     /// # Errors
     /// The filler's, or the system's.
-    pub fn fill(self, filler: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    pub fn fill<E: From<Error>>(
+        self,
+        filler: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         let written = filler(&self.new).and_then(|()| {
             sync_dirs(&self.new)?;
             fs::rename(&self.new, &self.dir).map_err(Error::file("rename", &self.new))?;
-            files::sync_parent(&self.dir)
+            Ok(files::sync_parent(&self.dir)?)
         });
         if written.is_err() {
             let _ = fs::remove_dir_all(&self.new);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sha2::{Digest as _, Sha256};
+use sha2::Sha256;
 
+use crate::digest::hex;
 use crate::error::Error;
 
 /// How much is read at a time.
@@ -17,23 +18,6 @@ const CHUNK: usize = 1 << 20;
 
 /// How often the removal of a directory is tried.
 const ATTEMPTS: u32 = 20;
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-}
-
-/// The SHA-256 of bytes in memory.
-pub fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
 
 /// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a
 /// size, too.
@@ -43,14 +27,6 @@ pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
         .seek(SeekFrom::End(0))
         .map_err(Error::file("read", path))?;
     Ok((file, size))
-}
-
-/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
-pub fn is_sha256(text: &str) -> bool {
-    text.len() == 64
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// SHA-256 and size of a file, which is streamed.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::error::Error;
-use crate::iso::read::Entry;
 
 /// What every file and directory takes at least, in bytes: the block of the common file systems.
 const BLOCK: u64 = 4096;
@@ -25,11 +24,11 @@ impl Need {
         self.files += 1;
     }
 
-    /// What the files of an image take.
+    /// The space that files of these sizes take.
     #[must_use]
-    pub fn of(entries: &[Entry]) -> Self {
+    pub fn for_sizes(sizes: impl IntoIterator<Item = u64>) -> Self {
         let mut need = Self::default();
-        entries.iter().for_each(|entry| need.add(entry.size));
+        sizes.into_iter().for_each(|size| need.add(size));
         need
     }
 }

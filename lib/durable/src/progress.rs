@@ -1,7 +1,7 @@
 //! Saying how far long work is.
 
 /// Says it at each tenth of the whole, in decimal megabytes.
-pub struct Tenths<'a> {
+pub struct ByteProgress<'a> {
     what: &'static str,
     done: u64,
     total: u64,
@@ -9,7 +9,7 @@ pub struct Tenths<'a> {
     progress: &'a mut dyn FnMut(&str),
 }
 
-impl<'a> Tenths<'a> {
+impl<'a> ByteProgress<'a> {
     /// `what` is being done to `total` bytes.
     pub fn new(what: &'static str, total: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
         Self {

@@ -15,13 +15,13 @@ use crate::files;
 
 /// A place that nobody else claims: `.NAME.lock` beside it, until this is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct FileLock {
     path: PathBuf,
     /// Holds the lock.
     _file: File,
 }
 
-impl Claim {
+impl FileLock {
     /// Claims the place of something that is to be written.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Claim {
     ///
     /// # Errors
     /// When its directory cannot be written to.
-    pub(crate) fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
+    pub fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
         if let Some(claim) = Self::take(place)? {
             return Ok(claim);
         }
@@ -79,7 +79,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // Before the lock ends, or it would be somebody else's. One that stays does no harm.
         let _ = fs::remove_file(&self.path);
@@ -107,13 +107,13 @@ const OWNER: &str = ".owner";
 /// A directory for temporary files that only its owner may read. It goes when this is dropped; what
 /// killed processes have left of its kind goes when the next one is made.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchDir {
     dir: TempDir,
     /// Holds the lock.
     _owner: File,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// A new directory among the system's temporary files. `kind` begins its name.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Scratch {
     }
 
     /// A new directory in another.
-    pub(crate) fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
+    pub fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
         sweep(parent, kind);
         let failed = || Error::file("make a directory in", parent);
         loop {
@@ -191,7 +191,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let scratch = Scratch::within(dir.path(), "kind-").unwrap();
+                        let scratch = ScratchDir::within(dir.path(), "kind-").unwrap();
                         assert!(scratch.path().join(OWNER).exists());
                     }
                 });
@@ -204,20 +204,22 @@ mod tests {
     fn a_place_is_claimed_once_and_nothing_stays() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("below/X.iso");
-        let claim = Claim::new(&place).unwrap();
-        let error = Claim::new(&place).unwrap_err().to_string();
+        let claim = FileLock::new(&place).unwrap();
+        let error = FileLock::new(&place).unwrap_err().to_string();
         assert!(error.contains("another ctl is writing it"), "{error}");
         let (told, heard) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn({
             let place = place.clone();
-            move || Claim::wait(&place, &mut |line| told.send(line.to_owned()).unwrap()).map(drop)
+            move || {
+                FileLock::wait(&place, &mut |line| told.send(line.to_owned()).unwrap()).map(drop)
+            }
         });
         assert!(heard.recv().unwrap().contains("waiting for another build"));
         drop(claim);
         waiting.join().unwrap().unwrap();
         // What a killed one has left is taken over.
         fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
-        drop(Claim::new(&place).unwrap());
+        drop(FileLock::new(&place).unwrap());
         assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
     }
 
@@ -242,7 +244,7 @@ mod tests {
         }
         let (done, waited) = std::sync::mpsc::channel();
         let parent = dir.path().to_owned();
-        std::thread::spawn(move || done.send(Scratch::within(&parent, "x-").map(drop)));
+        std::thread::spawn(move || done.send(ScratchDir::within(&parent, "x-").map(drop)));
         waited
             .recv_timeout(std::time::Duration::from_secs(60))
             .expect("it waits for a pipe")
@@ -258,13 +260,13 @@ mod tests {
     #[test]
     fn only_what_nobody_holds_is_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Scratch::within(dir.path(), "x-").unwrap();
+        let held = ScratchDir::within(dir.path(), "x-").unwrap();
         fs::create_dir(dir.path().join("x-left")).unwrap();
         fs::write(dir.path().join("x-left/.owner"), "").unwrap();
         fs::create_dir(dir.path().join("x-other")).unwrap();
         fs::create_dir(dir.path().join("y-left")).unwrap();
         fs::write(dir.path().join("y-left/.owner"), "").unwrap();
-        let second = Scratch::within(dir.path(), "x-").unwrap();
+        let second = ScratchDir::within(dir.path(), "x-").unwrap();
         assert!(held.path().exists() && second.path().exists());
         drop((held, second));
         let mut left: Vec<_> = fs::read_dir(dir.path())
