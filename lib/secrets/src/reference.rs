@@ -1,8 +1,8 @@
 //! References to secrets: texts that templates and low state contain in place of a secret, until the
 //! master sends a job.
 //!
-//! A reference is the text `halite-secret::PATH::`, where PATH is the pillar path, for example
-//! `pki.kubernetes.key`. A template may pass it on and put it into texts; an operation that computes
+//! A reference is the text `halite-secret::PATH::`, where PATH is the path below `halite` in the
+//! pillar, for example `pki.kubernetes.key`. A template may pass it on and put it into texts; an operation that computes
 //! something from it (a hash, a slice, an encoding) would compute it from the reference, and is
 //! refused.
 
@@ -15,7 +15,8 @@ pub const PREFIX: &str = "halite-secret::";
 /// The end of a reference.
 pub const SUFFIX: &str = "::";
 
-/// The reference to the secret at a pillar path.
+/// The reference to the secret at a path below `halite` in the pillar, for example
+/// `pki.kubernetes.key`.
 #[must_use]
 pub fn for_path(path: &str) -> String {
     format!("{PREFIX}{path}{SUFFIX}")
