@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use halite_document::Problem;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
 use halite_states::signature::RunsOn;
