@@ -16,10 +16,7 @@ pub mod compile;
 pub mod engine;
 pub mod error;
 pub mod low;
-#[cfg(feature = "compiler")]
-pub mod problem;
 pub mod run;
-pub mod secret;
 pub mod signature;
 pub mod signatures;
 #[cfg(feature = "compiler")]
@@ -28,5 +25,3 @@ pub mod target;
 pub(crate) mod template;
 #[cfg(feature = "compiler")]
 pub mod tree;
-#[cfg(feature = "compiler")]
-pub mod yaml;

@@ -1,14 +1,14 @@
 //! Arguments of state functions, checked against the signatures and converted to one form.
 
+use halite_document::yaml::{Kind, Node};
+use halite_document::{Problem, did_you_mean};
 use serde_json::{Map, Value};
 
 use super::declaration::{Argument, Declaration};
 use super::globals;
 use super::globals::boolean;
-use crate::problem::{Problem, did_you_mean};
 use crate::signature::{Arg, Kind as Wanted, Signature};
 use crate::signatures;
-use crate::yaml::{Kind, Node};
 
 /// The signature of a declaration's function.
 pub(super) fn signature(

@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use super::call::{Call, Draft, Provenance};
 use super::declaration::{Argument, Declaration};
 use super::globals::Order;
@@ -14,9 +17,7 @@ use super::reference::{is_edge, references};
 use super::rewrite::lay_over;
 use super::{arguments, globals, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
-use crate::problem::Problem;
 use crate::template::{Renderer, Rendering};
-use crate::yaml::{Kind, Node};
 
 pub(super) fn expand(
     input: &Input,

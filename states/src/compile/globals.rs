@@ -1,11 +1,11 @@
 //! Global arguments, which every state takes: requisites, and controls of whether and how it runs.
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node, scalar};
 use serde_json::Value;
 
 use super::declaration::Argument;
 use crate::low::{Controls, Retry};
-use crate::problem::Problem;
-use crate::yaml::{Kind, Node, scalar};
 
 /// Requisites, by the name of their list.
 pub(super) const REQUISITES: &[&str] = &[

@@ -11,7 +11,7 @@ pub struct Input<'a> {
     pub tree: &'a dyn Tree,
     /// The minion's id.
     pub minion: &'a str,
-    /// Its pillar view; secrets are references (see [`crate::secret`]).
+    /// Its pillar view; secrets are references (see [`halite_secrets::reference`]).
     pub pillar: &'a Value,
     /// Its grains.
     pub grains: &'a Value,

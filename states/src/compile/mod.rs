@@ -22,11 +22,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use call::Draft;
+use halite_document::Problem;
 use load::Names;
 use memo::Memo;
 
 use crate::low::{FORMAT, LowState, Position, Requisites};
-use crate::problem::Problem;
 use crate::template::Renderer;
 use crate::tree::Tree;
 

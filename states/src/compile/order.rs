@@ -5,10 +5,11 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use halite_document::Problem;
+
 use super::call::Draft;
 use super::globals::Order;
 use crate::low::Requisites;
-use crate::problem::Problem;
 
 /// The first implicit order number.
 const FIRST: i64 = 10_000;

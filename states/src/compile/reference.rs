@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use super::declaration::{Argument, Declaration};
 use super::globals::{INVERTED, REQUISITES};
 use crate::low::Position;
-use crate::problem::Problem;
-use crate::yaml::{Kind, Node};
 
 /// One entry of a requisite list.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use halite_document::{Problem, did_you_mean};
+
 use super::call::Draft;
 use super::load::Loaded;
 use super::reference::Reference;
 use crate::low::Requisites;
-use crate::problem::{Problem, did_you_mean};
 use crate::target::pattern::Glob;
 
 /// The list of a requisite.

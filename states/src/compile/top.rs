@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use super::input::Input;
 use crate::error::chain;
 use crate::low::Position;
-use crate::problem::Problem;
 use crate::target::{Candidate, matches};
 use crate::template::{Purpose, Renderer};
-use crate::yaml::{Kind, Node};
 
 /// An SLS assigned to a minion.
 #[derive(Debug, Clone, PartialEq, Eq)]

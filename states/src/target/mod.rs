@@ -7,11 +7,10 @@ pub(crate) mod pattern;
 
 use std::net::IpAddr;
 
+use halite_document::did_you_mean;
 use ipnet::IpNet;
 use pattern::Glob;
 use serde_json::Value;
-
-use crate::problem::did_you_mean;
 
 pub use error::TargetError;
 pub use pattern::PatternError;

@@ -4,9 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
+use halite_secrets::reference;
 use serde_json::{Map, Value as Json, json};
-
-use crate::secret;
 
 /// Place of the pillar in the data.
 pub(crate) const PILLAR: &str = "/pillar";
@@ -186,7 +185,7 @@ fn seen(value: &Json, access: Access) -> Json {
     match (access, value) {
         (Access::Lookup, Json::Object(_)) => Json::Object(Map::new()),
         (Access::Length, Json::Object(map)) => Json::from(map.len()),
-        (Access::Secret, value) => Json::from(secret::is_in(value)),
+        (Access::Secret, value) => Json::from(reference::is_in(value)),
         (_, value) => value.clone(),
     }
 }
@@ -196,7 +195,7 @@ fn is_seen(then: &Json, now: &Json, access: Access) -> bool {
     match (access, now) {
         (Access::Lookup, Json::Object(_)) => then.is_object(),
         (Access::Length, Json::Object(map)) => then.as_u64() == u64::try_from(map.len()).ok(),
-        (Access::Secret, now) => then.as_bool() == Some(secret::is_in(now)),
+        (Access::Secret, now) => then.as_bool() == Some(reference::is_in(now)),
         (_, now) => alike(then, now),
     }
 }
