@@ -62,6 +62,13 @@ impl Failure {
     }
 }
 
+/// Failures are equal when they read the same, causes included.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
 impl From<String> for Failure {
     fn from(message: String) -> Self {
         Self::new(message)
