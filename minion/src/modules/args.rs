@@ -200,7 +200,12 @@ mod tests {
         assert_eq!(args.list("c").unwrap(), ["x", "2"]);
         assert_eq!(args.mode("m").unwrap(), args.mode("o").unwrap());
         assert_eq!(args.text("n").unwrap(), None);
-        assert!(args.text("d").unwrap_err().text().contains("`d` must be a text"));
+        assert!(
+            args.text("d")
+                .unwrap_err()
+                .text()
+                .contains("`d` must be a text")
+        );
         assert!(args.flag("a", false).is_err());
         assert!(
             args.required("zz")
