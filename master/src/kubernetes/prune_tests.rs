@@ -522,7 +522,7 @@ async fn sets_that_are_not_ours_are_not_judged() {
             .check(&taken)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("belongs to the set `mine`")
     );
 }
@@ -539,7 +539,11 @@ async fn a_definition_that_is_not_served_is_named() {
     );
     let cluster = run(&api, false);
     let checked = cluster.check(&state).await.unwrap();
-    let told = cluster.apply(&state, &checked.diff).await.unwrap_err().0;
+    let told = cluster
+        .apply(&state, &checked.diff)
+        .await
+        .unwrap_err()
+        .text();
     assert!(
         told.contains("widgets.x.io") && told.contains("already in use"),
         "{told}"
