@@ -10,7 +10,7 @@ mod system;
 
 use std::path::Path;
 
-use halite_proto::reports::GRAIN;
+use halite_host_reports::GRAIN;
 use serde_json::{Map, Value, json};
 
 /// Grains that change all the time: no reason to tell the master that something changed.

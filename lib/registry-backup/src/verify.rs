@@ -1,68 +1,74 @@
-//! Reading a backup: whether it has what it had when it was made.
+//! Compares a backup with its metadata, and each of its blobs with its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use halite_bundle::{Error, Tenths};
+use halite_bundle::Tenths;
 
-use super::backups::Backup;
-use super::digest::Digest;
-use super::facts::{Damage, Facts};
-use super::folder::{Folder, Found};
-use super::tree::Tree;
-use super::{BLOBS, REPOSITORIES, ROOT, blob};
+use crate::backup_metadata::{BackupMetadata, Damage};
+use crate::backups::Backup;
+use crate::digest::{BLOBS, BlobDamage, Digest};
+use crate::error::{Error, chain};
+use crate::folder::{Folder, Lookup};
+use crate::layout::{REPOSITORIES, ROOT, open_blob};
+use crate::scan::scan;
+use crate::tree::Tree;
 
-/// What was found in a backup.
+/// The result of a verification.
 #[derive(Debug)]
 pub struct Verified {
-    /// Blobs that are as they should be.
+    /// The number of intact blobs.
     pub blobs: usize,
-    /// Their size in bytes.
+    /// The size of the intact blobs, in bytes.
     pub bytes: u64,
-    /// Everything else.
+    /// All damage.
     pub damaged: Vec<Damage>,
 }
 
-/// A backup that can be read.
-pub struct Opened {
-    /// What it says of itself.
-    pub facts: Facts,
-    /// `docker/registry/v2`.
+/// An open backup.
+pub struct OpenBackup {
+    /// Its metadata.
+    pub metadata: BackupMetadata,
+    /// The directory of its layout.
     pub v2: Folder,
     /// Its links.
     pub tree: Tree,
-    /// What is wrong with them.
+    /// Damage to its links.
     pub damaged: Vec<Damage>,
 }
 
-impl Opened {
+impl OpenBackup {
     /// Reads the links of a backup.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a complete backup, or cannot be read.
     pub fn new(backup: &Backup) -> Result<Self, Error> {
-        let facts = backup.facts.clone().map_err(|why| {
-            Error::content(
-                &backup.path,
-                format!("it is no whole backup of a registry: {why}"),
-            )
-        })?;
-        let part = |found: Found<Folder>, path: &Path| match found {
-            Found::Here(folder) => Ok(folder),
-            Found::Gone => Err(Error::content(
+        let metadata = match &backup.metadata {
+            Ok(metadata) => metadata.clone(),
+            Err(source) => {
+                return Err(Error::Incomplete {
+                    path: backup.path.clone(),
+                    source: Arc::clone(source),
+                });
+            }
+        };
+        let part = |found: Lookup<Folder>, path: &Path| match found {
+            Lookup::Found(folder) => Ok(folder),
+            Lookup::Missing => Err(Error::unusable(
                 path,
-                "it is missing: this is no whole backup of a registry",
+                "it is missing; this is not a complete backup of a registry",
             )),
-            Found::Strange(why) => Err(Error::content(path, why)),
+            Lookup::Unexpected(why) => Err(Error::unusable(path, why)),
         };
         let v2 = part(
             Folder::open(&backup.path)?.below(ROOT),
             &backup.path.join(ROOT),
         )?;
         let repositories = part(v2.enter(REPOSITORIES), &v2.path().join(REPOSITORIES))?;
-        let tree = Tree::read(&repositories, false);
+        let tree = scan(&repositories, false);
         let mut damaged: Vec<Damage> = tree
-            .strange
+            .unexpected
             .iter()
             .map(|(path, why)| {
                 let what = format!("{ROOT}/{REPOSITORIES}/{}", path.escape_debug());
@@ -74,11 +80,11 @@ impl Opened {
             })
             .collect();
         if damaged.is_empty()
-            && (tree.links.len(), tree.sha256()) != (facts.links, facts.links_sha256.clone())
+            && (tree.links.len(), tree.sha256()) != (metadata.links, metadata.links_sha256.clone())
         {
             let why = format!(
-                "there were {} links, and these {} are others",
-                facts.links,
+                "the backup was made with {} links, and these {} differ from them",
+                metadata.links,
                 tree.links.len()
             );
             damaged.push(Damage {
@@ -88,25 +94,25 @@ impl Opened {
             });
         }
         Ok(Self {
-            facts,
+            metadata,
             v2,
             tree,
             damaged,
         })
     }
 
-    /// What it has no link of, since the registry's own was damaged. Blobs that it lacks are told
-    /// by its links.
-    pub fn lacking(&self) -> Vec<Damage> {
+    /// The links that are not in the backup, because they were damaged in the registry. Missing
+    /// blobs are found through the links.
+    pub fn missing_links(&self) -> Vec<Damage> {
         let links = self
-            .facts
+            .metadata
             .damaged
             .iter()
             .filter(|damage| damage.what.parse::<Digest>().is_err());
         links.cloned().collect()
     }
 
-    /// What is damaged about a blob of it.
+    /// Describes damage to a blob of the backup.
     pub fn damage(&self, digest: &Digest, why: String) -> Damage {
         Damage {
             what: digest.to_string(),
@@ -116,31 +122,31 @@ impl Opened {
     }
 }
 
-/// Compares every blob of a backup with its name.
+/// Compares every blob of a backup with its digest.
 ///
 /// # Errors
-/// It is no backup, or cannot be read, or is removed meanwhile.
+/// It is not a backup, it cannot be read, or it was removed during the verification.
 pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verified, Error> {
-    let opened = Opened::new(backup)?;
+    let opened = OpenBackup::new(backup)?;
     let mut damaged = Vec::new();
-    let mut wanted: BTreeSet<Digest> = listed(&opened.v2, &mut damaged)?;
-    wanted.extend(opened.tree.needs().into_keys().cloned());
+    let mut expected: BTreeSet<Digest> = list_blobs(&opened.v2, &mut damaged)?;
+    expected.extend(opened.tree.needs().into_keys().cloned());
     let known: BTreeMap<&str, &Damage> = opened
-        .facts
+        .metadata
         .damaged
         .iter()
         .map(|damage| (damage.what.as_str(), damage))
         .collect();
     let (mut blobs, mut bytes) = (0, 0);
-    let mut tenths = Tenths::new("read", opened.facts.bytes, progress);
-    for digest in &wanted {
-        let checked = match blob(&opened.v2, digest) {
-            Found::Here(mut file) => digest.check(&mut file),
-            Found::Gone => Err(match known.get(digest.to_string().as_str()) {
-                Some(damage) => format!("the registry itself did not have it: {}", damage.why),
-                None => "it is missing".to_owned(),
+    let mut tenths = Tenths::new("read", opened.metadata.bytes, progress);
+    for digest in &expected {
+        let checked = match open_blob(&opened.v2, digest) {
+            Lookup::Found(mut file) => digest.check(&mut file).map_err(|damage| chain(&damage)),
+            Lookup::Missing => Err(match known.get(digest.to_string().as_str()) {
+                Some(damage) => format!("the registry did not have it, either: {}", damage.why),
+                None => BlobDamage::Missing.to_string(),
             }),
-            Found::Strange(why) => Err(format!("its file {why}")),
+            Lookup::Unexpected(why) => Err(BlobDamage::Unexpected(why).to_string()),
         };
         match checked {
             Ok(size) => {
@@ -151,13 +157,13 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
             Err(why) => damaged.push(opened.damage(digest, why)),
         }
     }
-    damaged.extend(opened.lacking());
+    damaged.extend(opened.missing_links());
     damaged.extend(opened.damaged);
-    // A backup that is removed loses its name first.
+    // The removal of a backup begins with its name.
     if !damaged.is_empty() && Folder::open(&backup.path).is_err() {
-        return Err(Error::content(
+        return Err(Error::unusable(
             &backup.path,
-            "it was removed while it was read: read another one",
+            "it was removed during the verification; verify another one",
         ));
     }
     Ok(Verified {
@@ -167,12 +173,12 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     })
 }
 
-/// The blobs that are there, by the names of their directories.
-fn listed(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Error> {
+/// The blobs in a backup, from the names of their directories.
+fn list_blobs(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Error> {
     let mut digests = BTreeSet::new();
     let mut waiting = vec![(BLOBS.to_owned(), Vec::new())];
     while let Some((path, names)) = waiting.pop() {
-        let mut strange = |why: String| {
+        let mut unexpected = |why: String| {
             let what = format!("{ROOT}/{}", path.escape_debug());
             damaged.push(Damage {
                 what,
@@ -182,16 +188,16 @@ fn listed(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Er
         };
         let names: Vec<String> = names;
         if let [algorithm, _, hex] = names.as_slice() {
-            match Digest::of_names(algorithm, hex).filter(|digest| digest.folder() == path) {
+            match Digest::from_names(algorithm, hex).filter(|digest| digest.folder() == path) {
                 Some(digest) => {
                     digests.insert(digest);
                 }
-                None => strange("is named like no blob".to_owned()),
+                None => unexpected("is not the name of a blob".to_owned()),
             }
             continue;
         }
         match v2.below(&path) {
-            Found::Here(folder) => {
+            Lookup::Found(folder) => {
                 let below = folder.names().map_err(Error::file("list", folder.path()))?;
                 waiting.extend(below.into_iter().map(|name| {
                     (
@@ -200,8 +206,8 @@ fn listed(v2: &Folder, damaged: &mut Vec<Damage>) -> Result<BTreeSet<Digest>, Er
                     )
                 }));
             }
-            Found::Gone => {}
-            Found::Strange(why) => strange(why),
+            Lookup::Missing => {}
+            Lookup::Unexpected(why) => unexpected(why),
         }
     }
     Ok(digests)
