@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_bundle::files;
+use halite_durable::files;
 use jiff::Timestamp;
 
 use crate::backup_metadata::BackupMetadata;

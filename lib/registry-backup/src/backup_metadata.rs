@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fmt, fs, io};
 
-use halite_bundle::files;
+use halite_durable::files;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::site::{Need, Room};
-use halite_bundle::{Tenths, files};
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{ByteProgress, files};
 use jiff::Timestamp;
 
 use crate::backup_metadata::{BackupMetadata, Damage, FORMAT, Repaired};
@@ -111,10 +111,11 @@ impl<'a> BackupWriter<'a> {
         let total = plan
             .values()
             .filter(|(source, _)| matches!(source, Source::Registry));
-        let mut tenths = Tenths::new("copied", total.map(|(_, size)| size).sum(), progress);
+        let mut byte_progress =
+            ByteProgress::new("copied", total.map(|(_, size)| size).sum(), progress);
         for (digest, (source, size)) in plan {
             if matches!(source, Source::Registry) {
-                tenths.add(size);
+                byte_progress.add(size);
             }
             self.add_blob(&digest, source, size)?;
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, fs};
 
-use halite_bundle::{Claim, files};
+use halite_durable::{FileLock, files};
 use jiff::Timestamp;
 
 use crate::backup_metadata::{BackupMetadata, MetadataError};
@@ -163,8 +163,8 @@ impl Backups {
     ///
     /// # Errors
     /// Another process holds the lock, or the system refuses.
-    pub fn lock(&self) -> Result<Claim, Error> {
-        Claim::take(&self.dir.join("backup"))?.ok_or_else(|| {
+    pub fn lock(&self) -> Result<FileLock, Error> {
+        FileLock::take(&self.dir.join("backup"))?.ok_or_else(|| {
             let message = "another ctl works with the backups here; wait until it has ended";
             Error::unusable(&self.dir, message)
         })

@@ -9,24 +9,6 @@ use crate::backup_metadata::MetadataError;
 /// The reason why a backup could not be made, read or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A system call on a file failed.
-    #[error("cannot {action} {}", path.display())]
-    File {
-        /// The action as a verb: `read`, `write`, …
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A path is not usable as it is.
-    #[error("{}: {message}", path.display())]
-    Unusable {
-        /// The path.
-        path: PathBuf,
-        /// The reason and the remedy.
-        message: String,
-    },
     /// A directory is not a complete backup.
     #[error("{}: it is not a complete backup of a registry", path.display())]
     Incomplete {
@@ -43,38 +25,30 @@ pub enum Error {
         /// The serializer's reason.
         source: serde_json::Error,
     },
-    /// An operation on files failed.
+    /// A file or directory could not be used.
     #[error(transparent)]
-    Files(#[from] halite_bundle::Error),
+    Files(#[from] halite_durable::Error),
 }
 
 impl Error {
-    /// Makes an error of a failed system call, for `map_err`.
+    /// Makes the error of a failed system call, for `map_err`.
     pub(crate) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::File {
-            action,
-            path,
-            source,
-        }
+        let error = halite_durable::Error::file(action, path);
+        move |cause| Self::Files(error(cause))
     }
 
-    /// Makes an error about a path that is not usable.
+    /// Makes the error of a path that is not usable. The message contains the remedy.
     pub(crate) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self::Unusable {
-            path: path.into(),
-            message: message.into(),
-        }
+        Self::Files(halite_durable::Error::content(path, message))
     }
 
-    /// The system's reason, if a system call failed.
+    /// The kind of the system's reason, if a system call failed.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
-            Self::File { source, .. } => Some(source.kind()),
-            Self::Files(halite_bundle::Error::File { cause, .. }) => Some(cause.kind()),
+            Self::Files(halite_durable::Error::File { cause, .. }) => Some(cause.kind()),
             _ => None,
         }
     }

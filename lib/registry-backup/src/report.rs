@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use halite_bundle::files;
+use halite_durable::files;
 use halite_host_reports::{Good, Report};
 use jiff::Timestamp;
 

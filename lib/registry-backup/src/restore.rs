@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use halite_bundle::site::{Need, Room};
-use halite_bundle::{Tenths, files};
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{ByteProgress, files};
 
 use crate::backup_metadata::{BackupMetadata, Damage};
 use crate::backups::{Backup, Backups};
@@ -231,11 +231,11 @@ impl Restore {
         progress: &mut dyn FnMut(&str),
     ) -> Result<(BTreeSet<Digest>, Vec<Digest>), Error> {
         let (mut missing, mut damaged) = (BTreeSet::new(), Vec::new());
-        let mut tenths = Tenths::new("compared", self.opened.metadata.bytes, progress);
+        let mut byte_progress = ByteProgress::new("compared", self.opened.metadata.bytes, progress);
         for digest in self.opened.tree.needs().into_keys() {
             match open_blob(&self.v2, digest) {
                 Lookup::Found(mut file) => match digest.check(&mut file) {
-                    Ok(size) => tenths.add(size),
+                    Ok(size) => byte_progress.add(size),
                     Err(_) => {
                         missing.insert(digest.clone());
                         damaged.push(digest.clone());
@@ -274,7 +274,7 @@ impl Restore {
     ) -> Result<Vec<Damage>, Error> {
         let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
-        let mut tenths = Tenths::new(
+        let mut byte_progress = ByteProgress::new(
             "copied",
             missing.iter().map(|digest| self.size(digest)).sum(),
             progress,
@@ -291,7 +291,7 @@ impl Restore {
                 Lookup::Unexpected(why) => Err(BlobDamage::Unexpected(why)),
             };
             match copied {
-                Ok(size) => tenths.add(size),
+                Ok(size) => byte_progress.add(size),
                 Err(why) => damaged.push(self.opened.damage(digest, chain(&why))),
             }
         }

@@ -5,12 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 
-use halite_bundle::files;
-
 use super::*;
 
 fn digest(text: &str) -> String {
-    files::sha256(text.as_bytes())
+    halite_durable::digest::sha256(text.as_bytes())
 }
 
 /// Writes a link as the registry does: beside its place, and then there.

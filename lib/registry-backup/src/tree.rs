@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_bundle::files;
+use halite_durable::digest;
 
 use crate::digest::Digest;
 use crate::folder::{Folder, Lookup};
@@ -120,7 +120,7 @@ impl Tree {
             .links
             .iter()
             .map(|(path, link)| format!("{path} {}\n", link.digest));
-        files::sha256(lines.collect::<String>().as_bytes())
+        digest::sha256(lines.collect::<String>().as_bytes())
     }
 
     /// Removes a link; with the link of a tag also the tag's history.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use halite_bundle::Tenths;
+use halite_durable::ByteProgress;
 
 use crate::backup_metadata::{BackupMetadata, Damage};
 use crate::backups::Backup;
@@ -138,7 +138,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
         .map(|damage| (damage.what.as_str(), damage))
         .collect();
     let (mut blobs, mut bytes) = (0, 0);
-    let mut tenths = Tenths::new("read", opened.metadata.bytes, progress);
+    let mut byte_progress = ByteProgress::new("read", opened.metadata.bytes, progress);
     for digest in &expected {
         let checked = match open_blob(&opened.v2, digest) {
             Lookup::Found(mut file) => digest.check(&mut file).map_err(|damage| chain(&damage)),
@@ -152,7 +152,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
             Ok(size) => {
                 blobs += 1;
                 bytes += size;
-                tenths.add(size);
+                byte_progress.add(size);
             }
             Err(why) => damaged.push(opened.damage(digest, why)),
         }

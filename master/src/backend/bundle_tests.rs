@@ -1,0 +1,330 @@
+//! Several bundles on a site: which one counts, what happens when it changes, and when it is gone.
+
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::Backend as _;
+use crate::files;
+use crate::refusal::RefusalKind;
+use crate::store::Store as _;
+
+/// Tells which bundle it is from.
+fn tree(says: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("top.sls", "base:\n  '*':\n    - host\n".to_owned()),
+        (
+            "host.sls",
+            format!(
+                "{says}:\n  file.managed:\n    - name: /opt/payload\n    - source: bundle://files/payload\n\
+                 {says}-others:\n  test.nop:\n    - name: {{{{ pillar.bundles | map(attribute='version') | join(',') }}}}\n"
+            ),
+        ),
+    ]
+}
+
+fn put(site: &Site, place: &str, version: &str) {
+    let tree = tree(&format!("from-{version}"));
+    let tree: Vec<(&str, &str)> = tree
+        .iter()
+        .map(|(path, text)| (*path, text.as_str()))
+        .collect();
+    site.bundle(place, version, &tree);
+}
+
+/// Records the bundle in use, as `ctl bundle use` does.
+fn record(site: &Site, version: &str) {
+    let path = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.split("resolved:").next().unwrap();
+    std::fs::write(
+        &path,
+        format!("{text}resolved:\n  kubernetes: v1.36.3\n  bundle: \"{version}\"\n"),
+    )
+    .unwrap();
+}
+
+/// The states that a highstate of the worker applies, by their ids and names.
+fn applied(life: &Life, minion: &ScriptedMinion) -> Vec<(String, String)> {
+    life.run("state.highstate", "worker-1", json!({}), false);
+    let journal = minion.journal.lock().unwrap();
+    let low: Value = serde_json::from_str(&journal.received.last().unwrap().low_json).unwrap();
+    let text = |chunk: &Value, key: &str| chunk[key].as_str().unwrap().to_owned();
+    low["chunks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|chunk| (text(chunk, "id"), text(chunk, "name")))
+        .collect()
+}
+
+fn refusal(life: &Life, function: &str) -> crate::refusal::Refusal {
+    let request = v1::RunRequest {
+        target: "worker-1".into(),
+        function: function.into(),
+        args_json: json!({"sls": ["host"]}).to_string(),
+        ..v1::RunRequest::default()
+    };
+    life.runtime
+        .block_on(life.backend.run("root", request))
+        .map(|_| ())
+        .unwrap_err()
+}
+
+#[test]
+fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
+    let site = Site::new(&[]);
+    put(&site, "bundles/0.2.0", "0.2.0");
+    put(&site, "bundles/0.3.0", "0.3.0");
+    record(&site, "0.2.0");
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let states = applied(&life, &worker);
+    assert_eq!(states[0].0, "from-0.2.0");
+    assert_eq!(
+        states[1].1, "0.2.0,0.3.0",
+        "the configured one is not one of the site's"
+    );
+
+    // One that is added is offered to the next job; it is not used.
+    put(&site, "bundles/0.4.0", "0.4.0");
+    let states = applied(&life, &worker);
+    assert_eq!(
+        (states[0].0.as_str(), states[1].1.as_str()),
+        ("from-0.2.0", "0.2.0,0.3.0,0.4.0")
+    );
+    std::fs::remove_dir_all(site.path().join("bundles/0.4.0")).unwrap();
+    assert_eq!(applied(&life, &worker)[1].1, "0.2.0,0.3.0");
+
+    // A job that was made before another bundle came into use gets the files that it names.
+    life.accept("bootstrap-1");
+    life.runtime.block_on(async {
+        let request = v1::RunRequest {
+            target: "bootstrap-1".into(),
+            function: "state.apply".into(),
+            args_json: json!({"sls": ["host"]}).to_string(),
+            ..v1::RunRequest::default()
+        };
+        let _watched = life.backend.run("root", request).await.unwrap();
+        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let digest = halite_proto::pki::sha256_hex(b"a file of the bundle 0.2.0\n");
+        record(&site, "0.3.0");
+        let snapshot = life.backend.jobs().declarations().load().unwrap();
+        assert_eq!(snapshot.bundle().unwrap().version, "0.3.0");
+        files::fetch(&life.app, &snapshot, "bootstrap-1", &jid, &digest)
+            .await
+            .map(|_| ())
+            .unwrap();
+    });
+    // Who has which bundle is known from the last highstate that succeeded.
+    let worker_of = |status: Value| {
+        let nodes = status["nodes"].as_array().unwrap().clone();
+        let problems = status["problems"].as_array().unwrap().len();
+        let bundle = nodes
+            .into_iter()
+            .find(|node| node["name"] == "worker-1")
+            .unwrap()["bundle"]
+            .clone();
+        (bundle, problems)
+    };
+    let status = || life.runtime.block_on(life.backend.status()).unwrap();
+    let said = status()["problems"][0].as_str().unwrap().to_owned();
+    assert!(
+        said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
+        "{said}"
+    );
+    worker
+        .journal
+        .lock()
+        .unwrap()
+        .failing
+        .insert("from-0.3.0".to_owned());
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.3.0");
+    assert_eq!(worker_of(status()), (json!("0.2.0"), 1), "that one failed");
+    let of = |name: &str| {
+        let nodes = status()["nodes"].as_array().unwrap().clone();
+        nodes.into_iter().find(|node| node["name"] == name).unwrap()["bundles"].clone()
+    };
+    assert_eq!(
+        of("worker-1"),
+        json!(["0.2.0", "0.3.0"]),
+        "half of one, half of the other"
+    );
+    assert_eq!(of("bootstrap-1"), json!(["0.2.0"]), "its job waits for it");
+    // However many jobs there were since, and whether its own is still kept.
+    let gone = life
+        .runtime
+        .block_on(life.store.prune_jobs(i64::MAX, 1, 999))
+        .unwrap();
+    assert!(gone > 0, "the jobs of before are there");
+    assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
+    worker.journal.lock().unwrap().failing.clear();
+    applied(&life, &worker);
+    assert_eq!(worker_of(status()), (json!("0.3.0"), 0));
+    assert_eq!(of("worker-1"), json!(["0.3.0"]));
+    life.kill();
+}
+
+#[test]
+fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
+    let site = Site::new(&[]);
+    put(&site, "media", "0.2.0");
+    std::fs::create_dir(site.path().join("bundles")).unwrap();
+    let medium = site.path().join("media");
+    std::os::unix::fs::symlink(&medium, site.path().join("bundles/0.2.0")).unwrap();
+    record(&site, "0.2.0");
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+    let status = || life.runtime.block_on(life.backend.status()).unwrap();
+    assert_eq!(status()["bundle"]["version"], "0.2.0");
+    assert_eq!(status()["problems"], json!([]));
+
+    let away = site.path().join("away");
+    std::fs::rename(&medium, &away).unwrap();
+    for function in ["state.highstate", "state.apply"] {
+        let refusal = refusal(&life, function);
+        // As `Unavailable` ctl would try again for a minute before it says anything.
+        assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}");
+        for wanted in [
+            "bundle 0.2.0",
+            "bundles/0.2.0",
+            medium.to_str().unwrap(),
+            "mount the medium",
+            "ctl bundle add",
+        ] {
+            assert!(refusal.message.contains(wanted), "{wanted}: {refusal}");
+        }
+        assert_eq!(
+            refusal.message.matches("mount the medium").count(),
+            1,
+            "once, not for each minion: {refusal}"
+        );
+    }
+    let said = status();
+    assert_eq!(said["bundle"], Value::Null);
+    assert!(
+        said["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("mount the medium"),
+        "{said}"
+    );
+    assert_eq!(
+        said["nodes"].as_array().unwrap().len(),
+        2,
+        "all else is there"
+    );
+    assert_eq!(
+        said["api"],
+        json!({"answers": true}),
+        "the API needs no bundle"
+    );
+    let known = v1::AddNodeRequest {
+        name: "worker-1".into(),
+        ..v1::AddNodeRequest::default()
+    };
+    let refused = life
+        .runtime
+        .block_on(life.backend.add_node("root", &known))
+        .unwrap_err();
+    assert!(refused.message.contains("mount the medium"), "{refused}");
+    let events = life.run("test.ping", "worker-1", json!({}), false);
+    assert_eq!(events.last().unwrap().retcode, 0);
+    life.kill();
+
+    // A master that begins without it comes up, and needs no other start when it is back.
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    assert_eq!(
+        refusal(&life, "state.highstate").kind,
+        RefusalKind::Conflict
+    );
+    std::fs::rename(&away, &medium).unwrap();
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+    life.kill();
+}
+
+#[test]
+fn what_is_compiled_is_what_the_manifest_says() {
+    let site = Site::new(&[]);
+    put(&site, "media", "0.2.0");
+    std::fs::create_dir(site.path().join("bundles")).unwrap();
+    std::os::unix::fs::symlink(site.path().join("media"), site.path().join("bundles/0.2.0"))
+        .unwrap();
+    record(&site, "0.2.0");
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
+
+    // Whoever owns the directory changes a state, and nothing else.
+    let states = site.path().join("media/states/host.sls");
+    let (was, changed) = (
+        tree("from-0.2.0").remove(1).1,
+        tree("from-9.9.9").remove(1).1,
+    );
+    std::fs::write(&states, &changed).unwrap();
+    std::fs::write(
+        site.path().join("media/states/more.sls"),
+        "more:\n  test.nop: []\n",
+    )
+    .unwrap();
+    assert_eq!(
+        applied(&life, &worker)[0].0,
+        "from-0.2.0",
+        "it has what it had checked"
+    );
+    life.kill();
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let refused = refusal(&life, "state.highstate");
+    assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+    for wanted in [
+        "bundle 0.2.0",
+        "states/host.sls",
+        "was changed",
+        "ctl bundle add",
+    ] {
+        assert!(refused.message.contains(wanted), "{wanted}: {refused}");
+    }
+    std::fs::remove_file(&states).unwrap();
+    let mkfifo = std::process::Command::new("mkfifo")
+        .arg(&states)
+        .status()
+        .unwrap();
+    assert!(mkfifo.success());
+    assert!(
+        refusal(&life, "state.apply")
+            .message
+            .contains("states/host.sls"),
+        "a pipe is no file"
+    );
+    std::fs::remove_file(&states).unwrap();
+    std::fs::write(&states, &was).unwrap();
+    let states = applied(&life, &worker);
+    assert_eq!(
+        states[0].0, "from-0.2.0",
+        "when it is as it was, no restart is needed"
+    );
+    assert!(states.iter().all(|(id, _)| id != "more"));
+    life.kill();
+}
+
+#[test]
+fn what_can_be_no_bundle_is_told() {
+    let site = Site::new(&[]);
+    let life = site.live();
+    life.accept("worker-1");
+    record(&site, "../bundle");
+    let refusal = refusal(&life, "state.highstate");
+    assert!(
+        refusal.message.contains("resolved.bundle") && refusal.message.contains("ctl bundle use"),
+        "{refusal}"
+    );
+    life.kill();
+}

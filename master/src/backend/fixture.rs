@@ -1,0 +1,456 @@
+//! A whole master without its network, for tests: real store, CAs, bundle directory and documents
+//! in a temporary directory, an API in memory, and minions that follow a script. Each life of the
+//! master has a runtime of its own, so that ending it is a crash: every task stops where it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body as ToMinion;
+use halite_proto::v1::minion_message::Body as ToMaster;
+use halite_states::low::{LowState, RunReturn, StateReturn};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::LiveBackend;
+use crate::app::App;
+use crate::backend::Backend;
+use crate::ca::Cas;
+use crate::clock::SystemClock;
+use crate::config::{Config, KeptJobs};
+use crate::kubernetes::access::Clusters;
+use crate::kubernetes::fake::FakeApi;
+use crate::store::{Facts, Key, KeyState, SqliteStore};
+
+/// What stays when a master dies.
+pub(crate) struct Site {
+    pub directory: TempDir,
+    pub api: Arc<FakeApi>,
+}
+
+/// One life of a master.
+pub(crate) struct Life {
+    pub runtime: Runtime,
+    pub backend: Arc<LiveBackend>,
+    pub app: Arc<App>,
+    pub store: Arc<SqliteStore>,
+}
+
+/// A secret that no record may hold.
+pub(crate) const CANARY: &str = "canary-4711-do-not-keep";
+
+/// What a complete bundle has.
+const IMAGES: [&str; 9] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "etcd",
+    "coredns",
+    "pause",
+    "flannel",
+    "flannel-cni-plugin",
+];
+
+const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: canary-4711-do-not-keep, roles: [worker]}\n";
+
+impl Site {
+    /// A site with these files in the bundle's state tree, and two nodes: `bootstrap-1` and
+    /// `worker-1`.
+    pub fn new(tree: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let node = |name: &str, address: &str, roles: &str| {
+            format!(
+                "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [{roles}]\naddress: {address}\n"
+            )
+        };
+        put("etc/cluster.yaml", CLUSTER);
+        put(
+            "etc/nodes/bootstrap-1.yaml",
+            &node(
+                "bootstrap-1",
+                "10.10.0.11",
+                "bootstrap, registry, etcd, control-plane",
+            ),
+        );
+        put(
+            "etc/nodes/worker-1.yaml",
+            &node("worker-1", "10.10.1.12", "worker"),
+        );
+        let site = Self {
+            directory,
+            api: Arc::default(),
+        };
+        site.bundle("bundle", "0.1.0", tree);
+        site
+    }
+
+    /// Makes a bundle at a place below the site's directory.
+    pub fn bundle(&self, place: &str, version: &str, tree: &[(&str, &str)]) {
+        let put = |path: &str, text: &str| {
+            let path = self.path().join(place).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let payload = if version == "0.1.0" {
+            "a file of the bundle\n".to_owned()
+        } else {
+            format!("a file of the bundle {version}\n")
+        };
+        put("files/payload", &payload);
+        let images: BTreeMap<&str, String> = IMAGES
+            .iter()
+            .map(|name| (*name, format!("registry.k8s.io/{name}:1")))
+            .collect();
+        let all = tree
+            .iter()
+            .map(|(path, text)| (format!("states/{path}"), *text));
+        let all = all.chain([("files/payload".to_owned(), payload.as_str())]);
+        let files: BTreeMap<String, Value> = all
+            .map(|(path, text)| (path, json!({"sha256": sha256(text), "size": text.len()})))
+            .collect();
+        let manifest =
+            json!({"format": 1, "name": "halite", "version": version, "built": "2026-01-01T00:00:00Z",
+            "kubernetes": "v1.36.3", "components": {"etcd": "3.6.8-0"}, "images": images, "packages": {},
+            "files": files})
+            .to_string();
+        put("manifest.json", &manifest);
+        put(
+            "manifest.json.sha256",
+            &format!("{}  manifest.json\n", sha256(&manifest)),
+        );
+        for (path, text) in tree {
+            put(&format!("states/{path}"), text);
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Brings a master up.
+    pub fn live(&self) -> Life {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (app, backend, store) = runtime.block_on(async {
+            let state_dir = self.path().join("state");
+            std::fs::create_dir_all(&state_dir).unwrap();
+            Cas::create_or_load(&state_dir, "test", 1_800_000_000_000).unwrap();
+            let config = Config {
+                cluster: "test".into(),
+                listen: "127.0.0.1:0".parse().unwrap(),
+                state_dir: state_dir.clone(),
+                config_dir: self.path().join("etc"),
+                bundles: self.path().join("bundles"),
+                bundle: Some(self.path().join("bundle")),
+                advertise: vec!["10.10.0.11".parse().unwrap()],
+                metrics: "127.0.0.1:0".parse().unwrap(),
+                jobs: KeptJobs::default(),
+            };
+            let store = Arc::new(
+                SqliteStore::open(&state_dir.join("store.db"))
+                    .await
+                    .unwrap(),
+            );
+            let app = App::open(config, Arc::new(SystemClock), store.clone())
+                .await
+                .unwrap();
+            let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
+            let backend = LiveBackend::start(Arc::clone(&app), Arc::new(clusters))
+                .await
+                .unwrap();
+            (app, backend, store)
+        });
+        Life {
+            runtime,
+            backend,
+            app,
+            store,
+        }
+    }
+}
+
+fn sha256(text: &str) -> String {
+    halite_proto::pki::sha256_hex(text.as_bytes())
+}
+
+impl Life {
+    /// `kill -9`: nothing is finished, nothing is said.
+    pub fn kill(self) {
+        drop(self.backend);
+        drop(self.app);
+        drop(self.store);
+        self.runtime.shutdown_background();
+    }
+
+    /// Accepts a minion that stays away.
+    pub fn accept(&self, id: &str) {
+        self.runtime.block_on(accept(&self.app, id));
+    }
+
+    /// Accepts a minion, connects it and lets it work by its script.
+    pub fn connect(&self, minion: &ScriptedMinion) {
+        let (backend, app, minion) = (
+            Arc::clone(&self.backend),
+            Arc::clone(&self.app),
+            minion.clone(),
+        );
+        self.runtime.block_on(async move {
+            accept(&app, &minion.id).await;
+            let (connection, mut messages) = app.connections.join(&minion.id);
+            let running = {
+                let journal = minion.journal.lock().unwrap();
+                journal
+                    .entries
+                    .iter()
+                    .filter(|(_, e)| **e == Entry::Started)
+                    .map(|(jid, _)| jid.clone())
+                    .collect()
+            };
+            let hello = v1::MinionHello {
+                protocol: 1,
+                version: "0.1.0".into(),
+                grains_json: grains(&minion.id).to_string(),
+                running_jobs: running,
+            };
+            backend.on_connected(&minion.id, &hello).await.unwrap();
+            tokio::spawn(async move {
+                let _connection = connection;
+                minion.hand_in(&backend).await;
+                while let Some(message) = messages.recv().await {
+                    minion.hear(&backend, message).await;
+                }
+            });
+        });
+    }
+
+    /// All events of a stream, up to and with the last one.
+    pub fn collect(&self, stream: crate::event_stream::EventStream) -> Vec<v1::Event> {
+        use futures_util::StreamExt;
+        self.runtime.block_on(async {
+            let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
+            tokio::time::timeout(std::time::Duration::from_secs(60), all)
+                .await
+                .expect("the stream must end")
+        })
+    }
+
+    /// Runs a job and answers with its events.
+    pub fn run(&self, function: &str, target: &str, args: Value, test: bool) -> Vec<v1::Event> {
+        let request = v1::RunRequest {
+            target: target.into(),
+            function: function.into(),
+            args_json: args.to_string(),
+            test,
+            ..v1::RunRequest::default()
+        };
+        let stream = self
+            .runtime
+            .block_on(self.backend.run("root", request))
+            .unwrap();
+        self.collect(stream)
+    }
+
+    /// Everything that the store holds, as one text.
+    pub fn everything_stored(&self, site: &Site) -> String {
+        let mut text = String::new();
+        for file in std::fs::read_dir(site.path().join("state"))
+            .unwrap()
+            .flatten()
+        {
+            if file.path().is_file() && !file.file_name().to_string_lossy().starts_with("sa.") {
+                text.push_str(&String::from_utf8_lossy(
+                    &std::fs::read(file.path()).unwrap(),
+                ));
+            }
+        }
+        text
+    }
+}
+
+async fn accept(app: &App, id: &str) {
+    let now = app.clock.now();
+    let key = Key {
+        id: id.into(),
+        state: KeyState::Accepted,
+        fingerprint: "00".into(),
+        csr_pem: String::new(),
+        serial: None,
+        certificate_pem: None,
+        roles: Vec::new(),
+        grains_json: "{}".into(),
+        created: now,
+        changed: now,
+    };
+    app.store.put_key(&key).await.unwrap();
+    let facts = Facts {
+        minion: id.into(),
+        grains_json: grains(id).to_string(),
+        version: "0.1.0".into(),
+        last_seen: now,
+    };
+    app.store.put_facts(&facts).await.unwrap();
+}
+
+fn grains(id: &str) -> Value {
+    let address = if id == "worker-1" {
+        "10.10.1.12"
+    } else {
+        "10.10.0.11"
+    };
+    json!({"id": id, "os": "Debian", "ip4_interfaces": {"host0": [address]}})
+}
+
+/// What a minion's journal says of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Started,
+    Returned,
+    Done,
+}
+
+#[derive(Default)]
+pub(crate) struct Journal {
+    pub entries: BTreeMap<String, Entry>,
+    pub answers: BTreeMap<String, v1::JobReturn>,
+    /// Ids of the states that were applied, in order.
+    pub applied: Vec<String>,
+    /// What came over the wire.
+    pub received: Vec<v1::Job>,
+    /// States that fail.
+    pub failing: BTreeSet<String>,
+    /// The next state job is killed in the middle: it is answered as interrupted.
+    pub interrupt_next: bool,
+}
+
+/// A minion as the protocol describes it; its journal outlives every connection.
+#[derive(Clone)]
+pub(crate) struct ScriptedMinion {
+    pub id: String,
+    pub journal: Arc<Mutex<Journal>>,
+}
+
+impl ScriptedMinion {
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.into(),
+            journal: Arc::default(),
+        }
+    }
+
+    async fn hand_in(&self, backend: &LiveBackend) {
+        let unacknowledged: Vec<v1::JobReturn> = {
+            let journal = self.journal.lock().unwrap();
+            let open = journal
+                .entries
+                .iter()
+                .filter(|(_, entry)| **entry == Entry::Returned);
+            open.filter_map(|(jid, _)| journal.answers.get(jid).cloned())
+                .collect()
+        };
+        for answer in unacknowledged {
+            self.say(backend, ToMaster::Returned(answer)).await;
+        }
+    }
+
+    async fn say(&self, backend: &LiveBackend, body: ToMaster) {
+        // A master that is being killed answers nothing.
+        let _ = backend
+            .on_message(&self.id, v1::MinionMessage { body: Some(body) })
+            .await;
+    }
+
+    async fn hear(&self, backend: &LiveBackend, message: v1::MasterMessage) {
+        match message.body {
+            Some(ToMinion::Job(job)) => {
+                let known = self.journal.lock().unwrap().entries.get(&job.job).copied();
+                match known {
+                    None => {}
+                    Some(Entry::Returned) => return self.hand_in(backend).await,
+                    Some(_) => return,
+                }
+                let answer = self.work(&job);
+                self.say(
+                    backend,
+                    ToMaster::Started(v1::JobStarted {
+                        job: job.job.clone(),
+                    }),
+                )
+                .await;
+                self.say(backend, ToMaster::Returned(answer)).await;
+            }
+            Some(ToMinion::Stored(stored)) => {
+                self.journal
+                    .lock()
+                    .unwrap()
+                    .entries
+                    .insert(stored.job, Entry::Done);
+            }
+            _ => {}
+        }
+    }
+
+    fn work(&self, job: &v1::Job) -> v1::JobReturn {
+        let mut journal = self.journal.lock().unwrap();
+        let interrupted =
+            job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
+        let (retcode, value, error) = match job.function.as_str() {
+            _ if interrupted => (2, Value::Null, "interrupted".to_owned()),
+            "state.apply" => {
+                let low: LowState = serde_json::from_str(&job.low_json).unwrap();
+                let mut run = RunReturn::default();
+                for (index, chunk) in low.chunks.iter().enumerate() {
+                    journal.applied.push(chunk.id.clone());
+                    let good = !journal.failing.contains(&chunk.id);
+                    run.states.push(StateReturn {
+                        index,
+                        id: chunk.id.clone(),
+                        name: chunk.name.clone(),
+                        function: chunk.function(),
+                        sls: chunk.sls.clone(),
+                        result: Some(good),
+                        // A careless module: everything that it was given stands in its answer.
+                        changes: chunk.args.clone(),
+                        comment: if good {
+                            "done".into()
+                        } else {
+                            "it broke".into()
+                        },
+                        start_time: "2026-01-01T00:00:00Z".into(),
+                        duration: 1.0,
+                        run_num: index,
+                        ran: true,
+                        fail_run: true,
+                    });
+                }
+                (
+                    i32::from(!run.succeeded()),
+                    serde_json::to_value(&run).unwrap(),
+                    String::new(),
+                )
+            }
+            "test.ping" => (0, Value::Bool(true), String::new()),
+            _ => (0, job.args_json.parse().unwrap_or_default(), String::new()),
+        };
+        let answer = v1::JobReturn {
+            job: job.job.clone(),
+            retcode,
+            return_json: value.to_string(),
+            error,
+        };
+        journal.received.push(job.clone());
+        journal.entries.insert(job.job.clone(), Entry::Returned);
+        journal.answers.insert(job.job.clone(), answer.clone());
+        answer
+    }
+}

@@ -1,0 +1,472 @@
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
+use crate::backend::Backend;
+use crate::refusal::RefusalKind;
+use crate::store::{JobStatus, RowState, Store as _};
+
+const TREE: &[(&str, &str)] = &[
+    (
+        "top.sls",
+        "base:\n  'bootstrap-*':\n    - host\n  'worker-*':\n    - host\n    - secret\n  master:\n    - objects\n",
+    ),
+    (
+        "host/init.sls",
+        "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n",
+    ),
+    (
+        "secret.sls",
+        "key:\n  file.managed:\n    - name: /etc/key\n    - contents: '{{ pillar.secrets.canary }}'\n",
+    ),
+    (
+        "payload.sls",
+        "payload:\n  file.managed:\n    - name: /opt/payload\n    - source: bundle://files/payload\ncert:\n  x509.certificate:\n    - name: /etc/pki/x.crt\n    - ca: kubernetes\n    - common_name: x\n    - client_auth: true\n",
+    ),
+    (
+        "objects.sls",
+        "settings:\n  kubernetes.object:\n    - manifest:\n        apiVersion: v1\n        kind: ConfigMap\n        metadata: {name: settings, namespace: kube-system}\n        data: {a: '1'}\n",
+    ),
+    ("broken.sls", "x:\n  file.mnaged:\n    - name: /x\n"),
+];
+
+fn both(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
+    let minions = (
+        ScriptedMinion::new("bootstrap-1"),
+        ScriptedMinion::new("worker-1"),
+    );
+    life.connect(&minions.0);
+    life.connect(&minions.1);
+    minions
+}
+
+fn tags(events: &[v1::Event]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|event| event.tag.splitn(4, '/').last().unwrap())
+        .collect()
+}
+
+fn last(events: &[v1::Event]) -> (i32, Value) {
+    let event = events.last().unwrap();
+    assert!(event.last);
+    (
+        event.retcode,
+        serde_json::from_str(&event.data_json).unwrap(),
+    )
+}
+
+#[test]
+fn a_ping_is_answered_by_whoever_is_meant() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    both(&life);
+    let events = life.run("test.ping", "*", json!({}), false);
+    assert_eq!(tags(&events)[0], "new");
+    let (retcode, data) = last(&events);
+    assert_eq!(
+        (retcode, &data["succeeded"]),
+        (0, &json!(["bootstrap-1", "worker-1"]))
+    );
+    let (_, data) = last(&life.run("test.ping", "worker-*", json!({}), false));
+    assert_eq!(data["succeeded"], json!(["worker-1"]));
+    // What is asked is stored before it is sent, and its end with its answer: two writes, none in
+    // between.
+    life.runtime.block_on(async {
+        let jobs = life.store.jobs(9).await.unwrap();
+        assert_eq!(jobs.len(), 2);
+        assert!(
+            jobs.iter()
+                .all(|job| job.status == JobStatus::Finished && job.retcode == Some(0)),
+            "{jobs:?}"
+        );
+        assert_eq!(
+            life.store
+                .row(&jobs[0].jid, "worker-1")
+                .await
+                .unwrap()
+                .unwrap()
+                .sent,
+            None
+        );
+        assert!(
+            life.store
+                .events("halite/job/", 0, 9)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    });
+
+    let refused = |target: &str, function: &str| {
+        let request = v1::RunRequest {
+            target: target.into(),
+            function: function.into(),
+            ..Default::default()
+        };
+        life.runtime
+            .block_on(life.backend.run("root", request))
+            .map(|_| ())
+            .unwrap_err()
+    };
+    assert_eq!(refused("", "test.ping").kind, RefusalKind::Invalid);
+    assert_eq!(refused("nobody", "test.ping").kind, RefusalKind::NotFound);
+    assert_eq!(refused("*", "no.such").kind, RefusalKind::Invalid);
+}
+
+#[test]
+fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    life.runtime.block_on(async {
+        let request = |note: &str| v1::RunRequest {
+            target: "worker-1".into(),
+            function: "state.apply".into(),
+            args_json: json!({"sls": ["host"], "note": note}).to_string(),
+            ..v1::RunRequest::default()
+        };
+        let large = "x".repeat(200_000);
+        let _watched = life.backend.run("root", request("")).await.unwrap();
+        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let (_connection, mut messages) = life.app.connections.join("worker-1");
+        let text = json!({"text": large}).to_string();
+        let answer = v1::JobReturn { job: jid.clone(), retcode: 0, return_json: text, error: String::new() };
+        let hand_in = || {
+            let body = Some(v1::minion_message::Body::Returned(answer.clone()));
+            life.backend.on_message("worker-1", v1::MinionMessage { body })
+        };
+        let limit = life.store.limit_pages(None).await;
+        let refusal = hand_in().await.unwrap_err();
+        assert!(refusal.message.contains("no room"), "{refusal}");
+        assert!(messages.try_recv().is_err(), "not stored, so not acknowledged");
+        let refusal = life.backend.run("root", request(&large)).await.map(|_| ()).unwrap_err();
+        assert!(refusal.message.contains("Make room"), "{refusal}");
+        assert!(life.backend.status().await.unwrap()["nodes"].is_array(), "looking still works");
+
+        life.store.limit_pages(Some(limit)).await;
+        hand_in().await.unwrap();
+        let acknowledged = messages.try_recv().unwrap().body;
+        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if stored.job == jid));
+        assert_eq!(life.store.row(&jid, "worker-1").await.unwrap().unwrap().state, RowState::Returned);
+    });
+}
+
+#[test]
+fn a_highstate_of_everybody_goes_in_a_safe_order_and_no_secret_stays_behind() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let (_, worker) = both(&life);
+    let events = life.run("state.highstate", "", json!({}), false);
+    let (retcode, data) = last(&events);
+    assert_eq!(retcode, 0, "{data}");
+    let returns: Vec<&str> = tags(&events)
+        .into_iter()
+        .filter_map(|tag| tag.strip_prefix("ret/"))
+        .collect();
+    assert_eq!(returns, ["bootstrap-1", "master", "worker-1"]);
+    assert!(site.api.object("ConfigMap", "settings").is_some());
+
+    let sent = worker.journal.lock().unwrap().received[0].low_json.clone();
+    assert!(sent.contains(CANARY), "the host needs the real secret");
+    assert!(!sent.contains("halite-secret"));
+    let told = events
+        .iter()
+        .map(|event| event.data_json.as_str())
+        .collect::<String>();
+    assert!(!told.contains(CANARY), "events");
+    assert!(!life.everything_stored(&site).contains(CANARY), "the store");
+    for what in ["low", "files", "pillar"] {
+        let request = v1::ShowRequest {
+            what: what.into(),
+            target: "worker-1".into(),
+            sls: vec![],
+        };
+        let shown = life
+            .runtime
+            .block_on(life.backend.show(request))
+            .unwrap()
+            .to_string();
+        assert!(
+            !shown.contains(CANARY) && shown.contains("halite-secret::secrets.canary::"),
+            "{what}"
+        );
+    }
+    let (retcode, data) = last(&life.run("state.highstate", "*", json!({}), true));
+    assert_eq!(retcode, 0, "{data}");
+}
+
+#[test]
+fn what_does_not_compile_is_sent_to_nobody() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let (_, worker) = both(&life);
+    let request = v1::RunRequest {
+        target: "*".into(),
+        function: "state.apply".into(),
+        args_json: json!({"sls": ["host", "broken"]}).to_string(),
+        ..Default::default()
+    };
+    let refusal = life
+        .runtime
+        .block_on(life.backend.run("root", request))
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Invalid);
+    assert!(
+        refusal.message.contains("broken.sls:2") && refusal.message.contains("nothing was sent"),
+        "{refusal}"
+    );
+    assert!(worker.journal.lock().unwrap().received.is_empty());
+    assert_eq!(
+        life.runtime.block_on(life.backend.list_jobs(10)).unwrap(),
+        json!([])
+    );
+}
+
+#[test]
+fn files_and_signatures_are_for_the_open_job_that_names_them() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    // Nobody answers: the job stays open.
+    let id = "worker-1";
+    let idle = ScriptedMinion::new(id);
+    life.connect(&idle);
+    let (app, backend) = (Arc::clone(&life.app), Arc::clone(&life.backend));
+    life.runtime.block_on(async {
+        let (_connection, mut messages) = app.connections.join(id);
+        backend
+            .on_connected(id, &v1::MinionHello::default())
+            .await
+            .unwrap();
+        let request = v1::RunRequest {
+            target: id.into(),
+            function: "state.apply".into(),
+            args_json: json!({"sls": "payload"}).to_string(),
+            ..Default::default()
+        };
+        let _stream = backend.run("root", request).await.unwrap();
+        let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
+            panic!("no job")
+        };
+        let sha256 = halite_proto::pki::sha256_hex(b"a file of the bundle\n");
+        let pieces: Vec<_> = backend
+            .fetch(id, &job.job, &sha256)
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        assert_eq!(
+            pieces
+                .into_iter()
+                .flat_map(Result::unwrap)
+                .collect::<Vec<u8>>(),
+            b"a file of the bundle\n"
+        );
+        let tag = "x509_|-cert_|-/etc/pki/x.crt_|-certificate";
+        assert_eq!(
+            backend.sign_allowed(id, &job.job, tag).await.unwrap().args["common_name"],
+            "x"
+        );
+
+        let denied = |result: Result<(), crate::refusal::Refusal>| {
+            assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
+        };
+        let other = "0".repeat(64);
+        denied(backend.fetch(id, &job.job, &other).await.map(|_| ()));
+        denied(
+            backend
+                .fetch("bootstrap-1", &job.job, &sha256)
+                .await
+                .map(|_| ()),
+        );
+        denied(
+            backend
+                .sign_allowed("bootstrap-1", &job.job, tag)
+                .await
+                .map(|_| ()),
+        );
+        denied(
+            backend
+                .sign_allowed(id, &job.job, "file_|-payload_|-/opt/payload_|-managed")
+                .await
+                .map(|_| ()),
+        );
+        let answer = v1::JobReturn {
+            job: job.job.clone(),
+            return_json: "{}".into(),
+            ..Default::default()
+        };
+        let message = v1::MinionMessage {
+            body: Some(v1::minion_message::Body::Returned(answer)),
+        };
+        backend.on_message(id, message).await.unwrap();
+        assert!(matches!(
+            messages.recv().await.unwrap().body,
+            Some(v1::master_message::Body::Stored(_))
+        ));
+        denied(backend.fetch(id, &job.job, &sha256).await.map(|_| ()));
+        denied(backend.sign_allowed(id, &job.job, tag).await.map(|_| ()));
+    });
+}
+
+#[test]
+fn a_repeated_request_attaches_to_the_same_job() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let (_, worker) = both(&life);
+    let request = v1::RunRequest {
+        target: "worker-1".into(),
+        function: "state.apply".into(),
+        args_json: json!({"sls": ["host"]}).to_string(),
+        request_id: "r1".into(),
+        ..Default::default()
+    };
+    let first = life
+        .runtime
+        .block_on(life.backend.run("root", request.clone()))
+        .unwrap();
+    let first = life.collect(first);
+    let again = life
+        .runtime
+        .block_on(life.backend.run("root", request))
+        .unwrap();
+    let again = life.collect(again);
+    assert_eq!(last(&first), last(&again));
+    assert_eq!(worker.journal.lock().unwrap().received.len(), 1);
+}
+
+#[test]
+fn a_job_goes_on_after_the_master_was_killed() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    // Connected to the first master by a stream that nobody reads: sent, and never begun.
+    let jid = life.runtime.block_on(async {
+        let (_connection, _messages) = life.app.connections.join("worker-1");
+        life.backend
+            .on_connected("worker-1", &v1::MinionHello::default())
+            .await
+            .unwrap();
+        let request = v1::RunRequest {
+            target: "worker-1".into(),
+            function: "state.apply".into(),
+            args_json: json!({"sls": ["host"]}).to_string(),
+            ..Default::default()
+        };
+        let mut stream = life.backend.run("root", request).await.unwrap();
+        let new = stream.next().await.unwrap().unwrap();
+        serde_json::from_str::<Value>(&new.data_json).unwrap()["jid"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    life.kill();
+    let life = site.live();
+    let bus = life.app.events.subscribe();
+    life.connect(&worker);
+    let stream = life
+        .runtime
+        .block_on(async { life.backend.jobs().follow(jid.clone(), bus) });
+    assert_eq!(last(&life.collect(stream)).0, 0);
+    let journal = worker.journal.lock().unwrap();
+    assert_eq!(
+        (journal.received.len(), journal.applied.as_slice()),
+        (1, ["motd".to_owned()].as_slice())
+    );
+    assert!(matches!(
+        journal.entries[&jid],
+        Entry::Returned | Entry::Done
+    ));
+}
+
+#[test]
+fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let request = || v1::RunRequest {
+        target: "master".into(),
+        function: "state.highstate".into(),
+        ..v1::RunRequest::default()
+    };
+    // Its state waits for the API, which comes back after a few questions.
+    site.api
+        .silent_for
+        .store(2, std::sync::atomic::Ordering::SeqCst);
+    let status = |jobs: &Value, index: usize| jobs[index]["status"].clone();
+    life.runtime.block_on(async {
+        let _events = life.backend.run("root", request()).await.unwrap();
+        while life.app.store.open_rows("master").await.unwrap()[0].state != RowState::Started {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            status(&life.backend.list_jobs(1).await.unwrap(), 0),
+            "running"
+        );
+        life.backend.finish().await.unwrap();
+        let job = &life.backend.list_jobs(1).await.unwrap()[0];
+        assert_eq!(
+            (&job["status"], &job["retcode"]),
+            (&json!("finished"), &json!(0))
+        );
+        let _events = life.backend.run("root", request()).await.unwrap();
+        let rows = life.app.store.open_rows("master").await.unwrap();
+        assert_eq!(rows[0].state, RowState::Queued, "left for the next life");
+    });
+}
+
+#[test]
+fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    both(&life);
+    let request = v1::AddNodeRequest {
+        name: "worker-2".into(),
+        address: "10.10.1.13".into(),
+        roles: vec!["worker".into()],
+        document_json: String::new(),
+    };
+    let add = |request: &v1::AddNodeRequest| {
+        life.runtime
+            .block_on(life.backend.add_node("root", request))
+    };
+    add(&request).unwrap();
+    add(&request).unwrap();
+    let other = v1::AddNodeRequest {
+        address: "10.10.1.14".into(),
+        ..request.clone()
+    };
+    assert_eq!(add(&other).unwrap_err().kind, RefusalKind::Conflict);
+    for (name, address, wanted) in [
+        ("worker-3", "192.168.0.1", "192.168.0.1"),
+        ("worker-3", "10.10.1.13", "worker-2"),
+    ] {
+        let bad = v1::AddNodeRequest {
+            name: name.into(),
+            address: address.into(),
+            ..request.clone()
+        };
+        let refusal = add(&bad).unwrap_err();
+        assert!(refusal.message.contains(wanted), "{refusal}");
+    }
+    let text = std::fs::read_to_string(site.path().join("etc/nodes/worker-1.yaml")).unwrap();
+    assert!(
+        text.contains("resolved:\n  controlPlane: 10.10.1.12"),
+        "{text}"
+    );
+
+    let status = life.runtime.block_on(life.backend.status()).unwrap();
+    let names: Vec<&str> = status["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["bootstrap-1", "worker-1", "worker-2"]);
+    assert_eq!(status["nodes"][0]["connected"], true);
+    assert_eq!(status["nodes"][2]["key"], "none");
+}

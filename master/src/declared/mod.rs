@@ -1,0 +1,322 @@
+//! What is declared, as the engine sees it: the operator's documents, the bundle, the public halves
+//! of the CAs, and from these the view of one minion.
+//!
+//! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again
+//! while name, time and size of every file stay the same.
+
+mod bundle;
+mod nodes;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use bundle::InUse;
+use halite_bundle::site::Bundles;
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::load::{Declaration, Texts, load};
+use halite_pillar::node::Role;
+use halite_pillar::secret;
+use halite_pillar::validate::Context;
+use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_states::tree::DirTree;
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::ca;
+use crate::ca::Cas;
+use crate::names::MASTER;
+use crate::redact::Redactor;
+use crate::refusal::Refusal;
+
+pub use nodes::NodeRequest;
+
+/// Reads and keeps what is declared.
+pub struct Declarations {
+    config_dir: PathBuf,
+    bundles: Bundles,
+    /// Where the bundle of a cluster stands whose document records none.
+    configured: Option<PathBuf>,
+    cas: Arc<Cas>,
+    current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
+    /// Node documents are written one at a time.
+    pub(crate) writing: tokio::sync::Mutex<()>,
+}
+
+/// Name, time and size of every file that a snapshot is made of.
+type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+
+impl Declarations {
+    /// Of the configured directories.
+    #[must_use]
+    pub fn new(app: &App) -> Self {
+        Self {
+            config_dir: app.config.config_dir.clone(),
+            bundles: Bundles::new(&app.config.bundles),
+            configured: app.config.bundle.clone(),
+            cas: Arc::clone(&app.cas),
+            current: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What is declared now.
+    ///
+    /// # Errors
+    /// All problems of all documents. That the bundle cannot be read is told by what needs it.
+    pub fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let stamp = self.stamp();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, snapshot)) = current.as_ref()
+            && *known == stamp
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let snapshot = Arc::new(self.read()?);
+        // A bundle that could not be read may be there again without any file being another one.
+        *current = snapshot
+            .in_use
+            .is_ok()
+            .then(|| (stamp, Arc::clone(&snapshot)));
+        Ok(snapshot)
+    }
+
+    /// Where people write.
+    #[must_use]
+    pub fn config_dir(&self) -> &Path {
+        &self.config_dir
+    }
+
+    fn stamp(&self) -> Fingerprint {
+        let mut files = vec![
+            self.config_dir.join("cluster.yaml"),
+            self.config_dir.join("custom/pillar.yaml"),
+        ];
+        files.extend(self.bundles.manifests());
+        files.extend(
+            self.configured
+                .iter()
+                .map(|bundle| bundle.join(halite_bundle::manifest::FILE)),
+        );
+        let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
+        let mut nodes: Vec<PathBuf> = nodes
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        nodes.sort();
+        files.append(&mut nodes);
+        let facts = |path: PathBuf| {
+            let data = std::fs::metadata(&path).ok();
+            let facts = data.and_then(|data| Some((data.modified().ok()?, data.len())));
+            (path, facts)
+        };
+        files.into_iter().map(facts).collect()
+    }
+
+    fn read(&self) -> Result<Snapshot, Refusal> {
+        let texts = Texts::from_dir(&self.config_dir)
+            .map_err(|problems| Refusal::from_problems(&problems))?;
+        // What the documents say was checked against host and bundle when they were written; a
+        // bundle that was changed meanwhile must not make a running cluster unmanageable.
+        let declaration = load(&texts, &Context::default())
+            .map_err(|problems| Refusal::from_problems(&problems))?;
+        let place = bundle::place(
+            &declaration.cluster,
+            &self.bundles,
+            self.configured.as_deref(),
+        );
+        let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
+        let (in_use, tree) = match place.and_then(|place| bundle::read(&place, &self.bundles)) {
+            Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
+            Err(refusal) => (Err(refusal), own),
+        };
+        Ok(Snapshot {
+            declaration,
+            in_use,
+            bundles: self.bundles.clone(),
+            pki: public_halves(&self.cas),
+            tree,
+            cas: Arc::clone(&self.cas),
+            redactors: Mutex::default(),
+        })
+    }
+}
+
+fn public_halves(cas: &Cas) -> Pki {
+    let certificate = |name: &&str| {
+        Some((
+            (*name).to_owned(),
+            cas.certificate_pem(name).ok()?.to_owned(),
+        ))
+    };
+    Pki {
+        certificates: ca::NAMES.iter().filter_map(certificate).collect(),
+        service_account: Some(cas.sa_public_pem().to_owned()),
+    }
+}
+
+/// Everything that is declared, at one moment.
+pub struct Snapshot {
+    declaration: Declaration,
+    /// The bundle in use, or why it cannot be read now.
+    in_use: Result<InUse, Refusal>,
+    bundles: Bundles,
+    pki: Pki,
+    tree: DirTree,
+    cas: Arc<Cas>,
+    redactors: Mutex<BTreeMap<String, Arc<Redactor>>>,
+}
+
+impl Snapshot {
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.declaration.cluster.metadata.name
+    }
+
+    /// What is declared.
+    #[must_use]
+    pub fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// The facts of the bundle in use.
+    ///
+    /// # Errors
+    /// It cannot be read now: its medium was taken out, for example.
+    pub fn bundle(&self) -> Result<&BundleFacts, Refusal> {
+        self.in_use().map(|in_use| &in_use.facts)
+    }
+
+    fn in_use(&self) -> Result<&InUse, Refusal> {
+        self.in_use.as_ref().map_err(Clone::clone)
+    }
+
+    /// The state tree, the operator's own states mounted at `custom/`.
+    #[must_use]
+    pub fn tree(&self) -> &DirTree {
+        &self.tree
+    }
+
+    /// The view of one minion, secrets as references.
+    ///
+    /// # Errors
+    /// The minion is not declared, or the bundle cannot be read now.
+    pub fn pillar(&self, minion: &str) -> Result<Value, Refusal> {
+        view(&self.declaration, self.bundle()?, &self.pki, minion)
+            .map_err(|error| Refusal::not_found(format!("{minion}: {error}")))
+    }
+
+    /// As [`Snapshot::pillar`]; nothing for a minion that is not declared.
+    #[must_use]
+    pub fn pillar_or_empty(&self, minion: &str) -> Value {
+        self.pillar(minion)
+            .unwrap_or_else(|_| Value::Object(Map::new()))
+    }
+
+    /// The SHA-256 of a file of the bundle, by its path there.
+    #[must_use]
+    pub fn bundle_hash(&self, path: &str) -> Option<String> {
+        self.in_use
+            .as_ref()
+            .ok()?
+            .manifest
+            .sha256(path)
+            .map(str::to_owned)
+    }
+
+    /// Where a file of the bundle lies, by its SHA-256. A job that was made from another bundle of
+    /// the site, before that one came into use, still gets its files.
+    #[must_use]
+    pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
+        let here = self
+            .in_use
+            .as_ref()
+            .ok()
+            .and_then(|in_use| in_use.file(sha256));
+        here.or_else(|| self.bundles.file(sha256))
+    }
+
+    /// A secret that this minion may have.
+    fn secret(&self, minion: &str, path: &str) -> Option<String> {
+        if !allowed_secrets(&self.declaration, minion).contains(path) {
+            return None;
+        }
+        if path == "pki.sa.key" {
+            return Some(self.cas.sa_key_pem().to_owned());
+        }
+        match path
+            .strip_prefix("pki.")
+            .and_then(|rest| rest.strip_suffix(".key"))
+        {
+            Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
+            None => own_secret(&self.declaration, minion, path),
+        }
+    }
+
+    /// Puts the real secrets of a minion into what is sent to it.
+    ///
+    /// # Errors
+    /// It refers to one that this minion may not have.
+    pub fn fill(&self, minion: &str, value: &mut Value) -> Result<(), Refusal> {
+        secret::fill(value, &|path| self.secret(minion, path))
+            .map(|_| ())
+            .map_err(|error| Refusal::denied(format!("{minion}: {error}")))
+    }
+
+    /// What removes the secrets that a minion may have from what it says.
+    #[must_use]
+    pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
+        let mut redactors = self
+            .redactors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let paths = allowed_secrets(&self.declaration, minion);
+            let secrets = paths
+                .iter()
+                .filter_map(|path| self.secret(minion, path))
+                .collect();
+            Arc::new(Redactor::new(secrets))
+        };
+        Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
+    }
+
+    /// The order in which a highstate of everybody is safe: first the hosts that hold bundle, etcd
+    /// or control plane, one after the other (so that never two members of a quorum restart at
+    /// once), then the Kubernetes objects, then all other hosts side by side. Declared nodes that
+    /// are not among `accepted` are left out.
+    #[must_use]
+    pub fn safe_order(&self, accepted: &[String]) -> Vec<Vec<String>> {
+        let mut first: Vec<(bool, &String)> = Vec::new();
+        let mut others = Vec::new();
+        for (name, node) in self
+            .declaration
+            .nodes
+            .iter()
+            .filter(|(name, _)| accepted.contains(name))
+        {
+            if [Role::Bootstrap, Role::Etcd, Role::ControlPlane]
+                .iter()
+                .any(|role| node.has(*role))
+            {
+                first.push((!node.has(Role::Bootstrap), name));
+            } else {
+                others.push(name.clone());
+            }
+        }
+        first.sort();
+        let mut order: Vec<Vec<String>> = first
+            .into_iter()
+            .map(|(_, name)| vec![name.clone()])
+            .collect();
+        order.push(vec![MASTER.to_owned()]);
+        if !others.is_empty() {
+            order.push(others);
+        }
+        order
+    }
+}

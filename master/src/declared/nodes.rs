@@ -1,0 +1,259 @@
+//! Writing node documents: a new node is declared, and the addresses that were chosen for one are
+//! recorded.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use halite_pillar::facts::HostFacts;
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::{Node, Role};
+use halite_pillar::resolve;
+use halite_pillar::validate::Context;
+use serde_json::{Map, Value};
+
+use super::Declarations;
+use crate::ca::files;
+use crate::refusal::Refusal;
+
+/// Node documents hold nothing secret.
+const MODE: u32 = 0o644;
+/// What a request may say besides name, address and roles.
+const FURTHER: [&str; 3] = ["labels", "taints", "custom"];
+
+/// A node to be declared.
+#[derive(Debug, Clone, Default)]
+pub struct NodeRequest {
+    /// Its name.
+    pub name: String,
+    /// Its address in a control-plane network; empty: found when it first connects.
+    pub address: String,
+    /// Its roles.
+    pub roles: Vec<String>,
+    /// JSON mapping with `labels`, `taints` and `custom`; may be empty.
+    pub further: String,
+}
+
+impl Declarations {
+    /// Declares a node: validates the whole declaration with it, then writes its document. The same
+    /// request may be repeated; another one for a declared name is refused.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; the file cannot be written.
+    pub async fn add_node(&self, request: &NodeRequest) -> Result<(), Refusal> {
+        let _one_at_a_time = self.writing.lock().await;
+        let node = document(request)?;
+        let snapshot = self.load()?;
+        // Without it nobody can be made a node, one that is declared already neither.
+        let bundle = snapshot.bundle()?;
+        if let Some(there) = snapshot.declaration().nodes.get(&request.name) {
+            let mut declared = there.value.clone();
+            declared.resolved = None;
+            if declared == node {
+                return Ok(());
+            }
+            return Err(Refusal::conflict(format!(
+                "{} declares the node {} already, and differently; edit that file, or choose another name",
+                there.source.file, request.name
+            )));
+        }
+        let mut texts = Texts::from_dir(self.config_dir())
+            .map_err(|problems| Refusal::from_problems(&problems))?;
+        let path = self.node_file(&request.name)?;
+        let text = node.to_text();
+        texts.nodes.push(Text {
+            file: path.display().to_string(),
+            text: text.clone(),
+        });
+        let context = Context {
+            bundle: Some(bundle),
+            ..Context::default()
+        };
+        load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
+        write(&path, &text)
+    }
+
+    /// Chooses the addresses of a node from what its host says of itself and records them in its
+    /// document. Nothing happens for one that has them, or that is not declared.
+    ///
+    /// # Errors
+    /// The host has no fitting address; the document cannot be written.
+    pub async fn record_addresses(&self, name: &str, grains: &Value) -> Result<(), Refusal> {
+        let needed = |declarations: &Self| -> Result<bool, Refusal> {
+            Ok(declarations
+                .load()?
+                .declaration()
+                .nodes
+                .get(name)
+                .is_some_and(|node| node.resolved.is_none()))
+        };
+        if !needed(self)? {
+            return Ok(());
+        }
+        let _one_at_a_time = self.writing.lock().await;
+        if !needed(self)? {
+            return Ok(());
+        }
+        let mut declaration = self.load()?.declaration().clone();
+        let host = HostFacts::from_grains(name, grains);
+        let resolved = resolve::node(&mut declaration, name, &host)
+            .map_err(|problem| Refusal::invalid(problem.to_string()))?;
+        let Some(text) = resolved.node_text else {
+            return Ok(());
+        };
+        let Some(node) = declaration.nodes.get(name) else {
+            return Ok(());
+        };
+        tracing::info!(node = name, control_plane = %resolved.addresses.control_plane,
+            workload_plane = %resolved.addresses.workload_plane, "addresses chosen");
+        write(Path::new(&node.source.file), &text)
+    }
+
+    fn node_file(&self, name: &str) -> Result<PathBuf, Refusal> {
+        let directory = self.config_dir().join("nodes");
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| Refusal::internal(format!("{}: {error}", directory.display())))?;
+        Ok(directory.join(format!("{name}.yaml")))
+    }
+}
+
+/// The document that a request asks for.
+fn document(request: &NodeRequest) -> Result<Node, Refusal> {
+    halite_proto::identity::check_name(&request.name)
+        .map_err(|error| Refusal::invalid(format!("the node's name: {error}")))?;
+    if request.name == crate::names::MASTER {
+        return Err(Refusal::invalid(
+            "`master` is the name of the master itself; choose another name for the node",
+        ));
+    }
+    let address = match request.address.as_str() {
+        "" => None,
+        text => Some(text.parse::<Ipv4Addr>().map_err(|_| {
+            Refusal::invalid(format!(
+                "{text:?} is not an IPv4 address; give the node's address in a control-plane network"
+            ))
+        })?),
+    };
+    let role = |text: &String| {
+        Role::ALL
+            .iter()
+            .find(|role| role.as_str() == text)
+            .copied()
+            .ok_or_else(|| {
+                let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+                Refusal::invalid(format!(
+                    "there is no role {text:?}; there are {}",
+                    known.join(", ")
+                ))
+            })
+    };
+    let named = request
+        .roles
+        .iter()
+        .map(role)
+        .collect::<Result<Vec<Role>, Refusal>>()?;
+    let mut roles: Vec<Role> = Vec::new();
+    for role in named {
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    if roles.is_empty() {
+        roles.push(Role::Worker);
+    }
+    let node = Node::new(&request.name, address, &roles);
+    let further = further(&request.further)?;
+    if further.is_empty() {
+        return Ok(node);
+    }
+    let mut value = serde_json::to_value(&node)
+        .map_err(|error| Refusal::internal(format!("the node document: {error}")))?;
+    for (key, field) in further {
+        value[key] = field;
+    }
+    serde_json::from_value(value)
+        .map_err(|error| Refusal::invalid(format!("the node document: {error}")))
+}
+
+fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
+    let value = match text.trim() {
+        "" => return Ok(Map::new()),
+        text => serde_json::from_str(text),
+    };
+    let bad = |what: &str| {
+        Refusal::invalid(format!(
+            "the node's further fields: {what}; there are labels, taints and custom"
+        ))
+    };
+    match value {
+        Ok(Value::Object(fields)) => {
+            match fields.keys().find(|key| !FURTHER.contains(&key.as_str())) {
+                Some(key) => Err(bad(&format!("`{key}` is none"))),
+                None => Ok(fields),
+            }
+        }
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err(bad("they must be a JSON mapping")),
+        Err(error) => Err(bad(&error.to_string())),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+    files::write(path, text, MODE).map_err(|error| Refusal::internal(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_becomes_a_document() {
+        let node = document(&NodeRequest {
+            name: "worker-1".into(),
+            address: "10.10.1.12".into(),
+            roles: vec!["worker".into()],
+            further: r#"{"labels": {"disk": "ssd"}, "custom": {"rack": 4}}"#.into(),
+        })
+        .unwrap();
+        assert_eq!(node.labels["disk"], "ssd");
+        assert_eq!(node.custom["rack"], 4);
+        assert!(node.to_text().contains("address: 10.10.1.12"));
+    }
+
+    #[test]
+    fn a_role_that_is_named_twice_counts_once() {
+        let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
+        let node = document(&NodeRequest {
+            name: "a".into(),
+            roles,
+            ..NodeRequest::default()
+        })
+        .unwrap();
+        assert_eq!(node.roles, [Role::Worker, Role::Infra]);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let request = |name: &str, address: &str, role: &str, further: &str| NodeRequest {
+            name: name.into(),
+            address: address.into(),
+            roles: vec![role.into()],
+            further: further.into(),
+        };
+        for (request, wanted) in [
+            (request("master", "", "worker", ""), "master"),
+            (request("../x", "", "worker", ""), "name"),
+            (request("a", "10.0.0", "worker", ""), "IPv4"),
+            (request("a", "", "wroker", ""), "wroker"),
+            (request("a", "", "worker", r#"{"roles": []}"#), "roles"),
+            (request("a", "", "worker", "[1]"), "mapping"),
+            (request("a", "", "worker", "{"), "further"),
+        ] {
+            let refusal = document(&request).unwrap_err();
+            assert!(
+                refusal.message.contains(wanted),
+                "{request:?}: {}",
+                refusal.message
+            );
+        }
+    }
+}

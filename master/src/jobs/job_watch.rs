@@ -1,0 +1,108 @@
+//! Watching a job: its events from the beginning, whenever the watcher came.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::broadcast::Receiver;
+
+use super::returns::{ended_row, overall, summary, tag};
+use super::{Jobs, create, ended};
+use crate::event_stream;
+use crate::event_stream::{EventStream, Stop, Watched, Watcher};
+use crate::refusal::Refusal;
+use crate::store::{Event, Job, JobRow, JobStatus, Millis};
+
+impl Jobs {
+    /// The events of a job. `bus` must have been subscribed before the job was made, or before now
+    /// for one that is there.
+    #[must_use]
+    pub fn follow(self: &Arc<Self>, jid: String, bus: Receiver<Event>) -> EventStream {
+        let prefix = format!("halite/job/{jid}/");
+        let jobs = Arc::clone(self);
+        event_stream::follow(
+            WatchedJob {
+                jobs,
+                jid,
+                prefix,
+                told: BTreeSet::new(),
+                introduced: false,
+            },
+            bus,
+        )
+    }
+}
+
+struct WatchedJob {
+    jobs: Arc<Jobs>,
+    jid: String,
+    /// What its events' tags begin with.
+    prefix: String,
+    /// Minions whose return was told.
+    told: BTreeSet<String>,
+    introduced: bool,
+}
+
+impl Watched for WatchedJob {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+        let store = Arc::clone(&self.jobs.app.store);
+        let job = store.job(&self.jid).await.map_err(Refusal::from)?;
+        let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.jid)))?;
+        let rows = store.rows(&self.jid).await.map_err(Refusal::from)?;
+        if !self.introduced {
+            self.introduced = true;
+            watcher.report(introduction(&job)).await?;
+        }
+        for row in rows.iter().filter(|row| ended(row.state)) {
+            if self.told.insert(row.minion.clone()) {
+                let at = row.ended.unwrap_or(job.created);
+                let tag = tag(&job.jid, "ret", Some(&row.minion));
+                watcher
+                    .report(event(tag, at, &ended_row(row), None))
+                    .await?;
+            }
+        }
+        if job.status == JobStatus::Finished {
+            watcher.report(conclusion(&job, &rows)).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn accept(&mut self, event: Event) -> Option<Event> {
+        let rest = event.tag.strip_prefix(&self.prefix)?;
+        let news = match rest.split_once('/') {
+            _ if event.last => true,
+            Some(("ret", minion)) => self.told.insert(minion.to_owned()),
+            _ => rest != "new",
+        };
+        news.then_some(event)
+    }
+}
+
+fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>) -> Event {
+    Event {
+        seq: 0,
+        tag,
+        time,
+        data_json: data.to_string(),
+        last: last.is_some(),
+        retcode: last.unwrap_or(0),
+    }
+}
+
+fn introduction(job: &Job) -> Event {
+    let data = json!({"jid": job.jid, "function": job.function, "target": job.target, "minions": job.minions,
+        "order": create::order_of(&job.args_json), "test": job.test, "operator": job.operator});
+    event(tag(&job.jid, "new", None), job.created, &data, None)
+}
+
+fn conclusion(job: &Job, rows: &[JobRow]) -> Event {
+    let retcode = job.retcode.unwrap_or_else(|| overall(rows));
+    event(
+        tag(&job.jid, "done", None),
+        job.finished.unwrap_or(job.created),
+        &summary(&job.jid, rows),
+        Some(retcode),
+    )
+}

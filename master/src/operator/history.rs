@@ -1,0 +1,73 @@
+//! Documents about what happened: jobs and runs.
+
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::clock::rfc3339;
+use crate::refusal::Refusal;
+use crate::store::{Job, JobRow, Millis, Run, Step};
+
+/// The newest jobs first.
+///
+/// # Errors
+/// The store failed.
+pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
+    let jobs = app.store.jobs(limit).await?;
+    Ok(Value::Array(jobs.iter().map(summary).collect()))
+}
+
+/// One job with its returns, or one run with its steps: both ids look alike and are never the same.
+///
+/// # Errors
+/// There is neither a job nor a run with this id, or the store failed.
+pub async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
+    if let Some(job) = app.store.job(id).await? {
+        let mut document = summary(&job);
+        let rows = app.store.rows(id).await?;
+        document["returns"] = Value::Array(rows.iter().map(row).collect());
+        return Ok(document);
+    }
+    if let Some(run) = app.store.run(id).await? {
+        let steps = app.store.steps(id).await?;
+        return Ok(orchestration(&run, &steps));
+    }
+    Err(Refusal::not_found(format!(
+        "there is no job {id}; `ctl job list` shows the newest"
+    )))
+}
+
+fn summary(job: &Job) -> Value {
+    json!({
+        "jid": job.jid, "function": job.function, "args": parsed(&job.args_json), "test": job.test,
+        "operator": job.operator, "target": job.target, "minions": job.minions, "created": rfc3339(job.created),
+        "status": job.status.as_str(), "retcode": job.retcode, "finished": when(job.finished), "bundle": job.bundle,
+    })
+}
+
+fn row(row: &JobRow) -> Value {
+    json!({
+        "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode, "error": row.error,
+        "return": row.return_json.as_deref().map(parsed), "sent": when(row.sent), "started": when(row.started),
+        "ended": when(row.ended),
+    })
+}
+
+fn orchestration(run: &Run, steps: &[Step]) -> Value {
+    let step = |step: &Step| {
+        json!({"index": step.index, "id": step.name, "status": step.status.as_str(), "detail": parsed(&step.detail_json),
+            "started": when(step.started), "ended": when(step.ended)})
+    };
+    json!({
+        "run": run.id, "sls": run.sls, "pillar": parsed(&run.pillar_json), "test": run.test, "operator": run.operator,
+        "status": run.status.as_str(), "created": rfc3339(run.created), "changed": rfc3339(run.changed),
+        "steps": steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn when(time: Option<Millis>) -> Option<String> {
+    time.map(rfc3339)
+}

@@ -1,0 +1,186 @@
+//! `ctl render`, `ctl pillar`, `ctl grains`: what would be sent, without sending anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use halite_proto::v1::ShowRequest;
+use halite_states::compile::{Compiled, Provenance};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::compile;
+use crate::compile::Wanted;
+use crate::declared::{Declarations, Snapshot};
+use crate::jobs::{Jobs, target};
+use crate::names::MASTER;
+use crate::refusal::Refusal;
+
+/// Larger texts are named by their hash.
+const SHOWN: usize = 256 * 1024;
+
+/// The document that an operator asks to see.
+///
+/// # Errors
+/// The request is wrong, nothing compiles from it, or the store failed.
+pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value, Refusal> {
+    if request.what == "grains" {
+        return grains(app, jobs.declarations(), &request.target).await;
+    }
+    let snapshot = jobs.declarations().load()?;
+    match request.what.as_str() {
+        "pillar" => snapshot.pillar(&request.target),
+        "top" => {
+            let grains = target::grains(app, &request.target).await?;
+            Ok(json!(compile::top(&snapshot, &request.target, &grains)?))
+        }
+        "low" => {
+            let compiled = compiled(app, &snapshot, request).await?;
+            serde_json::to_value(&compiled.low)
+                .map_err(|error| Refusal::internal(error.to_string()))
+        }
+        "files" => {
+            let compiled = compiled(app, &snapshot, request).await?;
+            Ok(files(&compiled))
+        }
+        other => Err(Refusal::invalid(format!(
+            "{other:?} cannot be shown; there are low, files, pillar, grains and top"
+        ))),
+    }
+}
+
+async fn grains(
+    app: &App,
+    declarations: &Declarations,
+    expression: &str,
+) -> Result<Value, Refusal> {
+    let mut all = Map::new();
+    for minion in target::resolve(app, declarations, "glob", expression, false).await? {
+        let grains = target::grains(app, &minion).await?;
+        all.insert(minion, grains);
+    }
+    Ok(Value::Object(all))
+}
+
+async fn compiled(
+    app: &App,
+    snapshot: &Arc<Snapshot>,
+    request: &ShowRequest,
+) -> Result<Compiled, Refusal> {
+    if request.target.is_empty() {
+        return Err(Refusal::invalid(format!(
+            "name one minion, or `{MASTER}` for the Kubernetes objects"
+        )));
+    }
+    let grains = target::grains(app, &request.target).await?;
+    let wanted = if request.sls.is_empty() {
+        Wanted::Highstate
+    } else {
+        Wanted::Sls(request.sls.clone())
+    };
+    compile::in_background(Arc::clone(snapshot), request.target.clone(), grains, wanted).await
+}
+
+/// Every file that would be there and every object of the API, each with its content and where it
+/// comes from.
+fn files(compiled: &Compiled) -> Value {
+    let nowhere = Provenance::default();
+    let mut entries = Vec::new();
+    for (index, chunk) in compiled.low.chunks.iter().enumerate() {
+        let provenance = compiled.provenance.get(index).unwrap_or(&nowhere);
+        for (name, content) in contents(chunk, &compiled.blobs) {
+            entries.push(json!({
+                "name": name,
+                "state": chunk.function(),
+                "id": chunk.id,
+                "sls": chunk.sls,
+                "source": chunk.source,
+                "files": provenance.files,
+                "pillar": provenance.pillar,
+                "sensitive": chunk.sensitive,
+                "mode": chunk.args.get("mode"),
+                "user": chunk.args.get("user"),
+                "group": chunk.args.get("group"),
+                "content": content,
+            }));
+        }
+    }
+    Value::Array(entries)
+}
+
+/// What a chunk puts where. A text of a sensitive chunk is shown as it is stored: with references
+/// where secrets will be.
+fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Value)> {
+    match (chunk.state.as_str(), chunk.fun.as_str()) {
+        ("file", "managed") => vec![(chunk.name.clone(), content(&chunk.args, blobs))],
+        ("file", "recurse") => {
+            let files = chunk
+                .args
+                .get("files")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let one = |(path, value): (String, Value)| {
+                let fields = value.as_object().cloned().unwrap_or_default();
+                (
+                    format!("{}/{path}", chunk.name.trim_end_matches('/')),
+                    content(&fields, blobs),
+                )
+            };
+            files.into_iter().map(one).collect()
+        }
+        ("file", "symlink") => {
+            let target = chunk
+                .args
+                .get("target")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            vec![(chunk.name.clone(), json!(format!("→ {target}")))]
+        }
+        ("x509", "certificate") | ("kubeconfig", "managed") => {
+            vec![(
+                chunk.name.clone(),
+                json!("known after apply: the key is made on the host"),
+            )]
+        }
+        ("kubernetes", "manifest") => {
+            let documents = chunk
+                .args
+                .get("documents")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            documents
+                .into_iter()
+                .map(|document| (object_name(&document), document))
+                .collect()
+        }
+        ("kubernetes", "object") => {
+            let manifest = chunk.args.get("manifest").cloned().unwrap_or_default();
+            vec![(object_name(&manifest), manifest)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn object_name(object: &Value) -> String {
+    crate::kubernetes::Reference::of(object)
+        .map_or_else(|_| "an object".into(), |reference| reference.to_string())
+}
+
+fn content(fields: &Map<String, Value>, blobs: &BTreeMap<String, Vec<u8>>) -> Value {
+    if let Some(text) = fields.get("contents") {
+        return text.clone();
+    }
+    let named = ["blob", "source"]
+        .iter()
+        .find_map(|key| fields.get(*key).and_then(Value::as_str));
+    let Some(hash) = named.map(|text| text.trim_start_matches("blob:")) else {
+        return Value::Null;
+    };
+    let text = blobs.get(hash).filter(|content| content.len() <= SHOWN);
+    match text.and_then(|content| std::str::from_utf8(content).ok()) {
+        Some(text) => json!(text),
+        None => json!(format!("sha256:{hash}")),
+    }
+}

@@ -1,0 +1,257 @@
+//! `ctl status`: how the cluster is, from what is declared, who is connected, what the API says and
+//! what ran last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::backups;
+use crate::app::App;
+use crate::clock::rfc3339;
+use crate::declared::Snapshot;
+use crate::jobs::Jobs;
+use crate::kubernetes::node::overview;
+use crate::refusal::Refusal;
+use crate::store::{Facts, Key, MinionBundle, RowState};
+
+/// The API is given this time; a status without it is still one.
+const API_TIMEOUT: Duration = Duration::from_secs(3);
+/// Less than so many bytes free for the store is a problem: a highstate of some dozen hosts takes
+/// as much.
+const LITTLE_ROOM: u64 = 64 << 20;
+/// How far back the last highstates are looked for, in jobs.
+const JOBS: u32 = 200;
+/// How many runs are shown.
+const RUNS: u32 = 5;
+
+/// The status of the cluster. An unreadable declaration or API is one of its problems, no error.
+///
+/// # Errors
+/// The store failed.
+pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
+    let mut problems: Vec<String> = Vec::new();
+    let snapshot = match jobs.declarations().load() {
+        Ok(snapshot) => Some(snapshot),
+        Err(refusal) => {
+            problems.push(refusal.message);
+            None
+        }
+    };
+    let in_use = snapshot.as_ref().map(|snapshot| snapshot.bundle());
+    if let Some(Err(refusal)) = &in_use {
+        problems.push(refusal.message.clone());
+    }
+    problems.extend(little_room(
+        &app.config.state_dir,
+        free_bytes(&app.config.state_dir),
+    ));
+    let (api, ready) = match &snapshot {
+        Some(snapshot) => kubernetes(jobs, snapshot).await,
+        None => (json!({"answers": false}), Map::new()),
+    };
+    let keys: BTreeMap<String, Key> = app
+        .store
+        .keys()
+        .await?
+        .into_iter()
+        .map(|key| (key.id.clone(), key))
+        .collect();
+    let facts: BTreeMap<String, Facts> = app
+        .store
+        .all_facts()
+        .await?
+        .into_iter()
+        .map(|facts| (facts.minion.clone(), facts))
+        .collect();
+    let connected: BTreeSet<String> = app.connections.connected().into_iter().collect();
+    let registry = snapshot
+        .as_ref()
+        .map(|snapshot| backups::look(snapshot.declaration(), &facts, app.clock.now()));
+    let (registry, troubles) = registry.unwrap_or_default();
+    problems.extend(troubles);
+    let highstates = last_highstates(app).await?;
+    let minion_bundles = app.store.minion_bundles().await?;
+    let bundles = Bundles::of(&minion_bundles);
+    let mut names: BTreeSet<&String> = keys.keys().collect();
+    if let Some(snapshot) = &snapshot {
+        names.extend(snapshot.declaration().nodes.keys());
+    }
+    if let Some(Ok(bundle)) = &in_use {
+        problems.extend(bundles.behind(&names, &bundle.version));
+    }
+    let node = |name: &String| {
+        let declared = snapshot
+            .as_ref()
+            .and_then(|snapshot| snapshot.declaration().nodes.get(name));
+        let facts = facts.get(name);
+        json!({
+            "name": name,
+            "declared": declared.is_some(),
+            "roles": declared.map(|node| node.roles.clone()),
+            "address": declared.and_then(|node| node.control_plane()),
+            "key": keys.get(name).map_or("none", |key| key.state.as_str()),
+            "connected": connected.contains(name),
+            "version": facts.map(|facts| facts.version.as_str()),
+            "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
+            "kubernetes": ready.get(name),
+            "highstate": highstates.get(name),
+            "bundle": bundles.last.get(name.as_str()),
+            "bundles": bundles.all.get(name.as_str()),
+        })
+    };
+    let runs = app.store.runs(RUNS).await?;
+    let run = |run: &crate::store::Run| json!({"id": run.id, "sls": run.sls, "status": run.status.as_str(), "changed": rfc3339(run.changed)});
+    Ok(json!({
+        "cluster": app.config.cluster,
+        "version": env!("CARGO_PKG_VERSION"),
+        "master": app.config.endpoints(),
+        "bundle": in_use.and_then(Result::ok).map(|bundle| json!({
+            "version": bundle.version, "kubernetes": bundle.kubernetes, "path": bundle.path,
+            "site": bundle.on_site(),
+        })),
+        "api": api,
+        "registry": registry,
+        "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
+        "master_highstate": highstates.get(crate::names::MASTER),
+        "runs": runs.iter().map(run).collect::<Vec<_>>(),
+        "problems": problems,
+    }))
+}
+
+/// Bytes that are free where the store lies; unknown where the system does not say.
+fn free_bytes(state_dir: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(state_dir).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// A full file system stops jobs and returns; better known before.
+fn little_room(state_dir: &Path, free: Option<u64>) -> Option<String> {
+    let free = free.filter(|free| *free < LITTLE_ROOM)?;
+    Some(format!(
+        "only {} MiB are free on the file system of {}: without room no job can be made and no return be stored; make room \
+         there",
+        free >> 20,
+        state_dir.display()
+    ))
+}
+
+async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Value>) {
+    let asked = async {
+        let api = jobs
+            .clusters()
+            .api(snapshot)
+            .await
+            .map_err(|refusal| refusal.message)?;
+        overview(api.as_ref())
+            .await
+            .map_err(|error| error.to_string())
+    };
+    match tokio::time::timeout(API_TIMEOUT, asked).await {
+        Ok(Ok(nodes)) => (json!({"answers": true}), nodes),
+        Ok(Err(error)) => (json!({"answers": false, "error": error}), Map::new()),
+        Err(_) => {
+            let error = format!(
+                "the Kubernetes API did not answer within {} s",
+                API_TIMEOUT.as_secs()
+            );
+            (json!({"answers": false, "error": error}), Map::new())
+        }
+    }
+}
+
+/// The last highstate of each minion that was no test run, as far back as is looked.
+async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
+    let mut last: BTreeMap<String, Value> = BTreeMap::new();
+    for job in app.store.jobs(JOBS).await? {
+        let known = |minion| last.contains_key(minion);
+        if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
+            continue;
+        }
+        for row in app.store.rows(&job.jid).await? {
+            let state = match (row.state, row.retcode) {
+                (RowState::Returned, Some(0)) => "succeeded",
+                (RowState::Returned, Some(2)) => "interrupted",
+                (RowState::Returned, _) => "failed",
+                (RowState::Lost, _) => "lost",
+                _ => "running",
+            };
+            let ended = row.ended.map(rfc3339);
+            last.entry(row.minion).or_insert_with(
+                || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
+            );
+        }
+    }
+    Ok(last)
+}
+
+/// What minions have of bundles, however long ago they got it.
+struct Bundles<'a> {
+    /// The bundle of each minion's last highstate that succeeded: whose packages, images and
+    /// addresses the host has.
+    last: BTreeMap<&'a str, &'a str>,
+    /// All that each minion may have something of: that one, and those of later jobs.
+    all: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> Bundles<'a> {
+    fn of(known: &'a [MinionBundle]) -> Self {
+        let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut last: BTreeMap<&str, &MinionBundle> = BTreeMap::new();
+        for one in known {
+            all.entry(&one.minion).or_default().push(&one.bundle);
+            // Job ids grow with time.
+            let before = last
+                .get(one.minion.as_str())
+                .and_then(|last| last.highstate.as_deref());
+            if one.highstate.as_deref() > before {
+                last.insert(&one.minion, one);
+            }
+        }
+        let last = last
+            .into_iter()
+            .map(|(minion, one)| (minion, one.bundle.as_str()))
+            .collect();
+        Self { last, all }
+    }
+
+    /// The hosts that still have what another bundle than the one in use gave them.
+    fn behind(&self, names: &BTreeSet<&String>, in_use: &str) -> Vec<String> {
+        let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names {
+            if let Some(&bundle) = self
+                .last
+                .get(name.as_str())
+                .filter(|bundle| **bundle != in_use)
+            {
+                by_bundle.entry(bundle).or_default().push(name);
+            }
+        }
+        let told = |(bundle, names): (&str, Vec<&str>)| {
+            format!(
+                "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` brings it there",
+                names.join(", ")
+            )
+        };
+        by_bundle.into_iter().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_will_soon_have_no_room_is_told() {
+        let directory = Path::new("/var/lib/halite/master");
+        assert_eq!(little_room(directory, Some(64 << 20)), None);
+        assert_eq!(little_room(directory, None), None);
+        let text = little_room(directory, Some(3 << 20)).unwrap();
+        assert!(
+            text.contains("only 3 MiB") && text.contains("/var/lib/halite/master"),
+            "{text}"
+        );
+        assert!(free_bytes(&std::env::temp_dir()).is_some());
+    }
+}

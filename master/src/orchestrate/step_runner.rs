@@ -1,0 +1,178 @@
+//! The states `halite.*`: each is one step. A step is carried out by its check, which answers with
+//! what was changed; it runs the same way in a test run, where the jobs that it makes are test
+//! runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_states::engine::{Applied, Checked, Failure, Modules};
+use halite_states::low::{Chunk, LowState};
+use serde_json::{Map, Value, json};
+
+use super::record::Recorder;
+use crate::jobs::Jobs;
+use crate::refusal::Refusal;
+use crate::store::{Run, StepStatus};
+
+/// Default of every step's `timeout`, in seconds.
+const TIMEOUT: u64 = 900;
+
+/// What a step changed, and one sentence.
+pub(super) type Outcome = (Map<String, Value>, String);
+
+/// Runs the steps of one run.
+pub(super) struct StepRunner<'a> {
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) run: &'a Run,
+    pub(super) recorder: &'a Recorder,
+    low: &'a LowState,
+}
+
+impl<'a> StepRunner<'a> {
+    pub(super) fn new(
+        jobs: Arc<Jobs>,
+        run: &'a Run,
+        low: &'a LowState,
+        recorder: &'a Recorder,
+    ) -> Self {
+        Self {
+            jobs,
+            run,
+            recorder,
+            low,
+        }
+    }
+
+    async fn step(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        match (chunk.state.as_str(), chunk.fun.as_str()) {
+            ("halite", "state") => self.state(chunk, index).await,
+            ("halite", "function") => self.function(chunk, index).await,
+            ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
+            ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
+            ("test", fun) => test_state(chunk, fun),
+            _ => Err(Failure(format!(
+                "{} is no step of an orchestration",
+                chunk.function()
+            ))),
+        }
+    }
+}
+
+impl Modules for StepRunner<'_> {
+    type Diff = ();
+
+    async fn check(&self, chunk: &Chunk) -> Result<Checked<()>, Failure> {
+        self.recorder.stands_still()?;
+        let tag = chunk.tag();
+        let index = self.low.chunks.iter().position(|other| other.tag() == tag);
+        let index = index.ok_or_else(|| Failure(format!("{tag} is no step of this run")))?;
+        if self
+            .recorder
+            .step(index)
+            .is_some_and(|step| step.status == StepStatus::Succeeded)
+        {
+            let detail = self.recorder.detail(index);
+            let changes = detail
+                .get("changes")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let comment = detail
+                .get("comment")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            return Ok(Checked {
+                changes,
+                comment,
+                diff: (),
+            });
+        }
+        self.recorder.begin(index).await?;
+        let outcome = self.step(chunk, index).await;
+        self.recorder.end(index, &outcome).await?;
+        outcome.map(|(changes, comment)| Checked {
+            changes,
+            comment,
+            diff: (),
+        })
+    }
+
+    async fn apply(&self, _chunk: &Chunk, (): &()) -> Result<Applied, Failure> {
+        Ok(Applied::default())
+    }
+
+    async fn predict(&self, _chunk: &Chunk, (): &()) {}
+
+    async fn watch(&self, _chunk: &Chunk) -> Option<Result<Checked<()>, Failure>> {
+        None
+    }
+
+    async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
+        Err(Failure(format!(
+            "{}: unless, onlyif and check_cmd run commands on a host; a step has none",
+            chunk.id
+        )))
+    }
+
+    async fn exists(&self, _path: &str) -> bool {
+        false
+    }
+}
+
+fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
+    let comment = text(chunk, "comment").or_else(|| text(chunk, "text"));
+    match fun {
+        "nop" | "succeed_without_changes" | "show_notification" => {
+            Ok((Map::new(), comment.unwrap_or_else(|| "Success!".into())))
+        }
+        "succeed_with_changes" => Ok((
+            Map::from_iter([("testing".to_owned(), json!("Something pretended to change"))]),
+            comment.unwrap_or_else(|| "Success!".into()),
+        )),
+        "fail_without_changes" => Err(Failure(comment.unwrap_or_else(|| "Failure!".into()))),
+        _ => Err(Failure(format!(
+            "{} is no step of an orchestration",
+            chunk.function()
+        ))),
+    }
+}
+
+/// A text argument.
+pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
+    match chunk.args.get(key)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// A text argument that must be there.
+pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
+    text(chunk, key).ok_or_else(|| Failure(format!("{}: `{key}` is missing", chunk.function())))
+}
+
+/// A list of texts; one text is a list of one.
+pub(super) fn texts(chunk: &Chunk, key: &str) -> Vec<String> {
+    match chunk.args.get(key) {
+        Some(Value::Array(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        Some(Value::String(text)) => vec![text.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// `timeout`.
+pub(super) fn timeout(chunk: &Chunk) -> Duration {
+    let value = chunk.args.get("timeout");
+    let seconds = value.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()));
+    Duration::from_secs(seconds.unwrap_or(TIMEOUT))
+}
+
+/// A refusal as the failure of a step.
+pub(super) fn failed(refusal: Refusal) -> Failure {
+    Failure(refusal.message)
+}

@@ -1,0 +1,157 @@
+//! Watching a run: its steps from the beginning, and the events of the jobs that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+
+use super::record::step_data;
+use crate::event_stream;
+use crate::event_stream::{EventStream, Stop, Watched, Watcher};
+use crate::jobs::Jobs;
+use crate::refusal::Refusal;
+use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
+
+/// The events of a run; `bus` must have been subscribed before the run was started or found.
+pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> EventStream {
+    let prefix = format!("halite/run/{run}/");
+    let (told, jids) = (BTreeMap::new(), BTreeSet::new());
+    event_stream::follow(
+        WatchedRun {
+            jobs,
+            run,
+            prefix,
+            told,
+            jids,
+            introduced: false,
+        },
+        bus,
+    )
+}
+
+struct WatchedRun {
+    jobs: Arc<Jobs>,
+    run: String,
+    /// What its events' tags begin with.
+    prefix: String,
+    /// The status that was told last, by step.
+    told: BTreeMap<u64, String>,
+    /// Jobs of the run.
+    jids: BTreeSet<String>,
+    introduced: bool,
+}
+
+impl WatchedRun {
+    /// Notes jobs, and holds back what the store has told already.
+    fn is_news(&mut self, event: &Event) -> bool {
+        let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
+        if event.tag.ends_with("/job") {
+            if let Some(jid) = data.get("jid").and_then(Value::as_str) {
+                self.jids.insert(jid.to_owned());
+            }
+            return true;
+        }
+        match (
+            data.get("index").and_then(Value::as_u64),
+            data.get("status").and_then(Value::as_str),
+        ) {
+            (Some(index), Some(status)) => {
+                self.told.insert(index, status.to_owned()).as_deref() != Some(status)
+            }
+            _ => !event.tag.ends_with("/new"),
+        }
+    }
+
+    fn of_our_jobs(&self, tag: &str) -> bool {
+        let jid = tag
+            .strip_prefix("halite/job/")
+            .and_then(|rest| rest.split('/').next());
+        jid.is_some_and(|jid| self.jids.contains(jid))
+    }
+}
+
+impl Watched for WatchedRun {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+        let store = Arc::clone(&self.jobs.app().store);
+        let run = store.run(&self.run).await.map_err(Refusal::from)?;
+        let run = run.ok_or_else(|| Refusal::not_found(format!("there is no run {}", self.run)))?;
+        let steps = store.steps(&self.run).await.map_err(Refusal::from)?;
+        if !self.introduced {
+            self.introduced = true;
+            let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+            let data = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator, "steps": names});
+            watcher
+                .report(event(&run.id, "new", run.created, &data, None))
+                .await?;
+        }
+        for step in steps
+            .iter()
+            .filter(|step| step.status != StepStatus::Waiting)
+        {
+            let data = step_data(step, steps.len());
+            let jobs = data
+                .pointer("/detail/jobs")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            self.jids
+                .extend(jobs.iter().filter_map(Value::as_str).map(str::to_owned));
+            let status = step.status.as_str().to_owned();
+            if self
+                .told
+                .insert(u64::from(step.index), status.clone())
+                .as_deref()
+                != Some(status.as_str())
+            {
+                let at = step.ended.or(step.started).unwrap_or(run.created);
+                watcher
+                    .report(event(&run.id, "step", at, &data, None))
+                    .await?;
+            }
+        }
+        if run.status != RunStatus::Running {
+            watcher.report(conclusion(&run, &steps)).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn accept(&mut self, mut event: Event) -> Option<Event> {
+        if event.tag.starts_with(&self.prefix) {
+            return (event.last || self.is_news(&event)).then_some(event);
+        }
+        // The end of one of its jobs is not its own.
+        event.last = false;
+        self.of_our_jobs(&event.tag).then_some(event)
+    }
+}
+
+fn event(run: &str, what: &str, time: Millis, data: &Value, last: Option<i32>) -> Event {
+    Event {
+        seq: 0,
+        tag: format!("halite/run/{run}/{what}"),
+        time,
+        data_json: data.to_string(),
+        last: last.is_some(),
+        retcode: last.unwrap_or(0),
+    }
+}
+
+fn conclusion(run: &Run, steps: &[Step]) -> Event {
+    let retcode = i32::from(run.status != RunStatus::Succeeded);
+    event(
+        &run.id,
+        "done",
+        run.changed,
+        &summary(&run.id, run.status, steps),
+        Some(retcode),
+    )
+}
+
+/// The data of a `done` event.
+pub(super) fn summary(id: &str, status: RunStatus, steps: &[Step]) -> Value {
+    let total = steps.len();
+    json!({"id": id, "status": status.as_str(), "retcode": i32::from(status != RunStatus::Succeeded),
+        "steps": steps.iter().map(|step| step_data(step, total)).collect::<Vec<_>>()})
+}

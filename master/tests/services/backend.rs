@@ -1,0 +1,176 @@
+//! A backend that knows one job of one minion.
+
+use std::sync::Mutex;
+
+use halite_master::backend::{Backend, BackendFuture};
+use halite_master::event_stream::EventStream;
+use halite_master::files::ByteStream;
+use halite_master::refusal::Refusal;
+use halite_proto::v1;
+use halite_states::low::Chunk;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// The one minion that has a job.
+pub const MINION: &str = "worker-1";
+/// Its job.
+pub const JOB: &str = "20270101000000000000";
+/// The tag of the chunk that asks for a certificate.
+pub const TAG: &str = "x509_|-etcd_|-/etc/x.crt_|-certificate";
+/// The one file that its job refers to.
+pub const SHA256: &str = "aa";
+
+/// See the module.
+pub struct OneJob {
+    /// What was asked, with the id that the services gave for the caller.
+    pub asked: Mutex<Vec<String>>,
+    /// How many messages of streams came in.
+    pub messages: watch::Sender<u32>,
+}
+
+impl OneJob {
+    pub fn new() -> Self {
+        Self {
+            asked: Mutex::default(),
+            messages: watch::Sender::new(0),
+        }
+    }
+
+    fn note(&self, what: String) {
+        self.asked.lock().unwrap().push(what);
+    }
+
+    fn answer<T: Send + 'static>(&self, what: String, value: T) -> BackendFuture<'_, T> {
+        self.note(what);
+        Box::pin(std::future::ready(Ok(value)))
+    }
+
+    fn if_own<T: Send + 'static>(&self, own: bool, what: String, value: T) -> BackendFuture<'_, T> {
+        self.note(what);
+        let refusal = Refusal::denied("no job of this minion asks for it");
+        Box::pin(std::future::ready(if own {
+            Ok(value)
+        } else {
+            Err(refusal)
+        }))
+    }
+}
+
+fn one_event() -> EventStream {
+    let event = v1::Event {
+        tag: "halite/job/1/ret".to_owned(),
+        last: true,
+        ..v1::Event::default()
+    };
+    Box::pin(futures_util::stream::iter([Ok(event)]))
+}
+
+/// The chunk as the compiler makes it.
+fn chunk() -> Chunk {
+    serde_json::from_value(json!({
+        "state": "x509", "fun": "certificate", "id": "etcd", "name": "/etc/x.crt", "sls": "base.etcd",
+        "source": { "file": "base/etcd.sls", "line": 1, "column": 1 },
+        "args": { "ca": "etcd", "common_name": "worker-1", "client_auth": true },
+    }))
+    .unwrap()
+}
+
+impl Backend for OneJob {
+    fn status(&self) -> BackendFuture<'_, Value> {
+        self.answer("status".to_owned(), json!({}))
+    }
+
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
+        self.answer(format!("show {}", request.target), json!({}))
+    }
+
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> BackendFuture<'a, EventStream> {
+        self.answer(
+            format!("run {} by {operator}", request.function),
+            one_event(),
+        )
+    }
+
+    fn orchestrate<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::OrchestrateRequest,
+    ) -> BackendFuture<'a, EventStream> {
+        self.answer(
+            format!("orchestrate {} by {operator}", request.sls),
+            one_event(),
+        )
+    }
+
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
+        self.answer(format!("list_jobs {limit}"), json!({}))
+    }
+
+    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value> {
+        self.answer(format!("show_job {jid}"), json!({}))
+    }
+
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> BackendFuture<'a, ()> {
+        self.answer(format!("add_node {} by {operator}", request.name), ())
+    }
+
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> BackendFuture<'a, Chunk> {
+        let own = minion == MINION && job == JOB && tag == TAG;
+        self.if_own(own, format!("sign by {minion}"), chunk())
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> BackendFuture<'a, ByteStream> {
+        let own = minion == MINION && job == JOB && sha256 == SHA256;
+        let pieces = futures_util::stream::iter([Ok(b"con".to_vec()), Ok(b"tent".to_vec())]);
+        self.if_own(own, format!("fetch by {minion}"), Box::pin(pieces))
+    }
+
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        _hello: &'a v1::MinionHello,
+    ) -> BackendFuture<'a, ()> {
+        self.answer(format!("connected {minion}"), ())
+    }
+
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> BackendFuture<'a, ()> {
+        use v1::minion_message::Body;
+        let what = match message.body {
+            Some(Body::Returned(returned)) => format!("return {} of {minion}", returned.job),
+            Some(Body::Grains(_)) => format!("grains of {minion}"),
+            other => format!("{other:?} of {minion}"),
+        };
+        let refused = what.contains("cannot be stored");
+        let answer = self.if_own(!refused, what, ());
+        self.messages.send_modify(|count| *count += 1);
+        answer
+    }
+
+    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()> {
+        let answer = self.answer(format!("disconnected {minion}"), ());
+        self.messages.send_modify(|count| *count += 1);
+        answer
+    }
+}
