@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, highstate, with};
 
-/// kubeadm compares the checksum to find changed defaults; this one was made by kubeadm v1.36.3 for
-/// the same cluster domain and DNS address.
+/// By the checksum kubeadm sees whether its defaults were changed; this one is from kubeadm
+/// v1.36.3 for the same cluster domain and DNS address.
 #[test]
 fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_text() {
     let (mut pillar, grains) = fixture("master");
@@ -26,7 +26,7 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
 }
 
 /// kubeadm's differences between the minor versions of Kubernetes that the tree knows; the lab's
-/// suite `versions: …` holds them against the real ones.
+/// suite `versions: …` compares them with the real ones.
 #[test]
 fn each_release_gets_what_its_kubeadm_makes() {
     let (bootstrap, grains) = fixture("bootstrap");
@@ -90,14 +90,14 @@ fn a_kubernetes_that_the_tree_does_not_know_is_refused() {
         let (mut pillar, grains) = fixture(name);
         pillar["halite"]["kubernetes"]["version"] = json!("v1.34.4");
         let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
-        let report = problems
+        let told = problems
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join("\n");
         assert!(
-            report.contains("the state tree knows Kubernetes 1.35, 1.36, not v1.34.4"),
-            "{name}: {report}"
+            told.contains("the state tree knows Kubernetes 1.35, 1.36, not v1.34.4"),
+            "{name}: {told}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Servers of bundles and images, and the order in which the hosts use them.
+//! Servers of bundles and images, and the order in which hosts ask them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -88,7 +88,7 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
 }
 
 #[test]
-fn every_client_uses_the_servers_in_order_itself_first() {
+fn every_client_asks_one_server_after_the_other_itself_first() {
     let first = "https://10.10.0.11:4551/bundles/0.1.0";
     let second = "https://10.10.0.13:4551/bundles/0.1.0";
     let hosts = "/etc/containerd/certs.d/_default/hosts.toml";
@@ -119,7 +119,7 @@ fn every_client_uses_the_servers_in_order_itself_first() {
             "{apt}"
         );
     }
-    // One that serves and runs pods asks itself first.
+    // A host that serves bundles and runs pods asks itself first.
     pillar["halite"]["node"]["controlPlane"] = json!("10.10.0.13");
     pillar["halite"]["node"]["roles"] = json!(["worker", "registry"]);
     let both = highstate(&pillar, &grains);
@@ -129,7 +129,7 @@ fn every_client_uses_the_servers_in_order_itself_first() {
 }
 
 #[test]
-fn red_hat_hosts_use_the_yum_repository() {
+fn red_hat_hosts_use_the_yum_repository_and_their_own_package_names() {
     let (mut pillar, mut grains) = two_servers("worker-1");
     grains["os_family"] = json!("RedHat");
     pillar["halite"]["rpms"] = json!({"kubelet": "1.36.3-2"});
@@ -170,7 +170,7 @@ fn red_hat_hosts_use_the_yum_repository() {
             "{wanted}: {packages}"
         );
     }
-    // The first host has the bundle itself.
+    // The first host reads the bundle's directory.
     let (mut pillar, mut grains) = fixture("bootstrap");
     grains["os_family"] = json!("RedHat");
     pillar["halite"]["rpms"] = json!({});
@@ -180,7 +180,7 @@ fn red_hat_hosts_use_the_yum_repository() {
     assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
 }
 
-/// The pillar of a site with a site registry on a host, as `target` sees it.
+/// The pillar of a site with a site registry, as its host or another host sees it.
 fn site_registry(target: &str, host: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
     let registry = &mut pillar["halite"]["siteRegistry"];
@@ -195,7 +195,7 @@ fn site_registry(target: &str, host: &str) -> (Value, Value) {
 }
 
 #[test]
-fn the_site_registry_runs_on_its_host_and_is_known_to_all() {
+fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
     let here = highstate(&pillar, &grains);
     golden("site-registry.txt", &listing(&here));
@@ -259,7 +259,7 @@ fn the_site_registry_runs_on_its_host_and_is_known_to_all() {
     let rules = chunk(&other, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(!rules.contains("4552"), "{rules}");
     assert!(!listing(&other).contains("/etc/halite/registry/htpasswd"));
-    // The stored images are kept, whichever host runs the registry next.
+    // Images stay on a host when the registry moves to another one.
     for compiled in [&other, &of("bootstrap")] {
         for chunk in compiled
             .low
@@ -309,9 +309,9 @@ fn backups_are_read_when_the_document_says_so() {
     chunk(&compiled, "service.running", "halite-registry-backup.timer");
 }
 
-/// Runs the command itself, in another directory.
+/// Runs the command itself, in a scratch directory.
 #[test]
-fn the_key_of_uploads_is_made_once_and_for_root_alone() {
+fn the_key_of_the_registrys_uploads_is_made_once_and_only_for_root() {
     let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
     let here = highstate(&pillar, &grains);
     let make = here
