@@ -10,6 +10,7 @@ pub mod low;
 pub mod problem;
 pub mod run;
 pub mod secret;
+pub mod shipped;
 pub mod signature;
 pub mod signatures;
 #[cfg(feature = "compiler")]

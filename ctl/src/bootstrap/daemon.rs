@@ -28,7 +28,7 @@ pub const MASTER: Daemon = Daemon {
     program: "/usr/local/bin/halite-master",
     sls: "halite.master",
     asks: "halite-master-restart",
-    restart: "halite.master.restart",
+    restart: halite_states::shipped::RESTART_MASTER,
 };
 
 /// This host's minion.
@@ -37,7 +37,7 @@ pub const MINION: Daemon = Daemon {
     program: "/usr/local/bin/halite-minion",
     sls: "halite.minion",
     asks: "halite-minion-restart",
-    restart: "halite.minion.restart",
+    restart: halite_states::shipped::RESTART_MINION,
 };
 
 impl Daemon {
