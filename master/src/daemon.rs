@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::{App, Engine, OpenError, Refusal};
+use crate::app::{App, OpenError};
+use crate::backend::Backend;
 use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
+use crate::refusal::Refusal;
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good_copies};
 use crate::{metrics, serve};
@@ -38,9 +40,9 @@ pub enum DaemonError {
     /// The shared parts.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The engine.
+    /// The backend.
     #[error(transparent)]
-    Engine(#[from] Refusal),
+    Backend(#[from] Refusal),
     /// The services.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -63,7 +65,7 @@ pub enum DaemonError {
 /// A part cannot be brought up; the text says which and what to do.
 pub async fn run<F>(config: Config, start: impl FnOnce(Arc<App>) -> F) -> Result<(), DaemonError>
 where
-    F: Future<Output = Result<Arc<dyn Engine>, Refusal>>,
+    F: Future<Output = Result<Arc<dyn Backend>, Refusal>>,
 {
     let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
@@ -77,7 +79,7 @@ where
     .await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
-    let engine = start(Arc::clone(&app)).await?;
+    let backend = start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
     background.spawn(async move {
@@ -89,7 +91,7 @@ where
     background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     notify("READY=1");
-    let ending = Arc::clone(&engine);
+    let ending = Arc::clone(&backend);
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -108,7 +110,7 @@ where
             );
         }
     };
-    serve::serve(app, engine, listener, stop).await?;
+    serve::serve(app, backend, listener, stop).await?;
     background.shutdown().await;
     store.close().await;
     Ok(())

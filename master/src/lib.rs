@@ -1,22 +1,36 @@
 //! The daemon that holds pillar, keys, jobs and the certificate authorities, compiles states and
 //! dispatches jobs.
+//!
+//! - Inputs: the operator's documents in `/etc/halite`, the bundle in use, calls of operators and
+//!   minions over gRPC.
+//! - Outputs: jobs to minions, Kubernetes objects, certificates; its record is an SQLite database
+//!   in the state directory.
+//! - [`serve`] authenticates, authorises, audits and enrols; it calls a [`backend`], behind which
+//!   [`jobs`], [`orchestrate`] and [`operator`] do the work over an [`app::App`].
+//! - It never runs a command on a host, never writes a secret into a job, event or log line, and
+//!   never opens a connection to a minion: minions connect to it.
 
 pub mod app;
+pub mod backend;
 pub mod ca;
 pub mod clock;
 pub mod compile;
 pub mod config;
+pub mod connections;
 pub mod daemon;
-pub mod engine;
+pub mod declared;
+pub mod event_bus;
+pub mod event_stream;
 pub mod files;
-pub mod follow;
-pub mod hub;
 pub mod init;
 pub mod jobs;
 pub mod keys;
 pub mod kubernetes;
 pub mod metrics;
+pub mod names;
+pub mod operator;
 pub mod orchestrate;
+pub mod redact;
+pub mod refusal;
 pub mod serve;
 pub mod store;
-pub mod view;

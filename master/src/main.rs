@@ -9,7 +9,7 @@ use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
-use halite_master::{daemon, init, jobs};
+use halite_master::{backend, daemon, init};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -43,7 +43,7 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
-    runtime.block_on(daemon::run(config, jobs::start))?;
+    runtime.block_on(daemon::run(config, backend::start))?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 
 mod services {
     pub mod authorisation;
-    pub mod engine;
+    pub mod backend;
     pub mod site;
     pub mod streams;
 }

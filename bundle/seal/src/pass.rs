@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use halite_durable::{ByteProgress, Error, digest};
+use halite_durable::{ByteProgress, digest};
 use sha2::{Digest as _, Sha256};
 
 use super::map::Segment;
 use super::report::{Found, Problem};
+use crate::error::Error;
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
-use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
 use serde_json::Value;
 
-use crate::app::Refusal;
-use crate::view::World;
+use crate::declared::Snapshot;
+use crate::refusal::Refusal;
 
 /// What to compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,18 +27,18 @@ pub enum Wanted {
 /// # Errors
 /// All problems that were found, each with its place.
 pub fn compile(
-    world: &World,
+    snapshot: &Snapshot,
     minion: &str,
     grains: &Value,
     wanted: &Wanted,
 ) -> Result<Compiled, Refusal> {
-    let pillar = world.pillar(minion)?;
-    let place = if minion == crate::jobs::MASTER {
+    let pillar = snapshot.pillar(minion)?;
+    let place = if minion == crate::names::MASTER {
         RunsOn::Master
     } else {
         RunsOn::Minion
     };
-    with_pillar(world, minion, &pillar, grains, wanted, place)
+    with_pillar(snapshot, minion, &pillar, grains, wanted, place)
 }
 
 /// As [`compile`], over a given pillar, for a given place.
@@ -47,16 +46,16 @@ pub fn compile(
 /// # Errors
 /// As [`compile`].
 pub fn with_pillar(
-    world: &World,
+    snapshot: &Snapshot,
     minion: &str,
     pillar: &Value,
     grains: &Value,
     wanted: &Wanted,
     place: RunsOn,
 ) -> Result<Compiled, Refusal> {
-    let bundle = |path: &str| world.bundle_hash(path);
+    let bundle = |path: &str| snapshot.bundle_hash(path);
     let input = Input {
-        tree: world.tree(),
+        tree: snapshot.tree(),
         minion,
         pillar,
         grains,
@@ -66,7 +65,7 @@ pub fn with_pillar(
         Wanted::Highstate => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
     }
-    .map_err(|problems| refused(&world.tree().placed(problems)))?;
+    .map_err(|problems| Refusal::from_problems(&snapshot.tree().placed(problems)))?;
     let mut misplaced = Vec::new();
     for chunk in &compiled.low.chunks {
         let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
@@ -106,12 +105,12 @@ fn place_name(place: RunsOn) -> &'static str {
 /// # Errors
 /// As [`compile`].
 pub async fn in_background(
-    world: Arc<World>,
+    snapshot: Arc<Snapshot>,
     minion: String,
     grains: Value,
     wanted: Wanted,
 ) -> Result<Compiled, Refusal> {
-    let work = move || compile(&world, &minion, &grains, &wanted);
+    let work = move || compile(&snapshot, &minion, &grains, &wanted);
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))?
@@ -121,27 +120,20 @@ pub async fn in_background(
 ///
 /// # Errors
 /// As [`compile`].
-pub fn top(world: &World, minion: &str, grains: &Value) -> Result<Vec<String>, Refusal> {
-    let pillar = world.pillar(minion)?;
-    let bundle = |path: &str| world.bundle_hash(path);
+pub fn top(snapshot: &Snapshot, minion: &str, grains: &Value) -> Result<Vec<String>, Refusal> {
+    let pillar = snapshot.pillar(minion)?;
+    let bundle = |path: &str| snapshot.bundle_hash(path);
     let input = Input {
-        tree: world.tree(),
+        tree: snapshot.tree(),
         minion,
         pillar: &pillar,
         grains,
         bundle: &bundle,
     };
-    let assigned =
-        compile::top(&input).map_err(|problems| refused(&world.tree().placed(problems)))?;
+    let assigned = compile::top(&input)
+        .map_err(|problems| Refusal::from_problems(&snapshot.tree().placed(problems)))?;
     Ok(assigned
         .into_iter()
         .map(|assignment| assignment.sls)
         .collect())
-}
-
-/// All problems as one refusal.
-#[must_use]
-pub fn refused(problems: &[Problem]) -> Refusal {
-    let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Refusal::invalid(texts.join("\n"))
 }

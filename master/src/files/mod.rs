@@ -10,9 +10,12 @@ mod stream;
 use halite_states::low::{Chunk, LowState};
 use serde_json::Value;
 
-use crate::app::{App, ByteStream, Refusal};
+use crate::app::App;
+use crate::declared::Snapshot;
+use crate::refusal::Refusal;
 use crate::store::RowState;
-use crate::view::World;
+
+pub use stream::ByteStream;
 
 /// How a low state refers to a file.
 const BLOB: &str = "blob:";
@@ -58,7 +61,7 @@ fn asks_for_certificate(chunk: &Chunk) -> bool {
 /// The job does not name it, has ended, or the file is gone.
 pub async fn fetch(
     app: &App,
-    world: &World,
+    snapshot: &Snapshot,
     minion: &str,
     job: &str,
     sha256: &str,
@@ -76,7 +79,7 @@ pub async fn fetch(
     if let Some(content) = app.store.blob(sha256).await? {
         return Ok(stream::of_bytes(content));
     }
-    let path = world.bundle_file(sha256).ok_or_else(|| {
+    let path = snapshot.bundle_file(sha256).ok_or_else(|| {
         Refusal::not_found(format!(
             "the file with the SHA-256 {sha256} is not in the bundle any more: make the job anew"
         ))

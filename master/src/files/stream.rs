@@ -1,13 +1,18 @@
 //! Files in pieces, checked while they are read.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 
+use futures_util::Stream;
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{ByteStream, Refusal};
+use crate::refusal::Refusal;
+
+/// Pieces of a file.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, Refusal>> + Send>>;
 
 /// Bytes in one piece: well below the limit of a message.
 const PIECE: usize = 256 * 1024;

@@ -96,7 +96,7 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<String> {
 
 /// Why a row is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GivenUp {
+pub enum Expiry {
     /// The minion has no stream, and the job was never sent or the wait for it is over.
     NotConnected,
     /// The stream broke after the job was sent and did not come back.
@@ -119,19 +119,19 @@ pub struct Limits {
 /// Whether a row is to be given up. `queued_since` is when the row could have been sent for the
 /// first time; `deadline` is the job's.
 #[must_use]
-pub fn given_up(
+pub fn expired(
     row: &OpenRow,
     session: &Session,
     queued_since: Millis,
     deadline: Option<Millis>,
     limits: Limits,
     now: Millis,
-) -> Option<GivenUp> {
+) -> Option<Expiry> {
     if deadline.is_some_and(|deadline| now >= deadline) {
         return Some(if session.connected {
-            GivenUp::TimedOut
+            Expiry::TimedOut
         } else {
-            GivenUp::NotConnected
+            Expiry::NotConnected
         });
     }
     if session.connected {
@@ -139,13 +139,13 @@ pub fn given_up(
             && !session.running.contains(&row.jid)
             && !session.sent.contains(&row.jid)
             && now - session.since >= RETURN_GRACE;
-        return forgotten.then_some(GivenUp::Interrupted);
+        return forgotten.then_some(Expiry::Interrupted);
     }
     let absent = now - session.since.max(queued_since);
     match row.state {
-        RowState::Queued if !row.blocked && absent >= limits.connect => Some(GivenUp::NotConnected),
+        RowState::Queued if !row.blocked && absent >= limits.connect => Some(Expiry::NotConnected),
         RowState::Sent | RowState::Started if absent >= limits.reconnect => {
-            Some(GivenUp::Disconnected)
+            Some(Expiry::Disconnected)
         }
         _ => None,
     }
@@ -216,26 +216,26 @@ mod tests {
         gone.disconnect(2000);
         let queued = row("1", true, RowState::Queued);
         let started = row("1", true, RowState::Started);
-        assert_eq!(given_up(&queued, &gone, 2500, None, limits, 2599), None);
+        assert_eq!(expired(&queued, &gone, 2500, None, limits, 2599), None);
         assert_eq!(
-            given_up(&queued, &gone, 2500, None, limits, 2600),
-            Some(GivenUp::NotConnected)
+            expired(&queued, &gone, 2500, None, limits, 2600),
+            Some(Expiry::NotConnected)
         );
-        assert_eq!(given_up(&started, &gone, 0, None, limits, 2999), None);
+        assert_eq!(expired(&started, &gone, 0, None, limits, 2999), None);
         assert_eq!(
-            given_up(&started, &gone, 0, None, limits, 3000),
-            Some(GivenUp::Disconnected)
+            expired(&started, &gone, 0, None, limits, 3000),
+            Some(Expiry::Disconnected)
         );
         assert_eq!(
-            given_up(&started, &session(&["1"]), 0, Some(5000), limits, 4999),
+            expired(&started, &session(&["1"]), 0, Some(5000), limits, 4999),
             None
         );
         assert_eq!(
-            given_up(&started, &session(&["1"]), 0, Some(5000), limits, 5000),
-            Some(GivenUp::TimedOut)
+            expired(&started, &session(&["1"]), 0, Some(5000), limits, 5000),
+            Some(Expiry::TimedOut)
         );
         assert_eq!(
-            given_up(
+            expired(
                 &started,
                 &session(&[]),
                 0,
@@ -243,10 +243,10 @@ mod tests {
                 limits,
                 1000 + RETURN_GRACE
             ),
-            Some(GivenUp::Interrupted)
+            Some(Expiry::Interrupted)
         );
         assert_eq!(
-            given_up(&started, &session(&["1"]), 0, None, limits, i64::MAX / 2),
+            expired(&started, &session(&["1"]), 0, None, limits, i64::MAX / 2),
             None
         );
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
-use super::{Jobs, MASTER, OpenJob, target};
-use crate::app::Refusal;
+use super::{Jobs, OpenJob, target};
 use crate::compile;
 use crate::compile::Wanted;
+use crate::declared::Snapshot;
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
-use crate::view::World;
 
 /// Where a highstate's groups are kept in the job's arguments.
 const ORDER: &str = "order";
@@ -82,7 +83,7 @@ impl Jobs {
         let (rows, bundle) = match function.place {
             Place::States => {
                 // Told once, not for each minion.
-                let version = self.views.load()?.bundle()?.version.clone();
+                let version = self.declarations.load()?.bundle()?.version.clone();
                 (
                     self.compiled_rows(&new, function, &jid).await?,
                     Some(version),
@@ -164,13 +165,13 @@ impl Jobs {
         let mut problems: Vec<String> = Vec::new();
         for minion in &new.minions {
             let grains = self.grains_for_compile(minion).await?;
-            if let Err(refusal) = self.views.record_addresses(minion, &grains).await {
+            if let Err(refusal) = self.declarations.record_addresses(minion, &grains).await {
                 problems.push(refusal.message);
                 continue;
             }
             let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
-            let world = self.views.load()?;
-            match compile::in_background(world, minion.clone(), grains, wanted).await {
+            let snapshot = self.declarations.load()?;
+            match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
                         self.app.store.put_blob(sha256, content).await?;
@@ -202,7 +203,7 @@ impl Jobs {
             return Ok(grains);
         }
         Err(Refusal::new(
-            crate::app::RefusalKind::Unavailable,
+            crate::refusal::RefusalKind::Unavailable,
             format!(
                 "{minion} has never connected, so nothing can be compiled for it: start halite-minion there"
             ),
@@ -211,9 +212,9 @@ impl Jobs {
 
     /// `pillar.items`: the minion's view, secrets as references.
     async fn answer_here(self: &Arc<Self>, jid: &str, minion: &str) -> Result<(), Refusal> {
-        let world: Arc<World> = self.views.load()?;
+        let snapshot: Arc<Snapshot> = self.declarations.load()?;
         let when = self.app.clock.now();
-        let answer = match world.pillar(minion) {
+        let answer = match snapshot.pillar(minion) {
             Ok(pillar) => Answer {
                 retcode: 0,
                 return_json: pillar.to_string(),

@@ -7,11 +7,12 @@ use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::Value;
 
+use super::Jobs;
 use super::core::{OpenRow, due};
 use super::function::{Function, Place};
-use super::redact::Redactor;
-use super::{Jobs, MASTER};
-use crate::app::Refusal;
+use crate::names::MASTER;
+use crate::redact::Redactor;
+use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow};
 
 /// Between two looks at whether the target `master` is done.
@@ -43,7 +44,7 @@ impl Jobs {
     pub async fn disconnected(&self, minion: &str) {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
-        if !self.app.hub.is_connected(minion) {
+        if !self.app.connections.is_connected(minion) {
             session.disconnect(self.app.clock.now());
         }
     }
@@ -117,7 +118,7 @@ impl Jobs {
                 let message = v1::MasterMessage {
                     body: Some(Body::Job(message)),
                 };
-                if self.app.hub.send(minion, message).await.is_err() {
+                if self.app.connections.send(minion, message).await.is_err() {
                     session.disconnect(self.app.clock.now());
                     return Ok(());
                 }
@@ -149,7 +150,7 @@ impl Jobs {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
                 Refusal::internal(format!("the stored low state is malformed: {error}"))
             })?;
-            self.views.load()?.fill(&row.minion, &mut low)?;
+            self.declarations.load()?.fill(&row.minion, &mut low)?;
             low_json = low.to_string();
         }
         let function = if job.function == "state.highstate" {
@@ -169,8 +170,8 @@ impl Jobs {
     /// What removes this minion's secrets from its answers. Without a readable declaration there is
     /// nothing to compare with, and nothing was sent either.
     pub(super) fn redactor(&self, minion: &str) -> Arc<Redactor> {
-        match self.views.load() {
-            Ok(world) => world.redactor(minion),
+        match self.declarations.load() {
+            Ok(snapshot) => snapshot.redactor(minion),
             Err(_) => Arc::default(),
         }
     }

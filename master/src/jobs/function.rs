@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::core::Limits;
-use crate::app::Refusal;
+use crate::refusal::Refusal;
 
 /// Who carries a function out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

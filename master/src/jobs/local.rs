@@ -7,9 +7,10 @@ use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
 use serde_json::{Value, json};
 
-use super::{Jobs, MASTER, target};
-use crate::app::Refusal;
+use super::{Jobs, target};
 use crate::kubernetes::modules::{Cluster, Patience};
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::{Answer, Job};
 
 impl Jobs {
@@ -66,8 +67,8 @@ impl Jobs {
     ) -> Result<(i32, Value), Refusal> {
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("the low state is malformed: {error}")))?;
-        let world = self.views.load()?;
-        let api = self.clusters.api(&world).await?;
+        let snapshot = self.declarations.load()?;
+        let api = self.clusters.api(&snapshot).await?;
         let joined = target::accepted(&self.app).await?;
         let cluster = Cluster::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);

@@ -8,15 +8,14 @@
 pub mod core;
 mod create;
 mod dispatch;
-mod follow;
+mod expiry;
 pub mod function;
 pub mod jid;
+mod job_watch;
 mod local;
-pub mod redact;
 mod returns;
 #[cfg(test)]
 mod simulation;
-mod sweep;
 pub mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,23 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::core::{Limits, Session};
 use self::function::Function;
 use self::jid::Jids;
-use crate::app::{App, Refusal};
+use crate::app::App;
+use crate::declared::Declarations;
 use crate::kubernetes::access::Clusters;
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow, Millis, RowState};
-use crate::view::Views;
 
 pub use create::NewJob;
-
-/// The id of the pseudo-minion whose host is the Kubernetes API. No node may have it.
-pub const MASTER: &str = "master";
-
-/// Starts the engine over the shared parts: takes up what a restart interrupted, then serves.
-///
-/// # Errors
-/// The store cannot be read.
-pub async fn start(app: Arc<App>) -> Result<Arc<dyn crate::app::Engine>, Refusal> {
-    crate::engine::start(app).await
-}
 
 /// A job that has not ended, as far as it is kept in memory. Everything here can be made again from
 /// the store.
@@ -114,7 +104,7 @@ fn ended(state: RowState) -> bool {
 /// The engine.
 pub struct Jobs {
     app: Arc<App>,
-    views: Arc<Views>,
+    declarations: Arc<Declarations>,
     clusters: Arc<Clusters>,
     jids: Jids,
     open: Mutex<BTreeMap<String, OpenJob>>,
@@ -124,20 +114,20 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// An engine that knows what the store knows. [`Jobs::take_up`] sends what waits.
+    /// An engine that knows what the store knows. [`Jobs::resume`] sends what waits.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn open(
         app: Arc<App>,
-        views: Arc<Views>,
+        declarations: Arc<Declarations>,
         clusters: Arc<Clusters>,
     ) -> Result<Arc<Self>, Refusal> {
         let newest = app.store.jobs(1).await?;
         let jobs = Arc::new(Self {
             jids: Jids::after(newest.first().map(|job| job.jid.as_str())),
             app,
-            views,
+            declarations,
             clusters,
             open: Mutex::default(),
             lanes: Mutex::default(),
@@ -165,7 +155,7 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn take_up(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
         for row in self.app.store.open_rows(MASTER).await? {
             if row.state == RowState::Started {
                 let answer = Answer {
@@ -181,7 +171,7 @@ impl Jobs {
         for jid in jids {
             self.finish_if_done(&jid).await?;
         }
-        self.sweep_for_ever();
+        self.watch_expiry();
         self.dispatch(MASTER).await
     }
 
@@ -224,8 +214,8 @@ impl Jobs {
 
     /// What is declared.
     #[must_use]
-    pub fn views(&self) -> &Arc<Views> {
-        &self.views
+    pub fn declarations(&self) -> &Arc<Declarations> {
+        &self.declarations
     }
 
     /// The Kubernetes API.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Jobs;
 use super::function::{Function, Place};
-use crate::app::{EngineFuture, Refusal};
+use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, JobStatus, RowState};
 
 impl Jobs {
@@ -37,7 +38,7 @@ impl Jobs {
                 // A minion that has gone hands it in again and is answered then.
                 let _ = self
                     .app
-                    .hub
+                    .connections
                     .send(minion, v1::MasterMessage { body: Some(stored) })
                     .await;
                 Ok(())
@@ -65,7 +66,7 @@ impl Jobs {
         }
         let event = json!({"jid": jid, "minion": minion});
         self.app
-            .hub
+            .events
             .announce(&tag(jid, "start", Some(minion)), &event, None);
         Ok(())
     }
@@ -88,7 +89,7 @@ impl Jobs {
         let event =
             json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
         self.app
-            .hub
+            .events
             .announce(&tag(jid, "prog", Some(minion)), &event, None);
     }
 
@@ -127,7 +128,7 @@ impl Jobs {
             ..JobRow::queued(jid, minion, None)
         };
         self.app
-            .hub
+            .events
             .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
         self.end_part(jid, minion).await
     }
@@ -154,14 +155,18 @@ impl Jobs {
             ..JobRow::queued(jid, minion, None)
         };
         self.app
-            .hub
+            .events
             .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
         self.end_part(jid, minion).await
     }
 
     /// A part has ended: the minion takes what waits behind it, and so do those that the job held
     /// back.
-    fn end_part<'a>(self: &'a Arc<Self>, jid: &'a str, minion: &'a str) -> EngineFuture<'a, ()> {
+    fn end_part<'a>(
+        self: &'a Arc<Self>,
+        jid: &'a str,
+        minion: &'a str,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
         // Boxed, because sending may answer at once and so come back here.
         Box::pin(async move {
             let next = {
@@ -239,13 +244,13 @@ impl Jobs {
         let tag = tag(jid, what, None);
         match (function.place, last) {
             (Place::States, Some(retcode)) => {
-                self.app.hub.publish_last(&tag, event, retcode).await?;
+                self.app.events.publish_last(&tag, event, retcode).await?;
             }
             (Place::States, None) => {
-                self.app.hub.publish(&tag, event).await?;
+                self.app.events.publish(&tag, event).await?;
             }
             (Place::Minion | Place::Here, last) => {
-                self.app.hub.announce(&tag, event, last);
+                self.app.events.announce(&tag, event, last);
             }
         }
         Ok(())

@@ -3,10 +3,11 @@
 use halite_states::target::{Candidate, matches};
 use serde_json::Value;
 
-use super::MASTER;
-use crate::app::{App, Refusal};
+use crate::app::App;
+use crate::declared::Declarations;
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::KeyState;
-use crate::view::Views;
 
 /// The accepted minions that an expression names, sorted; with `also_master`, the target `master`
 /// where it is named by its own name. An empty expression names nobody and is refused, and so is
@@ -16,7 +17,7 @@ use crate::view::Views;
 /// The expression is empty, malformed, or matches no accepted minion.
 pub async fn resolve(
     app: &App,
-    views: &Views,
+    declarations: &Declarations,
     kind: &str,
     expression: &str,
     also_master: bool,
@@ -29,20 +30,23 @@ pub async fn resolve(
         ));
     }
     // Only an expression about the pillar needs what is declared; a ping must work without.
-    let world = if matches!(kind, "compound") || kind.starts_with("pillar") {
-        Some(views.load()?)
+    let snapshot = if matches!(kind, "compound") || kind.starts_with("pillar") {
+        Some(declarations.load()?)
     } else {
         None
     };
     // Nobody would match by a pillar that cannot be made.
-    world.as_ref().map(|world| world.bundle()).transpose()?;
+    snapshot
+        .as_ref()
+        .map(|snapshot| snapshot.bundle())
+        .transpose()?;
     let accepted = accepted(app).await?;
     let mut found = Vec::new();
     for minion in &accepted {
         let grains = grains(app, minion).await?;
-        let pillar = world
+        let pillar = snapshot
             .as_ref()
-            .map_or(Value::Null, |world| world.pillar_or_empty(minion));
+            .map_or(Value::Null, |snapshot| snapshot.pillar_or_empty(minion));
         let candidate = Candidate {
             id: minion,
             grains: &grains,

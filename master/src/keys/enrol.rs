@@ -9,9 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::token::TokenText;
-use crate::app::{App, Refusal, RefusalKind};
+use crate::app::App;
 use crate::ca;
 use crate::ca::{HALITE, Issued, Profile};
+use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{Certificate, Key, KeyState, Millis, Revocation, Token};
 
 /// What a host says of itself; more is cut off by refusal.
@@ -83,7 +84,7 @@ pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
     if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.is_some(), bound) {
         tracing::warn!(minion = id, fingerprint, reason, "enrolment refused");
         let _ = app
-            .hub
+            .events
             .publish(
                 &format!("halite/key/{id}"),
                 &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
@@ -128,7 +129,7 @@ pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
         token = token.id,
         "minion enrolled"
     );
-    app.hub
+    app.events
         .publish(
             &format!("halite/key/{id}"),
             &json!({ "act": "accepted", "id": id, "fingerprint": fingerprint, "token": token.id }),
@@ -207,7 +208,7 @@ async fn wait_for_operator(app: &App, key: Key, known: Option<&Key>) -> Result<A
         app.store.put_key(&key).await?;
         tracing::info!(minion = key.id, fingerprint, "key waits for an operator");
         let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
-        app.hub
+        app.events
             .publish(&format!("halite/key/{}", key.id), &data)
             .await?;
     }

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::enrol::{issue, revoke_certificate};
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::clock::rfc3339;
+use crate::refusal::Refusal;
 use crate::store::{Key, KeyState};
 
 /// An operator's order.
@@ -51,7 +52,7 @@ pub async fn list(app: &App) -> Result<Value, Refusal> {
     let keys = app.store.keys().await?;
     let shown: Vec<Value> = keys
         .iter()
-        .map(|key| status_of(key, app.hub.is_connected(&key.id)))
+        .map(|key| status_of(key, app.connections.is_connected(&key.id)))
         .collect();
     Ok(json!({ "keys": shown }))
 }
@@ -87,7 +88,7 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
             )));
         }
     };
-    app.hub
+    app.events
         .publish(
             &format!("halite/key/{id}"),
             &json!({ "act": state, "id": id }),
@@ -99,7 +100,9 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
 
 /// A live minion is cut off only by somebody who names the cluster.
 fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
-    if !app.hub.is_connected(&order.id) || (order.force && order.cluster == app.config.cluster) {
+    if !app.connections.is_connected(&order.id)
+        || (order.force && order.cluster == app.config.cluster)
+    {
         return Ok(());
     }
     Err(Refusal::conflict(format!(
@@ -160,5 +163,5 @@ async fn delete(app: &App, key: &Key) -> Result<(), Refusal> {
 
 fn cut_off(app: &App, minion: &str) {
     app.gate.close(minion, None);
-    app.hub.disconnect(minion);
+    app.connections.disconnect(minion);
 }

@@ -9,9 +9,10 @@ use halite_proto::transport::{Caller, Doorkeeper as _};
 use tempfile::TempDir;
 
 use super::*;
-use crate::app::{App, RefusalKind};
+use crate::app::App;
 use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::refusal::RefusalKind;
 use crate::store::{KeyState, SqliteStore};
 
 const NOW: i64 = 1_800_000_000_000;
@@ -84,7 +85,7 @@ impl Site {
         enrol(&self.app, &host.asks(token)).await.unwrap()
     }
 
-    async fn refused(&self, host: &Host, token: &str) -> crate::app::Refusal {
+    async fn refused(&self, host: &Host, token: &str) -> crate::refusal::Refusal {
         enrol(&self.app, &host.asks(token)).await.unwrap_err()
     }
 
@@ -92,7 +93,7 @@ impl Site {
         &self,
         id: &str,
         action: &str,
-    ) -> Result<serde_json::Value, crate::app::Refusal> {
+    ) -> Result<serde_json::Value, crate::refusal::Refusal> {
         change(
             &self.app,
             &Change {
@@ -477,7 +478,7 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
         site.enrol(&host, &site.token(Wanted::default()).await)
             .await,
     );
-    let (_seat, mut line) = site.app.hub.join("worker-1");
+    let (_connection, mut messages) = site.app.connections.join("worker-1");
     for action in ["delete", "reject"] {
         for (force, cluster) in [(false, ""), (true, ""), (false, "prod"), (true, "prd")] {
             let order = Change {
@@ -504,8 +505,8 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
         ..Change::default()
     };
     change(&site.app, &order).await.unwrap();
-    assert!(line.recv().await.is_none(), "the stream ends");
-    assert!(!site.app.hub.is_connected("worker-1"));
+    assert!(messages.recv().await.is_none(), "the stream ends");
+    assert!(!site.app.connections.is_connected("worker-1"));
 }
 
 #[tokio::test]

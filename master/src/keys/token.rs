@@ -7,9 +7,10 @@ use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki;
 use serde_json::{Value, json};
 
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::ca::HALITE;
 use crate::clock::rfc3339;
+use crate::refusal::Refusal;
 use crate::store::{Millis, Token};
 
 /// A day.

@@ -9,10 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::Api;
 use super::client::{Access, Identity, KubeApi};
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::ca::Profile;
+use crate::declared::Snapshot;
+use crate::refusal::Refusal;
 use crate::store::Millis;
-use crate::view::World;
 
 /// How long an administrator certificate is used; it is valid for a day.
 const RENEW_AFTER: Millis = 12 * 60 * 60 * 1000;
@@ -59,8 +60,8 @@ impl Clusters {
     /// # Errors
     /// The declaration names no first host, or the certificates cannot be made. Whether the API
     /// answers is another matter.
-    pub async fn api(&self, world: &World) -> Result<Arc<dyn Api>, Refusal> {
-        let declaration = world.declaration();
+    pub async fn api(&self, snapshot: &Snapshot) -> Result<Arc<dyn Api>, Refusal> {
+        let declaration = snapshot.declaration();
         let address = api_address(declaration)
             .map_err(|error| Refusal::invalid(error.to_string()))?
             .to_string();

@@ -7,10 +7,10 @@
 //! pillar meanwhile watches that run instead of starting another. A run that has ended, well or
 //! not, is history: asking again starts anew.
 
-mod follow;
 mod record;
-mod runner;
 mod state_step;
+mod step_runner;
+mod steps_watch;
 #[cfg(test)]
 mod tests;
 mod waits;
@@ -25,12 +25,14 @@ use halite_states::signature::RunsOn;
 use serde_json::{Value, json};
 
 use self::record::Recorder;
-use self::runner::Runner;
-use crate::app::{EventStream, Refusal};
+use self::step_runner::StepRunner;
 use crate::compile;
 use crate::compile::Wanted;
-use crate::jobs::{Jobs, MASTER};
+use crate::event_stream::EventStream;
+use crate::jobs::Jobs;
 use crate::kubernetes::compare::merge;
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 
 /// Starts, resumes and watches orchestrations.
@@ -57,7 +59,7 @@ impl Orchestrator {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn take_up(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
         for run in self.jobs.app().store.open_runs().await? {
             tracing::info!(run = %run.id, sls = %run.sls, "going on with an interrupted orchestration");
             self.begin(run);
@@ -74,7 +76,7 @@ impl Orchestrator {
         operator: &str,
         request: v1::OrchestrateRequest,
     ) -> Result<EventStream, Refusal> {
-        let bus = self.jobs.app().hub.subscribe();
+        let bus = self.jobs.app().events.subscribe();
         let this = Arc::clone(self);
         let operator = operator.to_owned();
         // Not to be cut off between store and start when the asker goes away.
@@ -82,7 +84,7 @@ impl Orchestrator {
         let run = started
             .await
             .map_err(|error| Refusal::internal(format!("starting the run failed: {error}")))??;
-        Ok(follow::follow(Arc::clone(&self.jobs), run, bus))
+        Ok(steps_watch::follow(Arc::clone(&self.jobs), run, bus))
     }
 
     async fn start_or_join(
@@ -136,7 +138,7 @@ impl Orchestrator {
             "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
         self.jobs
             .app()
-            .hub
+            .events
             .publish(&format!("halite/run/{}/new", run.id), &event)
             .await?;
         tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
@@ -151,14 +153,14 @@ impl Orchestrator {
                 "name an orchestration, for example orchestrate.bootstrap",
             ));
         }
-        let world = self.jobs.views().load()?;
-        let mut pillar = world.pillar(MASTER)?;
+        let snapshot = self.jobs.declarations().load()?;
+        let mut pillar = snapshot.pillar(MASTER)?;
         merge(&mut pillar, over);
         let wanted = Wanted::Sls(vec![sls.to_owned()]);
         let work = move || {
             let grains = json!({"id": MASTER});
             compile::with_pillar(
-                &world,
+                &snapshot,
                 MASTER,
                 &pillar,
                 &grains,
@@ -201,7 +203,7 @@ impl Orchestrator {
             .map_err(|error| Refusal::internal(format!("the stored run is malformed: {error}")))?;
         let steps = store.steps(&run.id).await?;
         let recorder = Recorder::new(Arc::clone(&self.jobs), run.clone(), low.chunks.len(), steps);
-        let runner = Runner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
+        let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
         let done = halite_states::run::run(
             &low,
             &runner,
@@ -211,7 +213,7 @@ impl Orchestrator {
         .await;
         recorder.failure()?;
         for state in &done.states {
-            recorder.settle(state).await?;
+            recorder.record_skipped(state).await?;
         }
         let succeeded = done.succeeded();
         let status = if succeeded {
@@ -224,11 +226,11 @@ impl Orchestrator {
             .update_run(&run.id, status, current, self.jobs.app().clock.now())
             .await?;
         tracing::info!(run = %run.id, sls = %run.sls, status = status.as_str(), "orchestration ended");
-        let summary = follow::summary(&run.id, status, &store.steps(&run.id).await?);
+        let summary = steps_watch::summary(&run.id, status, &store.steps(&run.id).await?);
         let tag = format!("halite/run/{}/done", run.id);
         self.jobs
             .app()
-            .hub
+            .events
             .publish_last(&tag, &summary, i32::from(!succeeded))
             .await?;
         Ok(())

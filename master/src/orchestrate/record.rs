@@ -6,8 +6,8 @@ use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
 use serde_json::{Map, Value, json};
 
-use crate::app::Refusal;
 use crate::jobs::Jobs;
+use crate::refusal::Refusal;
 use crate::store::{Run, RunStatus, Step, StepStatus};
 
 /// Keeps the steps of one run.
@@ -83,7 +83,7 @@ impl Recorder {
         let event = json!({"id": self.run.id, "jid": jid, "step": name, "index": index});
         self.jobs
             .app()
-            .hub
+            .events
             .announce(&format!("halite/run/{}/job", self.run.id), &event, None);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Recorder {
 
     /// At the end: steps that the engine did not run, because a requisite failed or was not met,
     /// get their record too.
-    pub(super) async fn settle(&self, state: &StateReturn) -> Result<(), Refusal> {
+    pub(super) async fn record_skipped(&self, state: &StateReturn) -> Result<(), Refusal> {
         let waiting = self
             .step(state.index)
             .is_some_and(|step| matches!(step.status, StepStatus::Waiting | StepStatus::Running));
@@ -195,7 +195,7 @@ impl Recorder {
             let told = self
                 .jobs
                 .app()
-                .hub
+                .events
                 .publish(&tag, &step_data(&step, self.total))
                 .await;
             self.checked(told.map(|_| ()).map_err(Refusal::from))?;

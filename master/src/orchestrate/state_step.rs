@@ -6,10 +6,11 @@ use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
-use super::runner::{Outcome, Runner, failed, required, text, texts, timeout};
+use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
+use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
-use crate::jobs::{MASTER, NewJob};
+use crate::names::MASTER;
 use crate::store::{JobRow, RowState};
 
 /// How long a step with `offline: skip` waits for a minion that is restarting.
@@ -19,7 +20,7 @@ const ATTEMPTS: usize = 3;
 /// Failed states that a message names for one minion.
 const NAMED: usize = 3;
 
-impl Runner<'_> {
+impl StepRunner<'_> {
     /// `halite.state`.
     pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let sls = texts(chunk, "sls");
@@ -87,9 +88,15 @@ impl Runner<'_> {
     ) -> Result<Outcome, Failure> {
         let target = required(chunk, "tgt")?;
         let kind = text(chunk, "tgt_type").unwrap_or_default();
-        let named = resolve(self.jobs.app(), self.jobs.views(), &kind, &target, true)
-            .await
-            .map_err(failed)?;
+        let named = resolve(
+            self.jobs.app(),
+            self.jobs.declarations(),
+            &kind,
+            &target,
+            true,
+        )
+        .await
+        .map_err(failed)?;
         let skips = skips_offline(chunk)?;
         let mut left_out = Vec::new();
         let mut minions = named;
@@ -143,14 +150,14 @@ impl Runner<'_> {
     /// Parts the minions that are connected, or come back within moments, from the others. `master`
     /// is always there.
     async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
-        let hub = &self.jobs.app().hub;
+        let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
         } else {
             COMES_BACK
         };
         let looks = minions.into_iter().map(|minion| async move {
-            let there = minion == MASTER || hub.wait_connected(&minion, patience).await;
+            let there = minion == MASTER || connections.wait_connected(&minion, patience).await;
             (minion, there)
         });
         let looked = futures_util::future::join_all(looks).await;
@@ -198,9 +205,10 @@ impl Runner<'_> {
                 .into_iter()
                 .partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
             done.good.extend(good);
-            let hub = &self.jobs.app().hub;
+            let connections = &self.jobs.app().connections;
             bad.retain(|row| {
-                let gone = skips && row.state == RowState::Lost && !hub.is_connected(&row.minion);
+                let gone =
+                    skips && row.state == RowState::Lost && !connections.is_connected(&row.minion);
                 if gone {
                     done.gone.push(row.minion.clone());
                 }

@@ -1,8 +1,8 @@
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::app::Engine;
-use crate::engine::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::Backend;
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),
@@ -48,7 +48,7 @@ fn site() -> Site {
 fn orchestrate(life: &Life) -> Vec<v1::Event> {
     let stream = life
         .runtime
-        .block_on(life.core.orchestrate("root", request()))
+        .block_on(life.backend.orchestrate("root", request()))
         .unwrap();
     life.collect(stream)
 }
@@ -171,7 +171,7 @@ fn a_host_that_is_down_does_not_hold_up_another() {
         };
         life.collect(
             life.runtime
-                .block_on(life.core.orchestrate("root", request))
+                .block_on(life.backend.orchestrate("root", request))
                 .unwrap(),
         )
     };
@@ -207,7 +207,7 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
         life.connect(&worker);
         let seen = life.runtime.block_on(async {
             use futures_util::StreamExt;
-            let mut stream = life.core.orchestrate("root", request()).await.unwrap();
+            let mut stream = life.backend.orchestrate("root", request()).await.unwrap();
             let mut seen = 0;
             while seen < kill_after && stream.next().await.is_some() {
                 seen += 1;
@@ -223,9 +223,9 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             assert_eq!(runs.len(), 1, "killed after {kill_after}");
             runs[0].id.clone()
         });
-        let bus = life.app.hub.subscribe();
+        let bus = life.app.events.subscribe();
         let stream = life.runtime.block_on(async {
-            super::follow::follow(std::sync::Arc::clone(life.core.jobs()), ended, bus)
+            super::steps_watch::follow(std::sync::Arc::clone(life.backend.jobs()), ended, bus)
         });
         let events = life.collect(stream);
         assert_eq!(

@@ -7,7 +7,7 @@ use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::runner::{Outcome, Runner, failed, required, timeout};
+use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
 use crate::store::KeyState;
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Events of a node that a failed wait shows.
 const EVENTS: usize = 5;
 
-impl Runner<'_> {
+impl StepRunner<'_> {
     /// Until the minion is accepted, connected, and has said what host it is. Its key's fingerprint
     /// is noted, so that an operator can compare it with what the host shows.
     pub(super) async fn wait_for_minion(
@@ -35,7 +35,7 @@ impl Runner<'_> {
             } else {
                 left.min(PAUSE * 4)
             };
-            let connected = app.hub.wait_connected(&id, look).await;
+            let connected = app.connections.wait_connected(&id, look).await;
             let known = app
                 .store
                 .facts(&id)
@@ -120,8 +120,8 @@ impl Runner<'_> {
         let name = required(chunk, "node")?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
-        let world = self.jobs.views().load().map_err(failed)?;
-        let api = self.jobs.clusters().api(&world).await.map_err(failed)?;
+        let snapshot = self.jobs.declarations().load().map_err(failed)?;
+        let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
         let node = reference(&name);
         loop {
             let found = api.get(&node).await;

@@ -8,10 +8,10 @@ use halite_proto::v1::enrolment_server::Enrolment;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
 
 use super::{Call, Services};
-use crate::app::Refusal;
 use crate::ca::HALITE;
 use crate::keys;
 use crate::keys::{Answer, Newcomer};
+use crate::refusal::Refusal;
 
 /// Why a party of another protocol version is not served; `None` when it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {

@@ -17,10 +17,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::enrolment::protocol_refusal;
 use super::{Call, Services, caller_id, status};
-use crate::app::Refusal;
 use crate::ca::Profile;
-use crate::hub::Seat;
+use crate::connections::ConnectionGuard;
 use crate::keys;
+use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
 /// A minion that connects says hello within this time.
@@ -90,9 +90,12 @@ impl Minion for Services {
         self.keep_facts(&minion, &hello.grains_json, &hello.version)
             .await
             .map_err(status)?;
-        let (seat, messages) = self.app.hub.join(&minion);
+        let (connection, messages) = self.app.connections.join(&minion);
         let (ended, listener) = oneshot::channel();
-        tokio::spawn(self.clone().listen(minion, hello, inbound, seat, listener));
+        tokio::spawn(
+            self.clone()
+                .listen(minion, hello, inbound, connection, listener),
+        );
         Ok(Response::new(Box::pin(Voice {
             hello: Some(answer),
             messages,
@@ -112,7 +115,7 @@ impl Minion for Services {
         };
         self.audited(call, async {
             let chunk = self
-                .engine
+                .backend
                 .sign_allowed(minion, &request.job, &request.tag)
                 .await?;
             let (ca, profile) = Profile::of_chunk(&chunk).map_err(Refusal::denied)?;
@@ -166,7 +169,7 @@ impl Minion for Services {
         };
         self.counted(call, async {
             let pieces = self
-                .engine
+                .backend
                 .fetch(minion, &request.job, &request.sha256)
                 .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
@@ -219,13 +222,13 @@ impl Services {
         minion: String,
         hello: MinionHello,
         mut inbound: Streaming<MinionMessage>,
-        seat: Seat,
+        connection: ConnectionGuard,
         mut ended: oneshot::Receiver<()>,
     ) {
         let version = hello.version.clone();
         tracing::info!(minion, version, "minion connected");
         self.app.metrics.connected.inc();
-        let connected = self.engine.on_connected(&minion, &hello).await;
+        let connected = self.backend.on_connected(&minion, &hello).await;
         if let Err(error) = connected {
             tracing::error!(minion, %error, "what waits for the minion cannot be sent");
         }
@@ -245,7 +248,7 @@ impl Services {
             if let Err(error) = self.on_message(&minion, &version, message).await {
                 // The minion keeps what is not stored and says it again after the next hello.
                 tracing::error!(minion, %error, "a message of the minion was not taken; its stream ends");
-                self.app.hub.leave_seat(&seat);
+                self.app.connections.leave(&connection);
                 break;
             }
         }
@@ -253,10 +256,10 @@ impl Services {
         if let Err(error) = last {
             tracing::error!(minion, %error, "the store failed");
         }
-        drop(seat);
+        drop(connection);
         self.app.metrics.connected.dec();
         tracing::info!(minion, "minion disconnected");
-        if let Err(error) = self.engine.on_disconnected(&minion).await {
+        if let Err(error) = self.backend.on_disconnected(&minion).await {
             tracing::error!(minion, %error, "the engine could not note that the minion is gone");
         }
     }
@@ -271,7 +274,7 @@ impl Services {
             self.keep_facts(minion, &grains.grains_json, version)
                 .await?;
         }
-        self.engine.on_message(minion, message).await
+        self.backend.on_message(minion, message).await
     }
 }
 

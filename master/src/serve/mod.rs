@@ -17,10 +17,12 @@ use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
 use tokio::net::TcpListener;
 
-use crate::app::{App, Engine, Refusal, RefusalKind};
+use crate::app::App;
+use crate::backend::Backend;
 use crate::ca::{CaError, HALITE};
 use crate::init;
 use crate::metrics::CallLabels;
+use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
 
 /// Largest message of a stranger: a request, a token and grains.
@@ -47,7 +49,7 @@ pub enum ServeError {
 #[derive(Clone)]
 struct Services {
     app: Arc<App>,
-    engine: Arc<dyn Engine>,
+    backend: Arc<dyn Backend>,
 }
 
 /// Serves minions and operators on an open port until `stop` resolves; then streams are ended and
@@ -57,7 +59,7 @@ struct Services {
 /// The master's identity or CA cannot be used.
 pub async fn serve(
     app: Arc<App>,
-    engine: Arc<dyn Engine>,
+    backend: Arc<dyn Backend>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
@@ -74,7 +76,7 @@ pub async fn serve(
     let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
     let services = Services {
         app: Arc::clone(&app),
-        engine,
+        backend,
     };
     let routes = Routes::new(
         EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE),
@@ -84,8 +86,8 @@ pub async fn serve(
     let ending = async {
         stop.await;
         // Long streams end only when told; the minions come back to the next master.
-        for minion in app.hub.connected() {
-            app.hub.disconnect(&minion);
+        for minion in app.connections.connected() {
+            app.connections.disconnect(&minion);
         }
     };
     server.serve(listener, routes, ending).await;

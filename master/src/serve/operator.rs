@@ -18,12 +18,14 @@ use halite_proto::v1::{
 use serde_json::Value;
 
 use super::{Call, Services, caller_id, status};
-use crate::app::{App, EventStream, Refusal};
+use crate::app::App;
 use crate::ca::SITE;
 use crate::clock::rfc3339;
+use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, Wanted};
+use crate::refusal::Refusal;
 
 /// Port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
@@ -51,7 +53,7 @@ impl Operator for Services {
             method: "Operator/Status",
             what: String::new(),
         };
-        self.counted(call, async { Ok(document(&self.engine.status().await?)) })
+        self.counted(call, async { Ok(document(&self.backend.status().await?)) })
             .await
     }
 
@@ -65,7 +67,7 @@ impl Operator for Services {
             what: format!("{} {}", request.what, request.target),
         };
         self.audited(call, async {
-            Ok(document(&self.engine.show(request).await?))
+            Ok(document(&self.backend.show(request).await?))
         })
         .await
     }
@@ -84,7 +86,7 @@ impl Operator for Services {
             what,
         };
         let question = Function::find(&request.function).is_ok_and(Function::is_question);
-        let work = async { Ok(events(self.engine.run(operator, request).await?)) };
+        let work = async { Ok(events(self.backend.run(operator, request).await?)) };
         // The record of the job says who asked, and the answer need not wait for a second account
         // of it.
         if question {
@@ -110,7 +112,7 @@ impl Operator for Services {
             what: format!("{}{test}", request.sls),
         };
         self.audited(call, async {
-            Ok(events(self.engine.orchestrate(operator, request).await?))
+            Ok(events(self.backend.orchestrate(operator, request).await?))
         })
         .await
     }
@@ -130,7 +132,7 @@ impl Operator for Services {
             what: String::new(),
         };
         self.counted(call, async {
-            Ok(document(&self.engine.list_jobs(limit).await?))
+            Ok(document(&self.backend.list_jobs(limit).await?))
         })
         .await
     }
@@ -147,7 +149,7 @@ impl Operator for Services {
             what: job.clone(),
         };
         self.counted(call, async {
-            Ok(document(&self.engine.show_job(job).await?))
+            Ok(document(&self.backend.show_job(job).await?))
         })
         .await
     }
@@ -284,7 +286,7 @@ impl Operator for Services {
         self.audited(call, async {
             Identity::new(&self.app.config.cluster, Kind::Minion, &request.name)
                 .map_err(|error| Refusal::invalid(error.to_string()))?;
-            self.engine.add_node(operator, &request).await?;
+            self.backend.add_node(operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),
                 roles: request.roles.clone(),

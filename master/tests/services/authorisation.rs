@@ -12,7 +12,7 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
 use halite_proto::{METHODS, v1};
 
-use super::engine::{JOB, MINION, SHA256, TAG};
+use super::backend::{JOB, MINION, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
 
 /// Calls a method as it is meant to be called; what came of it.
@@ -284,7 +284,7 @@ async fn no_bad_certificate_reaches_any_method() {
             assert!(error.contains(wanted), "{who} {method}: {error}");
         }
     }
-    let asked = site.engine.asked.lock().unwrap().clone();
+    let asked = site.backend.asked.lock().unwrap().clone();
     assert!(asked.is_empty(), "{asked:?}");
 }
 
@@ -297,7 +297,7 @@ async fn a_minion_gets_nothing_of_another() {
         let found = outcome(&site, method, Some(&other), "worker-2").await;
         assert_eq!(found, Ok(Code::PermissionDenied), "{method}");
     }
-    let asked = site.engine.asked.lock().unwrap().clone();
+    let asked = site.backend.asked.lock().unwrap().clone();
     assert_eq!(asked, ["sign by worker-2", "fetch by worker-2"]);
     // Its own certificate names it again, whatever name the request asks for.
     let key = PrivateKey::from_pem(&other.key_pem).unwrap();

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_master::app::{App, Engine};
+use halite_master::app::App;
+use halite_master::backend::Backend;
 use halite_master::ca::{Cas, HALITE, Profile};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
@@ -18,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::engine::OneJob;
+use super::backend::OneJob;
 
 /// Longest that anything here may take.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -26,7 +27,7 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// A running master.
 pub struct Site {
     pub app: Arc<App>,
-    pub engine: Arc<OneJob>,
+    pub backend: Arc<OneJob>,
     pub endpoint: String,
     pub ca_pem: String,
     pub stop: Option<oneshot::Sender<()>>,
@@ -54,23 +55,23 @@ pub async fn start() -> Site {
     let app = App::open(config, Arc::new(SystemClock), store)
         .await
         .unwrap();
-    let engine = Arc::new(OneJob::new());
+    let backend = Arc::new(OneJob::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let ca_pem = app.cas.certificate_pem(HALITE).unwrap().to_owned();
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = {
-        let (app, engine) = (Arc::clone(&app), Arc::clone(&engine) as Arc<dyn Engine>);
+        let (app, backend) = (Arc::clone(&app), Arc::clone(&backend) as Arc<dyn Backend>);
         async move {
             let stopped = async {
                 let _ = stopped.await;
             };
-            serve::serve(app, engine, listener, stopped).await.unwrap();
+            serve::serve(app, backend, listener, stopped).await.unwrap();
         }
     };
     Site {
         app,
-        engine,
+        backend,
         endpoint,
         ca_pem,
         stop: Some(stop),
@@ -144,14 +145,14 @@ impl Site {
             .unwrap()
     }
 
-    /// Waits until the engine was asked something that begins with `what`.
+    /// Waits until the backend was asked something that begins with `what`.
     pub async fn asked(&self, what: &str) {
-        let mut messages = self.engine.messages.subscribe();
+        let mut messages = self.backend.messages.subscribe();
         let seen = async {
             loop {
                 messages.borrow_and_update();
                 if self
-                    .engine
+                    .backend
                     .asked
                     .lock()
                     .unwrap()
@@ -165,8 +166,8 @@ impl Site {
         };
         if tokio::time::timeout(SOON, seen).await.is_err() {
             panic!(
-                "the engine was never asked {what:?}, only {:?}",
-                self.engine.asked.lock().unwrap()
+                "the backend was never asked {what:?}, only {:?}",
+                self.backend.asked.lock().unwrap()
             );
         }
     }

@@ -10,7 +10,7 @@ use halite_proto::v1::{MasterMessage, MinionHello, MinionMessage, master_message
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::engine::MINION;
+use super::backend::MINION;
 use super::site::{SOON, Site, start};
 
 type Line = (mpsc::Sender<MinionMessage>, Streaming<MasterMessage>);
@@ -65,7 +65,7 @@ async fn hello_jobs_and_returns_travel() {
     };
     assert_eq!((answer.protocol, answer.refused.as_str()), (1, ""));
     assert_eq!(answer.masters, ["127.0.0.1:4550"]);
-    assert!(site.app.hub.wait_connected(MINION, SOON).await);
+    assert!(site.app.connections.wait_connected(MINION, SOON).await);
     let facts = site.app.store.facts(MINION).await.unwrap().unwrap();
     assert_eq!(
         (facts.version.as_str(), facts.grains_json.as_str()),
@@ -79,7 +79,11 @@ async fn hello_jobs_and_returns_travel() {
     let job = MasterMessage {
         body: Some(master_message::Body::Job(job)),
     };
-    site.app.hub.send(MINION, job.clone()).await.unwrap();
+    site.app
+        .connections
+        .send(MINION, job.clone())
+        .await
+        .unwrap();
     assert_eq!(next(&mut stream).await, job.body);
 
     sender.send(returned("7")).await.unwrap();
@@ -107,8 +111,8 @@ async fn hello_jobs_and_returns_travel() {
 
     drop(sender);
     site.asked("disconnected worker-1").await;
-    assert!(!site.app.hub.is_connected(MINION));
-    assert!(site.app.hub.send(MINION, job).await.is_err());
+    assert!(!site.app.connections.is_connected(MINION));
+    assert!(site.app.connections.send(MINION, job).await.is_err());
 }
 
 #[tokio::test]
@@ -127,7 +131,7 @@ async fn another_protocol_is_refused_with_a_reason() {
         );
         assert_eq!(next(&mut stream).await, None);
     }
-    assert!(!site.app.hub.is_connected(MINION));
+    assert!(!site.app.connections.is_connected(MINION));
 }
 
 #[tokio::test]
@@ -154,7 +158,7 @@ async fn the_newer_stream_of_a_minion_wins() {
     assert_eq!(next(&mut old).await, None, "the old one ends");
     site.asked("disconnected worker-1").await;
     assert!(
-        site.app.hub.is_connected(MINION),
+        site.app.connections.is_connected(MINION),
         "the end of the old one does not take the new one out"
     );
     let cancel = MasterMessage {
@@ -162,7 +166,11 @@ async fn the_newer_stream_of_a_minion_wins() {
             job: "1".to_owned(),
         })),
     };
-    site.app.hub.send(MINION, cancel.clone()).await.unwrap();
+    site.app
+        .connections
+        .send(MINION, cancel.clone())
+        .await
+        .unwrap();
     assert_eq!(next(&mut new).await, cancel.body);
 }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::backups;
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::clock::rfc3339;
+use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::node::overview;
+use crate::refusal::Refusal;
 use crate::store::{Facts, Key, MinionBundle, RowState};
-use crate::view::World;
 
 /// The API is given this time; a status without it is still one.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
@@ -25,16 +26,20 @@ const JOBS: u32 = 200;
 /// How many runs are shown.
 const RUNS: u32 = 5;
 
-pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
+/// The status of the cluster. An unreadable declaration or API is one of its problems, no error.
+///
+/// # Errors
+/// The store failed.
+pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let mut problems: Vec<String> = Vec::new();
-    let world = match jobs.views().load() {
-        Ok(world) => Some(world),
+    let snapshot = match jobs.declarations().load() {
+        Ok(snapshot) => Some(snapshot),
         Err(refusal) => {
             problems.push(refusal.message);
             None
         }
     };
-    let in_use = world.as_ref().map(|world| world.bundle());
+    let in_use = snapshot.as_ref().map(|snapshot| snapshot.bundle());
     if let Some(Err(refusal)) = &in_use {
         problems.push(refusal.message.clone());
     }
@@ -42,8 +47,8 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         &app.config.state_dir,
         free_bytes(&app.config.state_dir),
     ));
-    let (api, ready) = match &world {
-        Some(world) => kubernetes(jobs, world).await,
+    let (api, ready) = match &snapshot {
+        Some(snapshot) => kubernetes(jobs, snapshot).await,
         None => (json!({"answers": false}), Map::new()),
     };
     let keys: BTreeMap<String, Key> = app
@@ -60,26 +65,26 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .into_iter()
         .map(|facts| (facts.minion.clone(), facts))
         .collect();
-    let connected: BTreeSet<String> = app.hub.connected().into_iter().collect();
-    let registry = world
+    let connected: BTreeSet<String> = app.connections.connected().into_iter().collect();
+    let registry = snapshot
         .as_ref()
-        .map(|world| backups::look(world.declaration(), &facts, app.clock.now()));
+        .map(|snapshot| backups::look(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::of(&minion_bundles);
     let mut names: BTreeSet<&String> = keys.keys().collect();
-    if let Some(world) = &world {
-        names.extend(world.declaration().nodes.keys());
+    if let Some(snapshot) = &snapshot {
+        names.extend(snapshot.declaration().nodes.keys());
     }
     if let Some(Ok(bundle)) = &in_use {
         problems.extend(bundles.behind(&names, &bundle.version));
     }
     let node = |name: &String| {
-        let declared = world
+        let declared = snapshot
             .as_ref()
-            .and_then(|world| world.declaration().nodes.get(name));
+            .and_then(|snapshot| snapshot.declaration().nodes.get(name));
         let facts = facts.get(name);
         json!({
             "name": name,
@@ -109,7 +114,7 @@ pub(super) async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "api": api,
         "registry": registry,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.get(crate::jobs::MASTER),
+        "master_highstate": highstates.get(crate::names::MASTER),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
         "problems": problems,
     }))
@@ -132,11 +137,11 @@ fn little_room(state_dir: &Path, free: Option<u64>) -> Option<String> {
     ))
 }
 
-async fn kubernetes(jobs: &Jobs, world: &World) -> (Value, Map<String, Value>) {
+async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Value>) {
     let asked = async {
         let api = jobs
             .clusters()
-            .api(world)
+            .api(snapshot)
             .await
             .map_err(|refusal| refusal.message)?;
         overview(api.as_ref())

@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use super::record::step_data;
-use crate::app::{EventStream, Refusal};
-use crate::follow::{Stop, Watched, Watcher};
+use crate::event_stream;
+use crate::event_stream::{EventStream, Stop, Watched, Watcher};
 use crate::jobs::Jobs;
+use crate::refusal::Refusal;
 use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 
 /// The events of a run; `bus` must have been subscribed before the run was started or found.
 pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
     let (told, jids) = (BTreeMap::new(), BTreeSet::new());
-    crate::follow::follow(
+    event_stream::follow(
         WatchedRun {
             jobs,
             run,
@@ -71,7 +72,7 @@ impl WatchedRun {
 }
 
 impl Watched for WatchedRun {
-    async fn recount(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
         let store = Arc::clone(&self.jobs.app().store);
         let run = store.run(&self.run).await.map_err(Refusal::from)?;
         let run = run.ok_or_else(|| Refusal::not_found(format!("there is no run {}", self.run)))?;
@@ -81,7 +82,7 @@ impl Watched for WatchedRun {
             let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
             let data = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator, "steps": names});
             watcher
-                .tell(event(&run.id, "new", run.created, &data, None))
+                .report(event(&run.id, "new", run.created, &data, None))
                 .await?;
         }
         for step in steps
@@ -105,18 +106,18 @@ impl Watched for WatchedRun {
             {
                 let at = step.ended.or(step.started).unwrap_or(run.created);
                 watcher
-                    .tell(event(&run.id, "step", at, &data, None))
+                    .report(event(&run.id, "step", at, &data, None))
                     .await?;
             }
         }
         if run.status != RunStatus::Running {
-            watcher.tell(conclusion(&run, &steps)).await?;
+            watcher.report(conclusion(&run, &steps)).await?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn news(&mut self, mut event: Event) -> Option<Event> {
+    fn accept(&mut self, mut event: Event) -> Option<Event> {
         if event.tag.starts_with(&self.prefix) {
             return (event.last || self.is_news(&event)).then_some(event);
         }

@@ -2,18 +2,25 @@
 
 use serde_json::{Value, json};
 
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::clock::rfc3339;
+use crate::refusal::Refusal;
 use crate::store::{Job, JobRow, Millis, Run, Step};
 
 /// The newest jobs first.
-pub(super) async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
+///
+/// # Errors
+/// The store failed.
+pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
     let jobs = app.store.jobs(limit).await?;
     Ok(Value::Array(jobs.iter().map(summary).collect()))
 }
 
 /// One job with its returns, or one run with its steps: both ids look alike and are never the same.
-pub(super) async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
+///
+/// # Errors
+/// There is neither a job nor a run with this id, or the store failed.
+pub async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
     if let Some(job) = app.store.job(id).await? {
         let mut document = summary(&job);
         let rows = app.store.rows(id).await?;

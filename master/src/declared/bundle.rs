@@ -10,7 +10,7 @@ use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
 
-use crate::app::Refusal;
+use crate::refusal::Refusal;
 
 /// The bundle in use, read.
 pub struct InUse {

@@ -4,8 +4,9 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::app::{Engine as _, RefusalKind};
+use crate::backend::Backend as _;
 use crate::files;
+use crate::refusal::RefusalKind;
 use crate::store::Store as _;
 
 /// Tells which bundle it is from.
@@ -57,7 +58,7 @@ fn applied(life: &Life, minion: &ScriptedMinion) -> Vec<(String, String)> {
         .collect()
 }
 
-fn refusal(life: &Life, function: &str) -> crate::app::Refusal {
+fn refusal(life: &Life, function: &str) -> crate::refusal::Refusal {
     let request = v1::RunRequest {
         target: "worker-1".into(),
         function: function.into(),
@@ -65,7 +66,7 @@ fn refusal(life: &Life, function: &str) -> crate::app::Refusal {
         ..v1::RunRequest::default()
     };
     life.runtime
-        .block_on(life.core.run("root", request))
+        .block_on(life.backend.run("root", request))
         .map(|_| ())
         .unwrap_err()
 }
@@ -105,13 +106,13 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
             args_json: json!({"sls": ["host"]}).to_string(),
             ..v1::RunRequest::default()
         };
-        let _watched = life.core.run("root", request).await.unwrap();
+        let _watched = life.backend.run("root", request).await.unwrap();
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
         let digest = halite_proto::pki::sha256_hex(b"a file of the bundle 0.2.0\n");
         record(&site, "0.3.0");
-        let world = life.core.jobs.views().load().unwrap();
-        assert_eq!(world.bundle().unwrap().version, "0.3.0");
-        files::fetch(&life.app, &world, "bootstrap-1", &jid, &digest)
+        let snapshot = life.backend.jobs().declarations().load().unwrap();
+        assert_eq!(snapshot.bundle().unwrap().version, "0.3.0");
+        files::fetch(&life.app, &snapshot, "bootstrap-1", &jid, &digest)
             .await
             .map(|_| ())
             .unwrap();
@@ -127,7 +128,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
             .clone();
         (bundle, problems)
     };
-    let status = || life.runtime.block_on(life.core.status()).unwrap();
+    let status = || life.runtime.block_on(life.backend.status()).unwrap();
     let said = status()["problems"][0].as_str().unwrap().to_owned();
     assert!(
         said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
@@ -177,7 +178,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
-    let status = || life.runtime.block_on(life.core.status()).unwrap();
+    let status = || life.runtime.block_on(life.backend.status()).unwrap();
     assert_eq!(status()["bundle"]["version"], "0.2.0");
     assert_eq!(status()["problems"], json!([]));
 
@@ -227,7 +228,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     };
     let refused = life
         .runtime
-        .block_on(life.core.add_node("root", &known))
+        .block_on(life.backend.add_node("root", &known))
         .unwrap_err();
     assert!(refused.message.contains("mount the medium"), "{refused}");
     let events = life.run("test.ping", "worker-1", json!({}), false);

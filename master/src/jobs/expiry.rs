@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::core::{GivenUp, given_up};
-use super::{Jobs, MASTER};
-use crate::app::Refusal;
+use super::Jobs;
+use super::core::{Expiry, expired};
 use crate::clock::rfc3339;
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, Millis};
 
 /// How often open jobs are looked at. Nothing is read while there are none.
@@ -14,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(500);
 
 impl Jobs {
     /// Looks after open jobs for as long as the engine lives.
-    pub(super) fn sweep_for_ever(self: &Arc<Self>) {
+    pub(super) fn watch_expiry(self: &Arc<Self>) {
         let jobs: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval(EVERY);
@@ -22,7 +23,7 @@ impl Jobs {
             loop {
                 ticks.tick().await;
                 let Some(jobs) = jobs.upgrade() else { return };
-                if let Err(error) = jobs.sweep().await {
+                if let Err(error) = jobs.expire_parts().await {
                     tracing::error!(%error, "open jobs could not be looked after");
                 }
             }
@@ -33,7 +34,7 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn sweep(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         let minions: std::collections::BTreeSet<String> = self
             .open_jobs()
@@ -43,7 +44,7 @@ impl Jobs {
         for minion in minions {
             for (row, why) in self.over(&minion, now).await? {
                 let text = self.reason(&row, why).await?;
-                if why == GivenUp::Interrupted {
+                if why == Expiry::Interrupted {
                     let answer = Answer {
                         retcode: 2,
                         return_json: "null".into(),
@@ -59,7 +60,7 @@ impl Jobs {
         Ok(())
     }
 
-    async fn over(&self, minion: &str, now: Millis) -> Result<Vec<(JobRow, GivenUp)>, Refusal> {
+    async fn over(&self, minion: &str, now: Millis) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
         if !self.might_be_over(minion, now).await {
             return Ok(Vec::new());
         }
@@ -77,7 +78,7 @@ impl Jobs {
                 continue;
             };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
-            if let Some(why) = given_up(known, &session, since, job.deadline, job.limits, now) {
+            if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
                 over.push((row, why));
             }
         }
@@ -98,7 +99,7 @@ impl Jobs {
     }
 
     /// Why, for people: which minion, what happened, what to do.
-    async fn reason(&self, row: &JobRow, why: GivenUp) -> Result<String, Refusal> {
+    async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
             Some(facts) if minion != MASTER => {
@@ -107,17 +108,17 @@ impl Jobs {
             _ => String::new(),
         };
         Ok(match why {
-            GivenUp::NotConnected => format!(
+            Expiry::NotConnected => format!(
                 "{minion} is not connected{seen}: is the host up, and does halite-minion run there? (`systemctl status halite-minion`)"
             ),
-            GivenUp::Disconnected => format!(
+            Expiry::Disconnected => format!(
                 "{minion} went away in the middle of the job{seen} and did not come back; what it did so far is in its journal"
             ),
-            GivenUp::TimedOut => format!(
+            Expiry::TimedOut => format!(
                 "{minion} has not answered within the job's time; it may still be at it: `ctl job show {}` shows a late answer",
                 row.jid
             ),
-            GivenUp::Interrupted => format!(
+            Expiry::Interrupted => format!(
                 "{minion} had begun the job and knows nothing of it any more: its journal was lost; run the job again"
             ),
         })

@@ -11,10 +11,9 @@ use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 use serde_json::{Map, Value};
 
-use super::Views;
-use crate::app::Refusal;
+use super::Declarations;
 use crate::ca::files;
-use crate::compile::refused;
+use crate::refusal::Refusal;
 
 /// Node documents hold nothing secret.
 const MODE: u32 = 0o644;
@@ -34,7 +33,7 @@ pub struct NodeRequest {
     pub further: String,
 }
 
-impl Views {
+impl Declarations {
     /// Declares a node: validates the whole declaration with it, then writes its document. The same
     /// request may be repeated; another one for a declared name is refused.
     ///
@@ -43,10 +42,10 @@ impl Views {
     pub async fn add_node(&self, request: &NodeRequest) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let node = document(request)?;
-        let world = self.load()?;
+        let snapshot = self.load()?;
         // Without it nobody can be made a node, one that is declared already neither.
-        let bundle = world.bundle()?;
-        if let Some(there) = world.declaration().nodes.get(&request.name) {
+        let bundle = snapshot.bundle()?;
+        if let Some(there) = snapshot.declaration().nodes.get(&request.name) {
             let mut declared = there.value.clone();
             declared.resolved = None;
             if declared == node {
@@ -57,8 +56,8 @@ impl Views {
                 there.source.file, request.name
             )));
         }
-        let mut texts =
-            Texts::from_dir(self.config_dir()).map_err(|problems| refused(&problems))?;
+        let mut texts = Texts::from_dir(self.config_dir())
+            .map_err(|problems| Refusal::from_problems(&problems))?;
         let path = self.node_file(&request.name)?;
         let text = node.to_text();
         texts.nodes.push(Text {
@@ -69,7 +68,7 @@ impl Views {
             bundle: Some(bundle),
             ..Context::default()
         };
-        load(&texts, &context).map_err(|problems| refused(&problems))?;
+        load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
         write(&path, &text)
     }
 
@@ -79,8 +78,8 @@ impl Views {
     /// # Errors
     /// The host has no fitting address; the document cannot be written.
     pub async fn record_addresses(&self, name: &str, grains: &Value) -> Result<(), Refusal> {
-        let needed = |views: &Self| -> Result<bool, Refusal> {
-            Ok(views
+        let needed = |declarations: &Self| -> Result<bool, Refusal> {
+            Ok(declarations
                 .load()?
                 .declaration()
                 .nodes
@@ -121,7 +120,7 @@ impl Views {
 fn document(request: &NodeRequest) -> Result<Node, Refusal> {
     halite_proto::identity::check_name(&request.name)
         .map_err(|error| Refusal::invalid(format!("the node's name: {error}")))?;
-    if request.name == crate::jobs::MASTER {
+    if request.name == crate::names::MASTER {
         return Err(Refusal::invalid(
             "`master` is the name of the master itself; choose another name for the node",
         ));

@@ -1,8 +1,11 @@
-//! An engine that knows one job of one minion.
+//! A backend that knows one job of one minion.
 
 use std::sync::Mutex;
 
-use halite_master::app::{ByteStream, Engine, EngineFuture, EventStream, Refusal};
+use halite_master::backend::{Backend, BackendFuture};
+use halite_master::event_stream::EventStream;
+use halite_master::files::ByteStream;
+use halite_master::refusal::Refusal;
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::{Value, json};
@@ -37,12 +40,12 @@ impl OneJob {
         self.asked.lock().unwrap().push(what);
     }
 
-    fn answer<T: Send + 'static>(&self, what: String, value: T) -> EngineFuture<'_, T> {
+    fn answer<T: Send + 'static>(&self, what: String, value: T) -> BackendFuture<'_, T> {
         self.note(what);
         Box::pin(std::future::ready(Ok(value)))
     }
 
-    fn if_own<T: Send + 'static>(&self, own: bool, what: String, value: T) -> EngineFuture<'_, T> {
+    fn if_own<T: Send + 'static>(&self, own: bool, what: String, value: T) -> BackendFuture<'_, T> {
         self.note(what);
         let refusal = Refusal::denied("no job of this minion asks for it");
         Box::pin(std::future::ready(if own {
@@ -72,12 +75,12 @@ fn chunk() -> Chunk {
     .unwrap()
 }
 
-impl Engine for OneJob {
-    fn status(&self) -> EngineFuture<'_, Value> {
+impl Backend for OneJob {
+    fn status(&self) -> BackendFuture<'_, Value> {
         self.answer("status".to_owned(), json!({}))
     }
 
-    fn show(&self, request: v1::ShowRequest) -> EngineFuture<'_, Value> {
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
         self.answer(format!("show {}", request.target), json!({}))
     }
 
@@ -85,7 +88,7 @@ impl Engine for OneJob {
         &'a self,
         operator: &'a str,
         request: v1::RunRequest,
-    ) -> EngineFuture<'a, EventStream> {
+    ) -> BackendFuture<'a, EventStream> {
         self.answer(
             format!("run {} by {operator}", request.function),
             one_event(),
@@ -96,18 +99,18 @@ impl Engine for OneJob {
         &'a self,
         operator: &'a str,
         request: v1::OrchestrateRequest,
-    ) -> EngineFuture<'a, EventStream> {
+    ) -> BackendFuture<'a, EventStream> {
         self.answer(
             format!("orchestrate {} by {operator}", request.sls),
             one_event(),
         )
     }
 
-    fn list_jobs(&self, limit: u32) -> EngineFuture<'_, Value> {
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
         self.answer(format!("list_jobs {limit}"), json!({}))
     }
 
-    fn show_job<'a>(&'a self, jid: &'a str) -> EngineFuture<'a, Value> {
+    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value> {
         self.answer(format!("show_job {jid}"), json!({}))
     }
 
@@ -115,7 +118,7 @@ impl Engine for OneJob {
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> EngineFuture<'a, ()> {
+    ) -> BackendFuture<'a, ()> {
         self.answer(format!("add_node {} by {operator}", request.name), ())
     }
 
@@ -124,7 +127,7 @@ impl Engine for OneJob {
         minion: &'a str,
         job: &'a str,
         tag: &'a str,
-    ) -> EngineFuture<'a, Chunk> {
+    ) -> BackendFuture<'a, Chunk> {
         let own = minion == MINION && job == JOB && tag == TAG;
         self.if_own(own, format!("sign by {minion}"), chunk())
     }
@@ -134,7 +137,7 @@ impl Engine for OneJob {
         minion: &'a str,
         job: &'a str,
         sha256: &'a str,
-    ) -> EngineFuture<'a, ByteStream> {
+    ) -> BackendFuture<'a, ByteStream> {
         let own = minion == MINION && job == JOB && sha256 == SHA256;
         let pieces = futures_util::stream::iter([Ok(b"con".to_vec()), Ok(b"tent".to_vec())]);
         self.if_own(own, format!("fetch by {minion}"), Box::pin(pieces))
@@ -144,7 +147,7 @@ impl Engine for OneJob {
         &'a self,
         minion: &'a str,
         _hello: &'a v1::MinionHello,
-    ) -> EngineFuture<'a, ()> {
+    ) -> BackendFuture<'a, ()> {
         self.answer(format!("connected {minion}"), ())
     }
 
@@ -152,7 +155,7 @@ impl Engine for OneJob {
         &'a self,
         minion: &'a str,
         message: v1::MinionMessage,
-    ) -> EngineFuture<'a, ()> {
+    ) -> BackendFuture<'a, ()> {
         use v1::minion_message::Body;
         let what = match message.body {
             Some(Body::Returned(returned)) => format!("return {} of {minion}", returned.job),
@@ -165,7 +168,7 @@ impl Engine for OneJob {
         answer
     }
 
-    fn on_disconnected<'a>(&'a self, minion: &'a str) -> EngineFuture<'a, ()> {
+    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()> {
         let answer = self.answer(format!("disconnected {minion}"), ());
         self.messages.send_modify(|count| *count += 1);
         answer

@@ -1,25 +1,31 @@
-//! Watching what goes on: first what the store says of it, then what happens, and at last how it
-//! ended.
+//! The events of one job or run as a stream: first what the store has recorded, then what happens,
+//! at last how it ended. The parts of the master that know jobs and runs implement [`Watched`].
 
 use std::future::Future;
+use std::pin::Pin;
 
+use futures_util::Stream;
 use halite_proto::v1;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{EventStream, Refusal};
+use crate::refusal::Refusal;
 use crate::store::Event;
 
 /// Events that may wait for a slow watcher.
 const QUEUE: usize = 256;
 
-/// Why watching ends early.
+/// Events of one job or run; ends after the one with `last`. Dropping it stops watching, never the
+/// job.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<v1::Event, Refusal>> + Send>>;
+
+/// The reason why watching ends early.
 pub enum Stop {
-    /// The watcher has gone.
+    /// The watcher has closed its stream.
     Gone,
-    /// The watcher is told this.
+    /// Watching failed; the watcher gets this refusal.
     Failed(Refusal),
 }
 
@@ -29,38 +35,39 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// Where a watcher's events go.
+/// The receiver of a stream's events.
 #[derive(Debug)]
 pub struct Watcher(mpsc::Sender<Result<v1::Event, Refusal>>);
 
 impl Watcher {
-    /// Tells an event.
+    /// Sends an event to the watcher.
     ///
     /// # Errors
-    /// The watcher has gone.
-    pub async fn tell(&self, event: Event) -> Result<(), Stop> {
+    /// The watcher has closed its stream.
+    pub async fn report(&self, event: Event) -> Result<(), Stop> {
         self.0.send(Ok(event.into())).await.map_err(|_| Stop::Gone)
     }
 }
 
-/// What can be watched. It remembers what its watcher was told.
+/// A job or run that can be watched. It remembers what it has reported to its watcher.
 pub trait Watched: Send + 'static {
-    /// Tells what the store says and was not told yet; true when that was all that there will be.
-    fn recount(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
+    /// Reports everything that the store has recorded and that was not reported before; true when
+    /// nothing more will follow.
+    fn catch_up(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
 
-    /// The event as it is told: none when it is another's, or was told already. After one that is
-    /// the last, watching ends.
-    fn news(&mut self, event: Event) -> Option<Event>;
+    /// The event as the watcher gets it; `None` for an event of another job, and for one that was
+    /// reported before. Watching ends after an event with `last`.
+    fn accept(&mut self, event: Event) -> Option<Event>;
 }
 
-/// The events of what is watched. `bus` must have been subscribed before that was made, or before
-/// now for what is there.
+/// The events of a job or run. `bus` must have been subscribed to before the job or run was made;
+/// for one that exists already, any subscription will do.
 pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let watcher = Watcher(sender);
     tokio::spawn(async move {
         if let Err(Stop::Failed(refusal)) = watch(&mut watched, &watcher, &mut bus).await {
-            // A watcher that has gone needs no reason.
+            // A watcher that has closed its stream needs no reason.
             let _ = watcher.0.send(Err(refusal)).await;
         }
     });
@@ -72,7 +79,7 @@ async fn watch(
     watcher: &Watcher,
     bus: &mut Receiver<Event>,
 ) -> Result<(), Stop> {
-    if watched.recount(watcher).await? {
+    if watched.catch_up(watcher).await? {
         return Ok(());
     }
     loop {
@@ -82,17 +89,17 @@ async fn watch(
         };
         match event {
             Ok(event) => {
-                if let Some(event) = watched.news(event) {
+                if let Some(event) = watched.accept(event) {
                     let last = event.last;
-                    watcher.tell(event).await?;
+                    watcher.report(event).await?;
                     if last {
                         return Ok(());
                     }
                 }
             }
-            // What was missed is in the store, but for progress, which is worth nothing afterwards.
+            // Missed events are in the store, except progress, which has no value afterwards.
             Err(RecvError::Lagged(_)) => {
-                if watched.recount(watcher).await? {
+                if watched.catch_up(watcher).await? {
                     return Ok(());
                 }
             }

@@ -10,8 +10,8 @@ use halite_states::low::{Chunk, LowState};
 use serde_json::{Map, Value, json};
 
 use super::record::Recorder;
-use crate::app::Refusal;
 use crate::jobs::Jobs;
+use crate::refusal::Refusal;
 use crate::store::{Run, StepStatus};
 
 /// Default of every step's `timeout`, in seconds.
@@ -21,14 +21,14 @@ const TIMEOUT: u64 = 900;
 pub(super) type Outcome = (Map<String, Value>, String);
 
 /// Runs the steps of one run.
-pub(super) struct Runner<'a> {
+pub(super) struct StepRunner<'a> {
     pub(super) jobs: Arc<Jobs>,
     pub(super) run: &'a Run,
     pub(super) recorder: &'a Recorder,
     low: &'a LowState,
 }
 
-impl<'a> Runner<'a> {
+impl<'a> StepRunner<'a> {
     pub(super) fn new(
         jobs: Arc<Jobs>,
         run: &'a Run,
@@ -58,7 +58,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-impl Modules for Runner<'_> {
+impl Modules for StepRunner<'_> {
     type Diff = ();
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<()>, Failure> {

@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::super::fixture::{Life, Site};
 use super::*;
-use crate::app::Engine as _;
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, Site};
 use crate::store::Store as _;
 
 /// 2026-11-21T02:30:00Z
@@ -156,7 +156,7 @@ fn the_status_tells_of_the_registrys_own_host() {
     let text = std::fs::read_to_string(&document).unwrap();
     let life = site.live();
     life.accept("worker-1");
-    let status = || life.runtime.block_on(life.core.status()).unwrap();
+    let status = || life.runtime.block_on(life.backend.status()).unwrap();
     assert_eq!(
         (&status()["registry"], &status()["problems"]),
         (&Value::Null, &json!([]))

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::Core;
-use crate::app::{App, Engine};
+use super::LiveBackend;
+use crate::app::App;
+use crate::backend::Backend;
 use crate::ca::Cas;
 use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
@@ -32,7 +33,7 @@ pub(crate) struct Site {
 /// One life of a master.
 pub(crate) struct Life {
     pub runtime: Runtime,
-    pub core: Arc<Core>,
+    pub backend: Arc<LiveBackend>,
     pub app: Arc<App>,
     pub store: Arc<SqliteStore>,
 }
@@ -141,7 +142,7 @@ impl Site {
             .enable_all()
             .build()
             .unwrap();
-        let (app, core, store) = runtime.block_on(async {
+        let (app, backend, store) = runtime.block_on(async {
             let state_dir = self.path().join("state");
             std::fs::create_dir_all(&state_dir).unwrap();
             Cas::create_or_load(&state_dir, "test", 1_800_000_000_000).unwrap();
@@ -165,14 +166,14 @@ impl Site {
                 .await
                 .unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
-            let core = Core::start(Arc::clone(&app), Arc::new(clusters))
+            let backend = LiveBackend::start(Arc::clone(&app), Arc::new(clusters))
                 .await
                 .unwrap();
-            (app, core, store)
+            (app, backend, store)
         });
         Life {
             runtime,
-            core,
+            backend,
             app,
             store,
         }
@@ -186,7 +187,7 @@ fn sha256(text: &str) -> String {
 impl Life {
     /// `kill -9`: nothing is finished, nothing is said.
     pub fn kill(self) {
-        drop(self.core);
+        drop(self.backend);
         drop(self.app);
         drop(self.store);
         self.runtime.shutdown_background();
@@ -199,14 +200,14 @@ impl Life {
 
     /// Accepts a minion, connects it and lets it work by its script.
     pub fn connect(&self, minion: &ScriptedMinion) {
-        let (core, app, minion) = (
-            Arc::clone(&self.core),
+        let (backend, app, minion) = (
+            Arc::clone(&self.backend),
             Arc::clone(&self.app),
             minion.clone(),
         );
         self.runtime.block_on(async move {
             accept(&app, &minion.id).await;
-            let (seat, mut messages) = app.hub.join(&minion.id);
+            let (connection, mut messages) = app.connections.join(&minion.id);
             let running = {
                 let journal = minion.journal.lock().unwrap();
                 journal
@@ -222,19 +223,19 @@ impl Life {
                 grains_json: grains(&minion.id).to_string(),
                 running_jobs: running,
             };
-            core.on_connected(&minion.id, &hello).await.unwrap();
+            backend.on_connected(&minion.id, &hello).await.unwrap();
             tokio::spawn(async move {
-                let _seat = seat;
-                minion.hand_in(&core).await;
+                let _connection = connection;
+                minion.hand_in(&backend).await;
                 while let Some(message) = messages.recv().await {
-                    minion.hear(&core, message).await;
+                    minion.hear(&backend, message).await;
                 }
             });
         });
     }
 
     /// All events of a stream, up to and with the last one.
-    pub fn collect(&self, stream: crate::app::EventStream) -> Vec<v1::Event> {
+    pub fn collect(&self, stream: crate::event_stream::EventStream) -> Vec<v1::Event> {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
@@ -255,7 +256,7 @@ impl Life {
         };
         let stream = self
             .runtime
-            .block_on(self.core.run("root", request))
+            .block_on(self.backend.run("root", request))
             .unwrap();
         self.collect(stream)
     }
@@ -347,7 +348,7 @@ impl ScriptedMinion {
         }
     }
 
-    async fn hand_in(&self, core: &Core) {
+    async fn hand_in(&self, backend: &LiveBackend) {
         let unacknowledged: Vec<v1::JobReturn> = {
             let journal = self.journal.lock().unwrap();
             let open = journal
@@ -358,35 +359,35 @@ impl ScriptedMinion {
                 .collect()
         };
         for answer in unacknowledged {
-            self.say(core, ToMaster::Returned(answer)).await;
+            self.say(backend, ToMaster::Returned(answer)).await;
         }
     }
 
-    async fn say(&self, core: &Core, body: ToMaster) {
+    async fn say(&self, backend: &LiveBackend, body: ToMaster) {
         // A master that is being killed answers nothing.
-        let _ = core
+        let _ = backend
             .on_message(&self.id, v1::MinionMessage { body: Some(body) })
             .await;
     }
 
-    async fn hear(&self, core: &Core, message: v1::MasterMessage) {
+    async fn hear(&self, backend: &LiveBackend, message: v1::MasterMessage) {
         match message.body {
             Some(ToMinion::Job(job)) => {
                 let known = self.journal.lock().unwrap().entries.get(&job.job).copied();
                 match known {
                     None => {}
-                    Some(Entry::Returned) => return self.hand_in(core).await,
+                    Some(Entry::Returned) => return self.hand_in(backend).await,
                     Some(_) => return,
                 }
                 let answer = self.work(&job);
                 self.say(
-                    core,
+                    backend,
                     ToMaster::Started(v1::JobStarted {
                         job: job.job.clone(),
                     }),
                 )
                 .await;
-                self.say(core, ToMaster::Returned(answer)).await;
+                self.say(backend, ToMaster::Returned(answer)).await;
             }
             Some(ToMinion::Stored(stored)) => {
                 self.journal

@@ -8,9 +8,9 @@ use tokio::sync::broadcast::Receiver;
 
 use super::returns::{ended_row, overall, summary, tag};
 use super::{Jobs, create, ended};
-use crate::app::{EventStream, Refusal};
-use crate::follow;
-use crate::follow::{Stop, Watched, Watcher};
+use crate::event_stream;
+use crate::event_stream::{EventStream, Stop, Watched, Watcher};
+use crate::refusal::Refusal;
 use crate::store::{Event, Job, JobRow, JobStatus, Millis};
 
 impl Jobs {
@@ -20,7 +20,7 @@ impl Jobs {
     pub fn follow(self: &Arc<Self>, jid: String, bus: Receiver<Event>) -> EventStream {
         let prefix = format!("halite/job/{jid}/");
         let jobs = Arc::clone(self);
-        follow::follow(
+        event_stream::follow(
             WatchedJob {
                 jobs,
                 jid,
@@ -44,30 +44,32 @@ struct WatchedJob {
 }
 
 impl Watched for WatchedJob {
-    async fn recount(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
         let store = Arc::clone(&self.jobs.app.store);
         let job = store.job(&self.jid).await.map_err(Refusal::from)?;
         let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.jid)))?;
         let rows = store.rows(&self.jid).await.map_err(Refusal::from)?;
         if !self.introduced {
             self.introduced = true;
-            watcher.tell(introduction(&job)).await?;
+            watcher.report(introduction(&job)).await?;
         }
         for row in rows.iter().filter(|row| ended(row.state)) {
             if self.told.insert(row.minion.clone()) {
                 let at = row.ended.unwrap_or(job.created);
                 let tag = tag(&job.jid, "ret", Some(&row.minion));
-                watcher.tell(event(tag, at, &ended_row(row), None)).await?;
+                watcher
+                    .report(event(tag, at, &ended_row(row), None))
+                    .await?;
             }
         }
         if job.status == JobStatus::Finished {
-            watcher.tell(conclusion(&job, &rows)).await?;
+            watcher.report(conclusion(&job, &rows)).await?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn news(&mut self, event: Event) -> Option<Event> {
+    fn accept(&mut self, event: Event) -> Option<Event> {
         let rest = event.tag.strip_prefix(&self.prefix)?;
         let news = match rest.split_once('/') {
             _ if event.last => true,

@@ -5,7 +5,8 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
-use crate::app::{Engine, RefusalKind};
+use crate::backend::Backend;
+use crate::refusal::RefusalKind;
 use crate::store::{JobStatus, RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
@@ -107,7 +108,7 @@ fn a_ping_is_answered_by_whoever_is_meant() {
             ..Default::default()
         };
         life.runtime
-            .block_on(life.core.run("root", request))
+            .block_on(life.backend.run("root", request))
             .map(|_| ())
             .unwrap_err()
     };
@@ -129,22 +130,22 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
             ..v1::RunRequest::default()
         };
         let large = "x".repeat(200_000);
-        let _watched = life.core.run("root", request("")).await.unwrap();
+        let _watched = life.backend.run("root", request("")).await.unwrap();
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
-        let (_seat, mut messages) = life.app.hub.join("worker-1");
+        let (_connection, mut messages) = life.app.connections.join("worker-1");
         let text = json!({"text": large}).to_string();
         let answer = v1::JobReturn { job: jid.clone(), retcode: 0, return_json: text, error: String::new() };
         let hand_in = || {
             let body = Some(v1::minion_message::Body::Returned(answer.clone()));
-            life.core.on_message("worker-1", v1::MinionMessage { body })
+            life.backend.on_message("worker-1", v1::MinionMessage { body })
         };
         let limit = life.store.limit_pages(None).await;
         let refusal = hand_in().await.unwrap_err();
         assert!(refusal.message.contains("no room"), "{refusal}");
         assert!(messages.try_recv().is_err(), "not stored, so not acknowledged");
-        let refusal = life.core.run("root", request(&large)).await.map(|_| ()).unwrap_err();
+        let refusal = life.backend.run("root", request(&large)).await.map(|_| ()).unwrap_err();
         assert!(refusal.message.contains("Make room"), "{refusal}");
-        assert!(life.core.status().await.unwrap()["nodes"].is_array(), "looking still works");
+        assert!(life.backend.status().await.unwrap()["nodes"].is_array(), "looking still works");
 
         life.store.limit_pages(Some(limit)).await;
         hand_in().await.unwrap();
@@ -186,7 +187,7 @@ fn a_highstate_of_everybody_goes_in_a_safe_order_and_no_secret_stays_behind() {
         };
         let shown = life
             .runtime
-            .block_on(life.core.show(request))
+            .block_on(life.backend.show(request))
             .unwrap()
             .to_string();
         assert!(
@@ -211,7 +212,7 @@ fn what_does_not_compile_is_sent_to_nobody() {
     };
     let refusal = life
         .runtime
-        .block_on(life.core.run("root", request))
+        .block_on(life.backend.run("root", request))
         .map(|_| ())
         .unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Invalid);
@@ -221,7 +222,7 @@ fn what_does_not_compile_is_sent_to_nobody() {
     );
     assert!(worker.journal.lock().unwrap().received.is_empty());
     assert_eq!(
-        life.runtime.block_on(life.core.list_jobs(10)).unwrap(),
+        life.runtime.block_on(life.backend.list_jobs(10)).unwrap(),
         json!([])
     );
 }
@@ -234,10 +235,11 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
     let id = "worker-1";
     let idle = ScriptedMinion::new(id);
     life.connect(&idle);
-    let (app, core) = (Arc::clone(&life.app), Arc::clone(&life.core));
+    let (app, backend) = (Arc::clone(&life.app), Arc::clone(&life.backend));
     life.runtime.block_on(async {
-        let (_seat, mut messages) = app.hub.join(id);
-        core.on_connected(id, &v1::MinionHello::default())
+        let (_connection, mut messages) = app.connections.join(id);
+        backend
+            .on_connected(id, &v1::MinionHello::default())
             .await
             .unwrap();
         let request = v1::RunRequest {
@@ -246,12 +248,12 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             args_json: json!({"sls": "payload"}).to_string(),
             ..Default::default()
         };
-        let _stream = core.run("root", request).await.unwrap();
+        let _stream = backend.run("root", request).await.unwrap();
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job")
         };
         let sha256 = halite_proto::pki::sha256_hex(b"a file of the bundle\n");
-        let pieces: Vec<_> = core
+        let pieces: Vec<_> = backend
             .fetch(id, &job.job, &sha256)
             .await
             .unwrap()
@@ -266,27 +268,30 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         );
         let tag = "x509_|-cert_|-/etc/pki/x.crt_|-certificate";
         assert_eq!(
-            core.sign_allowed(id, &job.job, tag).await.unwrap().args["common_name"],
+            backend.sign_allowed(id, &job.job, tag).await.unwrap().args["common_name"],
             "x"
         );
 
-        let denied = |result: Result<(), crate::app::Refusal>| {
+        let denied = |result: Result<(), crate::refusal::Refusal>| {
             assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
         };
         let other = "0".repeat(64);
-        denied(core.fetch(id, &job.job, &other).await.map(|_| ()));
+        denied(backend.fetch(id, &job.job, &other).await.map(|_| ()));
         denied(
-            core.fetch("bootstrap-1", &job.job, &sha256)
+            backend
+                .fetch("bootstrap-1", &job.job, &sha256)
                 .await
                 .map(|_| ()),
         );
         denied(
-            core.sign_allowed("bootstrap-1", &job.job, tag)
+            backend
+                .sign_allowed("bootstrap-1", &job.job, tag)
                 .await
                 .map(|_| ()),
         );
         denied(
-            core.sign_allowed(id, &job.job, "file_|-payload_|-/opt/payload_|-managed")
+            backend
+                .sign_allowed(id, &job.job, "file_|-payload_|-/opt/payload_|-managed")
                 .await
                 .map(|_| ()),
         );
@@ -298,13 +303,13 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         let message = v1::MinionMessage {
             body: Some(v1::minion_message::Body::Returned(answer)),
         };
-        core.on_message(id, message).await.unwrap();
+        backend.on_message(id, message).await.unwrap();
         assert!(matches!(
             messages.recv().await.unwrap().body,
             Some(v1::master_message::Body::Stored(_))
         ));
-        denied(core.fetch(id, &job.job, &sha256).await.map(|_| ()));
-        denied(core.sign_allowed(id, &job.job, tag).await.map(|_| ()));
+        denied(backend.fetch(id, &job.job, &sha256).await.map(|_| ()));
+        denied(backend.sign_allowed(id, &job.job, tag).await.map(|_| ()));
     });
 }
 
@@ -322,12 +327,12 @@ fn a_repeated_request_attaches_to_the_same_job() {
     };
     let first = life
         .runtime
-        .block_on(life.core.run("root", request.clone()))
+        .block_on(life.backend.run("root", request.clone()))
         .unwrap();
     let first = life.collect(first);
     let again = life
         .runtime
-        .block_on(life.core.run("root", request))
+        .block_on(life.backend.run("root", request))
         .unwrap();
     let again = life.collect(again);
     assert_eq!(last(&first), last(&again));
@@ -342,8 +347,8 @@ fn a_job_goes_on_after_the_master_was_killed() {
     life.connect(&worker);
     // Connected to the first master by a stream that nobody reads: sent, and never begun.
     let jid = life.runtime.block_on(async {
-        let (_seat, _messages) = life.app.hub.join("worker-1");
-        life.core
+        let (_connection, _messages) = life.app.connections.join("worker-1");
+        life.backend
             .on_connected("worker-1", &v1::MinionHello::default())
             .await
             .unwrap();
@@ -353,7 +358,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
             args_json: json!({"sls": ["host"]}).to_string(),
             ..Default::default()
         };
-        let mut stream = life.core.run("root", request).await.unwrap();
+        let mut stream = life.backend.run("root", request).await.unwrap();
         let new = stream.next().await.unwrap().unwrap();
         serde_json::from_str::<Value>(&new.data_json).unwrap()["jid"]
             .as_str()
@@ -362,11 +367,11 @@ fn a_job_goes_on_after_the_master_was_killed() {
     });
     life.kill();
     let life = site.live();
-    let bus = life.app.hub.subscribe();
+    let bus = life.app.events.subscribe();
     life.connect(&worker);
     let stream = life
         .runtime
-        .block_on(async { life.core.jobs().follow(jid.clone(), bus) });
+        .block_on(async { life.backend.jobs().follow(jid.clone(), bus) });
     assert_eq!(last(&life.collect(stream)).0, 0);
     let journal = worker.journal.lock().unwrap();
     assert_eq!(
@@ -394,18 +399,21 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
         .store(2, std::sync::atomic::Ordering::SeqCst);
     let status = |jobs: &Value, index: usize| jobs[index]["status"].clone();
     life.runtime.block_on(async {
-        let _events = life.core.run("root", request()).await.unwrap();
+        let _events = life.backend.run("root", request()).await.unwrap();
         while life.app.store.open_rows("master").await.unwrap()[0].state != RowState::Started {
             tokio::task::yield_now().await;
         }
-        assert_eq!(status(&life.core.list_jobs(1).await.unwrap(), 0), "running");
-        life.core.finish().await.unwrap();
-        let job = &life.core.list_jobs(1).await.unwrap()[0];
+        assert_eq!(
+            status(&life.backend.list_jobs(1).await.unwrap(), 0),
+            "running"
+        );
+        life.backend.finish().await.unwrap();
+        let job = &life.backend.list_jobs(1).await.unwrap()[0];
         assert_eq!(
             (&job["status"], &job["retcode"]),
             (&json!("finished"), &json!(0))
         );
-        let _events = life.core.run("root", request()).await.unwrap();
+        let _events = life.backend.run("root", request()).await.unwrap();
         let rows = life.app.store.open_rows("master").await.unwrap();
         assert_eq!(rows[0].state, RowState::Queued, "left for the next life");
     });
@@ -422,8 +430,10 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
         roles: vec!["worker".into()],
         document_json: String::new(),
     };
-    let add =
-        |request: &v1::AddNodeRequest| life.runtime.block_on(life.core.add_node("root", request));
+    let add = |request: &v1::AddNodeRequest| {
+        life.runtime
+            .block_on(life.backend.add_node("root", request))
+    };
     add(&request).unwrap();
     add(&request).unwrap();
     let other = v1::AddNodeRequest {
@@ -449,7 +459,7 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
         "{text}"
     );
 
-    let status = life.runtime.block_on(life.core.status()).unwrap();
+    let status = life.runtime.block_on(life.backend.status()).unwrap();
     let names: Vec<&str> = status["nodes"]
         .as_array()
         .unwrap()

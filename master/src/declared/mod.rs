@@ -23,31 +23,31 @@ use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_states::tree::DirTree;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::ca;
 use crate::ca::Cas;
-use crate::compile::refused;
-use crate::jobs::MASTER;
-use crate::jobs::redact::Redactor;
+use crate::names::MASTER;
+use crate::redact::Redactor;
+use crate::refusal::Refusal;
 
 pub use nodes::NodeRequest;
 
 /// Reads and keeps what is declared.
-pub struct Views {
+pub struct Declarations {
     config_dir: PathBuf,
     bundles: Bundles,
     /// Where the bundle of a cluster stands whose document records none.
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
-    current: Mutex<Option<(Stamp, Arc<World>)>>,
+    current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
     /// Node documents are written one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
 
-/// Name, time and size of every file that a world is made of.
-type Stamp = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+/// Name, time and size of every file that a snapshot is made of.
+type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
-impl Views {
+impl Declarations {
     /// Of the configured directories.
     #[must_use]
     pub fn new(app: &App) -> Self {
@@ -65,18 +65,21 @@ impl Views {
     ///
     /// # Errors
     /// All problems of all documents. That the bundle cannot be read is told by what needs it.
-    pub fn load(&self) -> Result<Arc<World>, Refusal> {
+    pub fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
         let stamp = self.stamp();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, world)) = current.as_ref()
+        if let Some((known, snapshot)) = current.as_ref()
             && *known == stamp
         {
-            return Ok(Arc::clone(world));
+            return Ok(Arc::clone(snapshot));
         }
-        let world = Arc::new(self.read()?);
+        let snapshot = Arc::new(self.read()?);
         // A bundle that could not be read may be there again without any file being another one.
-        *current = world.in_use.is_ok().then(|| (stamp, Arc::clone(&world)));
-        Ok(world)
+        *current = snapshot
+            .in_use
+            .is_ok()
+            .then(|| (stamp, Arc::clone(&snapshot)));
+        Ok(snapshot)
     }
 
     /// Where people write.
@@ -85,7 +88,7 @@ impl Views {
         &self.config_dir
     }
 
-    fn stamp(&self) -> Stamp {
+    fn stamp(&self) -> Fingerprint {
         let mut files = vec![
             self.config_dir.join("cluster.yaml"),
             self.config_dir.join("custom/pillar.yaml"),
@@ -113,12 +116,13 @@ impl Views {
         files.into_iter().map(facts).collect()
     }
 
-    fn read(&self) -> Result<World, Refusal> {
-        let texts = Texts::from_dir(&self.config_dir).map_err(|problems| refused(&problems))?;
+    fn read(&self) -> Result<Snapshot, Refusal> {
+        let texts = Texts::from_dir(&self.config_dir)
+            .map_err(|problems| Refusal::from_problems(&problems))?;
         // What the documents say was checked against host and bundle when they were written; a
         // bundle that was changed meanwhile must not make a running cluster unmanageable.
-        let declaration =
-            load(&texts, &Context::default()).map_err(|problems| refused(&problems))?;
+        let declaration = load(&texts, &Context::default())
+            .map_err(|problems| Refusal::from_problems(&problems))?;
         let place = bundle::place(
             &declaration.cluster,
             &self.bundles,
@@ -129,7 +133,7 @@ impl Views {
             Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
             Err(refusal) => (Err(refusal), own),
         };
-        Ok(World {
+        Ok(Snapshot {
             declaration,
             in_use,
             bundles: self.bundles.clone(),
@@ -155,7 +159,7 @@ fn public_halves(cas: &Cas) -> Pki {
 }
 
 /// Everything that is declared, at one moment.
-pub struct World {
+pub struct Snapshot {
     declaration: Declaration,
     /// The bundle in use, or why it cannot be read now.
     in_use: Result<InUse, Refusal>,
@@ -166,7 +170,7 @@ pub struct World {
     redactors: Mutex<BTreeMap<String, Arc<Redactor>>>,
 }
 
-impl World {
+impl Snapshot {
     /// The cluster's name.
     #[must_use]
     pub fn cluster(&self) -> &str {
@@ -206,7 +210,7 @@ impl World {
             .map_err(|error| Refusal::not_found(format!("{minion}: {error}")))
     }
 
-    /// As [`World::pillar`]; nothing for a minion that is not declared.
+    /// As [`Snapshot::pillar`]; nothing for a minion that is not declared.
     #[must_use]
     pub fn pillar_or_empty(&self, minion: &str) -> Value {
         self.pillar(minion)

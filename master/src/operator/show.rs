@@ -8,33 +8,39 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, Refusal};
+use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
-use crate::jobs::{Jobs, MASTER, target};
-use crate::view::{Views, World};
+use crate::declared::{Declarations, Snapshot};
+use crate::jobs::{Jobs, target};
+use crate::names::MASTER;
+use crate::refusal::Refusal;
 
 /// Larger texts are named by their hash.
 const SHOWN: usize = 256 * 1024;
 
-pub(super) async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value, Refusal> {
+/// The document that an operator asks to see.
+///
+/// # Errors
+/// The request is wrong, nothing compiles from it, or the store failed.
+pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value, Refusal> {
     if request.what == "grains" {
-        return grains(app, jobs.views(), &request.target).await;
+        return grains(app, jobs.declarations(), &request.target).await;
     }
-    let world = jobs.views().load()?;
+    let snapshot = jobs.declarations().load()?;
     match request.what.as_str() {
-        "pillar" => world.pillar(&request.target),
+        "pillar" => snapshot.pillar(&request.target),
         "top" => {
             let grains = target::grains(app, &request.target).await?;
-            Ok(json!(compile::top(&world, &request.target, &grains)?))
+            Ok(json!(compile::top(&snapshot, &request.target, &grains)?))
         }
         "low" => {
-            let compiled = compiled(app, &world, request).await?;
+            let compiled = compiled(app, &snapshot, request).await?;
             serde_json::to_value(&compiled.low)
                 .map_err(|error| Refusal::internal(error.to_string()))
         }
         "files" => {
-            let compiled = compiled(app, &world, request).await?;
+            let compiled = compiled(app, &snapshot, request).await?;
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
@@ -43,9 +49,13 @@ pub(super) async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Resul
     }
 }
 
-async fn grains(app: &App, views: &Views, expression: &str) -> Result<Value, Refusal> {
+async fn grains(
+    app: &App,
+    declarations: &Declarations,
+    expression: &str,
+) -> Result<Value, Refusal> {
     let mut all = Map::new();
-    for minion in target::resolve(app, views, "glob", expression, false).await? {
+    for minion in target::resolve(app, declarations, "glob", expression, false).await? {
         let grains = target::grains(app, &minion).await?;
         all.insert(minion, grains);
     }
@@ -54,7 +64,7 @@ async fn grains(app: &App, views: &Views, expression: &str) -> Result<Value, Ref
 
 async fn compiled(
     app: &App,
-    world: &Arc<World>,
+    snapshot: &Arc<Snapshot>,
     request: &ShowRequest,
 ) -> Result<Compiled, Refusal> {
     if request.target.is_empty() {
@@ -68,7 +78,7 @@ async fn compiled(
     } else {
         Wanted::Sls(request.sls.clone())
     };
-    compile::in_background(Arc::clone(world), request.target.clone(), grains, wanted).await
+    compile::in_background(Arc::clone(snapshot), request.target.clone(), grains, wanted).await
 }
 
 /// Every file that would be there and every object of the API, each with its content and where it

@@ -1,0 +1,191 @@
+//! The backend of a running master: jobs, orchestration and the operator API over one [`App`].
+
+use std::sync::Arc;
+
+use halite_proto::v1;
+use halite_proto::v1::minion_message::Body;
+use halite_states::low::Chunk;
+use serde_json::Value;
+
+use super::{Backend, BackendFuture};
+use crate::app::App;
+use crate::declared::{Declarations, NodeRequest};
+use crate::event_stream::EventStream;
+use crate::files;
+use crate::files::ByteStream;
+use crate::jobs::Jobs;
+use crate::kubernetes::access::Clusters;
+use crate::operator::{history, run, show, status};
+use crate::orchestrate::Orchestrator;
+use crate::refusal::Refusal;
+
+/// The backend of a running master.
+pub struct LiveBackend {
+    app: Arc<App>,
+    jobs: Arc<Jobs>,
+    orchestrator: Arc<Orchestrator>,
+}
+
+/// Starts the backend and resumes the jobs and runs that a restart interrupted.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn start(app: Arc<App>) -> Result<Arc<dyn Backend>, Refusal> {
+    let clusters = Arc::new(Clusters::new(Arc::clone(&app)));
+    Ok(LiveBackend::start(app, clusters).await?)
+}
+
+impl LiveBackend {
+    /// As [`start`], with a given way to the Kubernetes API.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn start(app: Arc<App>, clusters: Arc<Clusters>) -> Result<Arc<Self>, Refusal> {
+        let declarations = Arc::new(Declarations::new(&app));
+        let jobs = Jobs::open(Arc::clone(&app), declarations, clusters).await?;
+        let orchestrator = Orchestrator::new(Arc::clone(&jobs));
+        jobs.resume().await?;
+        orchestrator.resume().await?;
+        Ok(Arc::new(Self {
+            app,
+            jobs,
+            orchestrator,
+        }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    async fn connected(&self, minion: &str, hello: &v1::MinionHello) -> Result<(), Refusal> {
+        let grains: Value = serde_json::from_str(&hello.grains_json).unwrap_or_default();
+        self.record_addresses(minion, &grains).await;
+        self.jobs.connected(minion, &hello.running_jobs).await
+    }
+
+    /// Logs a failure only: a host without a fitting address can still return, and a compile that
+    /// needs the address reports it.
+    async fn record_addresses(&self, minion: &str, grains: &Value) {
+        let declarations = self.jobs.declarations();
+        if let Err(refusal) = declarations.record_addresses(minion, grains).await {
+            tracing::warn!(minion, error = %refusal, "cannot choose the addresses of the node");
+        }
+    }
+
+    async fn message(&self, minion: &str, message: v1::MinionMessage) -> Result<(), Refusal> {
+        match message.body {
+            Some(Body::Grains(grains)) => {
+                let grains: Value = serde_json::from_str(&grains.grains_json).unwrap_or_default();
+                self.record_addresses(minion, &grains).await;
+                Ok(())
+            }
+            Some(body) => self.jobs.message_from(minion, body).await,
+            // A message that only newer masters know: this one may ignore it.
+            None => Ok(()),
+        }
+    }
+}
+
+impl Backend for LiveBackend {
+    fn status(&self) -> BackendFuture<'_, Value> {
+        Box::pin(status::status(&self.app, &self.jobs))
+    }
+
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
+        Box::pin(async move { show::show(&self.app, &self.jobs, &request).await })
+    }
+
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> BackendFuture<'a, EventStream> {
+        Box::pin(run::run(&self.app, &self.jobs, operator, request))
+    }
+
+    fn orchestrate<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::OrchestrateRequest,
+    ) -> BackendFuture<'a, EventStream> {
+        Box::pin(self.orchestrator.start(operator, request))
+    }
+
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
+        Box::pin(history::jobs(&self.app, limit))
+    }
+
+    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value> {
+        Box::pin(history::job(&self.app, jid))
+    }
+
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            let node = NodeRequest {
+                name: request.name.clone(),
+                address: request.address.clone(),
+                roles: request.roles.clone(),
+                further: request.document_json.clone(),
+            };
+            self.jobs.declarations().add_node(&node).await?;
+            tracing::info!(node = %request.name, operator, "node declared");
+            Ok(())
+        })
+    }
+
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> BackendFuture<'a, Chunk> {
+        Box::pin(files::certificate_chunk(&self.app, minion, job, tag))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> BackendFuture<'a, ByteStream> {
+        Box::pin(async move {
+            let snapshot = self.jobs.declarations().load()?;
+            files::fetch(&self.app, &snapshot, minion, job, sha256).await
+        })
+    }
+
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        hello: &'a v1::MinionHello,
+    ) -> BackendFuture<'a, ()> {
+        Box::pin(self.connected(minion, hello))
+    }
+
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> BackendFuture<'a, ()> {
+        Box::pin(self.message(minion, message))
+    }
+
+    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            self.jobs.disconnected(minion).await;
+            Ok(())
+        })
+    }
+
+    fn finish(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async move {
+            self.jobs.finish_own().await;
+            Ok(())
+        })
+    }
+}

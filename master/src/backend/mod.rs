@@ -1,0 +1,97 @@
+//! The seam between the network services and the work behind them.
+//!
+//! The services (`serve`) authenticate, authorise, audit, enrol and sign; a [`Backend`] compiles,
+//! dispatches and orchestrates. Tests of the services have a backend of their own.
+
+#[cfg(test)]
+mod bundle_tests;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod live;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use halite_proto::v1;
+use halite_states::low::Chunk;
+use serde_json::Value;
+
+use crate::event_stream::EventStream;
+use crate::files::ByteStream;
+use crate::refusal::Refusal;
+
+pub use live::{LiveBackend, start};
+
+/// A boxed answer of a backend.
+pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+
+/// The calls of operators and minions, after authentication and authorisation.
+pub trait Backend: Send + Sync {
+    /// `Operator.Status`: the whole document.
+    fn status(&self) -> BackendFuture<'_, Value>;
+    /// `Operator.Show`.
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value>;
+    /// `Operator.Run`. `operator` is the name in the caller's certificate.
+    fn run<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::RunRequest,
+    ) -> BackendFuture<'a, EventStream>;
+    /// `Operator.Orchestrate`.
+    fn orchestrate<'a>(
+        &'a self,
+        operator: &'a str,
+        request: v1::OrchestrateRequest,
+    ) -> BackendFuture<'a, EventStream>;
+    /// `Operator.ListJobs`.
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
+    /// `Operator.ShowJob`.
+    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value>;
+    /// `Operator.AddNode`: validates and writes the node document (idempotent). The caller makes
+    /// token and command.
+    fn add_node<'a>(
+        &'a self,
+        operator: &'a str,
+        request: &'a v1::AddNodeRequest,
+    ) -> BackendFuture<'a, ()>;
+    /// The chunk with this `tag` in this minion's part of `job`, if it requests a certificate
+    /// (`x509.certificate`, `kubeconfig.managed`) and the minion has not returned yet; a refusal
+    /// otherwise. The caller decides what to sign by the arguments of this chunk and nothing else.
+    fn sign_allowed<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        tag: &'a str,
+    ) -> BackendFuture<'a, Chunk>;
+    /// A file by the digest of its content, if this minion's part of `job` refers to it. It is a
+    /// stream of pieces, so that a large file of the bundle is never in memory as a whole.
+    fn fetch<'a>(
+        &'a self,
+        minion: &'a str,
+        job: &'a str,
+        sha256: &'a str,
+    ) -> BackendFuture<'a, ByteStream>;
+    /// Sends a minion what waits for it. The caller has registered its stream and stored the facts
+    /// of its hello.
+    fn on_connected<'a>(
+        &'a self,
+        minion: &'a str,
+        hello: &'a v1::MinionHello,
+    ) -> BackendFuture<'a, ()>;
+    /// Takes a message other than the hello. A return is stored before this answers; then the
+    /// minion is sent `ReturnStored`.
+    fn on_message<'a>(
+        &'a self,
+        minion: &'a str,
+        message: v1::MinionMessage,
+    ) -> BackendFuture<'a, ()>;
+    /// Notes that the stream of a minion ended.
+    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()>;
+    /// Begins no work of the master's own any more, and waits for what is under way. Called before
+    /// the master stops.
+    fn finish(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}

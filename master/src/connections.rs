@@ -1,0 +1,185 @@
+//! The connected minions and the way to each of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use halite_proto::v1;
+use tokio::sync::{mpsc, watch};
+
+/// Messages that may wait for one minion's stream. A minion that does not read is slow, not lost:
+/// senders wait.
+const QUEUE: usize = 64;
+
+/// The minion has no open stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("minion {0:?} is not connected")]
+pub struct NotConnected(pub String);
+
+/// Keeps one minion connected; its stream holds it. Dropping it disconnects the minion, unless a
+/// newer stream of the same minion has replaced it.
+pub struct ConnectionGuard {
+    connections: Arc<Connections>,
+    minion: String,
+    number: u64,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.connections.leave(self);
+    }
+}
+
+/// The sending half of one minion's stream.
+struct Connection {
+    number: u64,
+    sender: mpsc::Sender<v1::MasterMessage>,
+}
+
+/// The open streams, one for each connected minion.
+#[derive(Default)]
+pub struct Connections {
+    open: Mutex<BTreeMap<String, Connection>>,
+    /// The number of the newest connection; those who wait for a minion watch it.
+    newest: watch::Sender<u64>,
+}
+
+impl Connections {
+    /// Registers a minion's new stream. An older stream of the same minion ends: its receiver
+    /// closes.
+    pub fn join(
+        self: &Arc<Self>,
+        minion: &str,
+    ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let mut open = self.open();
+        let number = *self.newest.borrow() + 1;
+        open.insert(minion.to_owned(), Connection { number, sender });
+        // Inside the lock: two joins must not get one number.
+        self.newest.send_replace(number);
+        drop(open);
+        (
+            ConnectionGuard {
+                connections: Arc::clone(self),
+                minion: minion.to_owned(),
+                number,
+            },
+            receiver,
+        )
+    }
+
+    /// Ends a minion's stream from the master's side; true when it was connected.
+    pub fn disconnect(&self, minion: &str) -> bool {
+        self.open().remove(minion).is_some()
+    }
+
+    /// Ends exactly the stream of this guard; a newer one of the same minion stays.
+    pub fn leave(&self, guard: &ConnectionGuard) {
+        let mut open = self.open();
+        if open
+            .get(&guard.minion)
+            .is_some_and(|connection| connection.number == guard.number)
+        {
+            open.remove(&guard.minion);
+        }
+    }
+
+    /// Queues a message on a minion's stream, waiting while its queue is full. Success means
+    /// queued, not received.
+    ///
+    /// # Errors
+    /// The minion has no open stream, or its stream ended while this waited.
+    pub async fn send(&self, minion: &str, message: v1::MasterMessage) -> Result<(), NotConnected> {
+        let sender = self
+            .open()
+            .get(minion)
+            .map(|connection| connection.sender.clone());
+        let Some(sender) = sender else {
+            return Err(NotConnected(minion.to_owned()));
+        };
+        sender
+            .send(message)
+            .await
+            .map_err(|_| NotConnected(minion.to_owned()))
+    }
+
+    /// Ids of the connected minions, sorted.
+    #[must_use]
+    pub fn connected(&self) -> Vec<String> {
+        self.open().keys().cloned().collect()
+    }
+
+    /// Whether a minion has an open stream.
+    #[must_use]
+    pub fn is_connected(&self, minion: &str) -> bool {
+        self.open().contains_key(minion)
+    }
+
+    /// Waits until a minion is connected; false when `timeout` passed first.
+    pub async fn wait_connected(&self, minion: &str, timeout: Duration) -> bool {
+        let mut newest = self.newest.subscribe();
+        let wait = async {
+            loop {
+                newest.borrow_and_update();
+                if self.is_connected(minion) {
+                    return true;
+                }
+                if newest.changed().await.is_err() {
+                    return false;
+                }
+            }
+        };
+        tokio::time::timeout(timeout, wait).await.unwrap_or(false)
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Connection>> {
+        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_connection_or_the_time() {
+        let connections: Arc<Connections> = Arc::default();
+        assert!(
+            !connections
+                .wait_connected("a", Duration::from_millis(1))
+                .await
+        );
+        let waiting = tokio::spawn({
+            let connections = Arc::clone(&connections);
+            async move {
+                connections
+                    .wait_connected("a", Duration::from_secs(20))
+                    .await
+            }
+        });
+        let (_other, _messages) = connections.join("b");
+        let (guard, _messages) = connections.join("a");
+        assert!(waiting.await.unwrap());
+        assert_eq!(connections.connected(), ["a", "b"]);
+        drop(guard);
+        assert!(!connections.is_connected("a"));
+        assert_eq!(
+            connections.send("a", v1::MasterMessage::default()).await,
+            Err(NotConnected("a".to_owned()))
+        );
+    }
+
+    #[tokio::test]
+    async fn an_old_connection_does_not_end_a_newer_one() {
+        let connections: Arc<Connections> = Arc::default();
+        let (old, mut old_messages) = connections.join("a");
+        let (_new, _new_messages) = connections.join("a");
+        assert!(old_messages.recv().await.is_none());
+        connections.leave(&old);
+        drop(old);
+        assert!(connections.is_connected("a"));
+        assert!(connections.disconnect("a"));
+        assert!(!connections.disconnect("a"));
+    }
+}

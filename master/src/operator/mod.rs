@@ -1,0 +1,8 @@
+//! The operator API: what `ctl` may ask of a running master. [`crate::serve`] has checked already
+//! who is calling and what they may do.
+
+mod backups;
+pub mod history;
+pub mod run;
+pub mod show;
+pub mod status;

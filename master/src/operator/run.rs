@@ -1,0 +1,82 @@
+//! `ctl run`, `ctl apply` and `ctl highstate`: one function on a set of minions.
+
+use std::sync::Arc;
+
+use halite_proto::v1::RunRequest;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::event_stream::EventStream;
+use crate::jobs::function::{Function, Place};
+use crate::jobs::{Jobs, NewJob, target};
+use crate::refusal::Refusal;
+
+/// Makes the job that an operator asks for; answers with its events.
+///
+/// # Errors
+/// The request is wrong, matches no minion, or does not compile; or the store failed.
+pub async fn run(
+    app: &App,
+    jobs: &Arc<Jobs>,
+    operator: &str,
+    request: RunRequest,
+) -> Result<EventStream, Refusal> {
+    let function = Function::find(&request.function)?;
+    let args = arguments(&request.args_json)?;
+    let all_minions = request.target_kind.is_empty() || request.target_kind == "glob";
+    let all_minions = all_minions && matches!(request.target.trim(), "" | "*");
+    let mut order = Vec::new();
+    let minions = if function.name == "state.highstate" && all_minions {
+        // The only request that may omit its target: what it does to which host is declared.
+        let groups = jobs
+            .declarations()
+            .load()?
+            .safe_order(&target::accepted(app).await?);
+        let minions = groups.iter().flatten().cloned().collect();
+        if !request.test {
+            order = groups;
+        }
+        minions
+    } else {
+        let also_master = function.place != Place::Minion || function.name == "test.ping";
+        target::resolve(
+            app,
+            jobs.declarations(),
+            &request.target_kind,
+            &request.target,
+            also_master,
+        )
+        .await?
+    };
+    let bus = app.events.subscribe();
+    let new = NewJob {
+        function: request.function,
+        args,
+        test: request.test,
+        operator: operator.to_owned(),
+        target: if request.target.is_empty() {
+            "*".into()
+        } else {
+            request.target
+        },
+        minions,
+        order,
+        timeout: request.timeout_seconds,
+        request_id: Some(request.request_id).filter(|id| !id.is_empty()),
+        jid: None,
+    };
+    let jid = jobs.create(new).await?;
+    Ok(jobs.follow(jid, bus))
+}
+
+fn arguments(text: &str) -> Result<Value, Refusal> {
+    if text.trim().is_empty() {
+        return Ok(json!({}));
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) if value.is_object() => Ok(value),
+        _ => Err(Refusal::invalid(
+            "the arguments of a function must be a JSON mapping",
+        )),
+    }
+}

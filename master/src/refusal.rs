@@ -1,0 +1,126 @@
+//! The answer to a request that is not fulfilled: its kind, for programs, and its text, for people.
+
+use std::error::Error;
+
+use halite_states::problem::Problem;
+
+use crate::store::StoreError;
+
+/// The kind of a refusal; it decides the gRPC status and the exit code of `ctl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The request is wrong in itself, whatever the state of the cluster.
+    Invalid,
+    /// The named object does not exist.
+    NotFound,
+    /// The caller may not do this.
+    Denied,
+    /// The request contradicts the present state: the object exists already, is busy, or `--force`
+    /// is missing.
+    Conflict,
+    /// The same request may succeed later.
+    Unavailable,
+    /// The master itself failed.
+    Internal,
+}
+
+/// A refused request: what is wrong, where, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The kind, for programs.
+    pub kind: RefusalKind,
+    /// The text, for people. Never contains a secret.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A refusal of kind [`RefusalKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Invalid, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::NotFound`].
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::NotFound, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Denied`].
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Denied, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Conflict`].
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Conflict, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Internal, message)
+    }
+
+    /// One refusal with all problems of the operator's documents or of the state tree, a line each.
+    #[must_use]
+    pub fn from_problems(problems: &[Problem]) -> Self {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Self::invalid(texts.join("\n"))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::internal(chain(&error))
+    }
+}
+
+/// An error and its causes as one text, parted by colons. A cause that the message before it ends
+/// with already is not repeated.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Failed {
+        #[error("cannot open the store")]
+        Open(#[source] std::io::Error),
+        #[error("cannot read the store: {0}")]
+        Read(#[source] std::io::Error),
+    }
+
+    #[test]
+    fn a_chain_names_each_cause_once() {
+        let cause = || std::io::Error::other("disk full");
+        assert_eq!(
+            chain(&Failed::Open(cause())),
+            "cannot open the store: disk full"
+        );
+        assert_eq!(
+            chain(&Failed::Read(cause())),
+            "cannot read the store: disk full"
+        );
+    }
+}

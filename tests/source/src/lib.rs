@@ -1,0 +1,22 @@
+//! Tests of the source tree itself: what `STYLE.md` and `ARCHITECTURE.md` say and a program can
+//! check.
+//!
+//! Input: the checkout that this crate is in. Each rule is one module. A finding names the file and
+//! the line, and what to write instead. It never changes a file.
+
+#[cfg(test)]
+mod architecture;
+#[cfg(test)]
+mod circles;
+#[cfg(test)]
+mod decisions;
+#[cfg(test)]
+mod imports;
+#[cfg(test)]
+mod modules;
+#[cfg(test)]
+mod sizes;
+#[cfg(test)]
+mod tree;
+#[cfg(test)]
+mod words;
