@@ -113,29 +113,38 @@ impl Fetcher {
         self.client.is_none()
     }
 
-    pub(crate) fn client(&self) -> Option<&Client> {
+    /// The client; none without network.
+    #[must_use]
+    pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()
     }
 
     /// The client, for what cannot be found by its digest.
-    pub(crate) fn online(&self, what: &str) -> Result<&Client, Error> {
+    ///
+    /// # Errors
+    /// Without network: `what` is missing.
+    pub fn online(&self, what: &str) -> Result<&Client, Error> {
         self.client
             .as_ref()
             .ok_or_else(|| Error::Missing(vec![what.to_owned()]))
     }
 
-    pub(crate) fn meter(&self) -> Option<&Meter> {
+    /// The meter that progress is reported to, if there is one.
+    #[must_use]
+    pub fn meter(&self) -> Option<&Meter> {
         self.meter.as_deref()
     }
 
-    pub(crate) fn threads(&self) -> usize {
+    /// The number of transfers at a time.
+    #[must_use]
+    pub fn threads(&self) -> usize {
         self.client
             .as_ref()
             .map_or(1, |client| client.settings().threads)
     }
 
     /// Announces what will come, so that the time that is left counts all of it.
-    pub(crate) fn expect<'a>(&self, artifacts: impl Iterator<Item = (&'a str, Option<u64>)>) {
+    pub fn expect<'a>(&self, artifacts: impl Iterator<Item = (&'a str, Option<u64>)>) {
         if let Some(meter) = self.meter() {
             artifacts.for_each(|(name, size)| meter.expect(name, size));
         }

@@ -47,7 +47,7 @@ impl Keyring {
 
     /// Checks a message that is signed in itself (`InRelease`) and returns what is signed of it:
     /// what stands before and after the signed part is nobody's word.
-    pub(crate) fn open_message(&self, what: &str, message: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn open_message(&self, what: &str, message: &[u8]) -> Result<Vec<u8>, Error> {
         let dir = tempdir()?;
         let out = dir.path().join("message");
         self.gpgv(what, dir.path(), &[("signed", message)], Some(&out))?;
@@ -55,7 +55,7 @@ impl Keyring {
     }
 
     /// Checks a signature that stands beside what it signs.
-    pub(crate) fn check(&self, what: &str, signed: &[u8], signature: &[u8]) -> Result<(), Error> {
+    pub fn check(&self, what: &str, signed: &[u8], signature: &[u8]) -> Result<(), Error> {
         self.gpgv(
             what,
             tempdir()?.path(),

@@ -177,11 +177,18 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
     Ok((manifest, text))
 }
 
-/// The manifest from its text, which somebody vouched for; `path` is named in errors.
+/// The manifest from its text, which was verified; `path` is named in errors.
+///
+/// # Errors
+/// When it is of another format.
 pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
     parse(path.to_owned(), bytes, Manifest::checksum(bytes).as_bytes())
 }
 
+/// Parses a manifest and compares it with its checksum file; `path` is named in errors.
+///
+/// # Errors
+/// When it does not match its checksum, or is of another format.
 pub fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
     if recorded != Manifest::checksum(bytes).as_bytes() {
         let message = format!(

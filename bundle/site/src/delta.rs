@@ -110,11 +110,11 @@ pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
 /// The manifest of the bundle that comes of a delta.
 pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| image.small(&format!("{NEW}{name}"));
-    manifest::parse(
+    Ok(manifest::parse(
         path.to_owned(),
         &read(manifest::FILE)?,
         &read(manifest::CHECKSUM)?,
-    )
+    )?)
 }
 
 /// For each content of a bundle, the first of its paths.

@@ -41,7 +41,7 @@ impl Medium {
 
     fn small(&self, name: &str) -> Result<Vec<u8>, Error> {
         match self {
-            Self::Image { image, .. } => image.small(name),
+            Self::Image { image, .. } => Ok(image.small(name)?),
             Self::Directory(dir) => {
                 fs::read(dir.join(name)).map_err(Error::file("read", dir.join(name)))
             }

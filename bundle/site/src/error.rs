@@ -17,6 +17,9 @@ pub enum Error {
     /// A key or a seal could not be used.
     #[error(transparent)]
     Seal(#[from] halite_seal::Error),
+    /// Something is missing from what should be complete.
+    #[error("the bundle would not be complete: {0}")]
+    Incomplete(String),
     /// Names that an image would not show as they are in each of its views; all of them.
     #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),

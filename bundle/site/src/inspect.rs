@@ -16,15 +16,15 @@ use crate::error::Error;
 /// Likewise, and when the ISO cannot be read.
 pub fn inspect(bundle: &Path) -> Result<Manifest, Error> {
     if bundle.is_dir() {
-        return load(bundle);
+        return Ok(load(bundle)?);
     }
     let image = Image::open(bundle)?;
     if image.entry(delta::FILE).is_some() {
         return delta::new_manifest(&image, bundle);
     }
-    parse(
+    Ok(parse(
         bundle.to_owned(),
         &image.small(FILE)?,
         &image.small(CHECKSUM)?,
-    )
+    )?)
 }

@@ -36,7 +36,8 @@ impl VerifiedImage {
         let image = Image::open(iso)?.with_plain_modes();
         let read = |name: &str, sha256: &str| {
             let bytes = image.small(name)?;
-            same(iso, name, &digest::sha256(&bytes), sha256).map(|()| bytes)
+            same(iso, name, &digest::sha256(&bytes), sha256)?;
+            Ok::<_, Error>(bytes)
         };
         let delta = match image.entry(manifest::FILE) {
             Some(_) => None,
@@ -99,11 +100,11 @@ impl VerifiedImage {
     /// Likewise, and when a file is not what was checked. Then there is nothing left of it.
     pub(crate) fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.complete()?;
-        self.image.extract_as(
+        Ok(self.image.extract_as(
             dir,
             &|entry, sha256| self.compare(&entry.path, sha256),
             progress,
-        )
+        )?)
     }
 
     /// Whether each file of the manifest has an entry. What is in the entries, and what more there
@@ -122,13 +123,13 @@ impl VerifiedImage {
             .find(|path| !there.contains(path.as_str()))
         {
             None => Ok(()),
-            Some(path) => Err(exchanged(&self.iso, &format!("{path} is not in it"))),
+            Some(path) => Err(exchanged(&self.iso, &format!("{path} is not in it")).into()),
         }
     }
 
     /// Whether a file of the bundle that came out with that SHA-256 is the one that was checked. A
     /// signature of the manifest proves itself to whoever reads it.
-    pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), Error> {
+    pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), halite_durable::Error> {
         let wanted = match path {
             manifest::FILE => digest::sha256(&self.bytes),
             manifest::CHECKSUM => digest::sha256(Manifest::checksum(&self.bytes).as_bytes()),
@@ -143,7 +144,7 @@ impl VerifiedImage {
     }
 }
 
-fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), Error> {
+fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), halite_durable::Error> {
     if found == wanted {
         return Ok(());
     }
@@ -153,10 +154,10 @@ fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), Error> 
     ))
 }
 
-fn exchanged(iso: &Path, what: &str) -> Error {
+fn exchanged(iso: &Path, what: &str) -> halite_durable::Error {
     let why = format!(
         "{what}: it is not what was checked; the file was exchanged since, or its medium is failing: copy it again, and \
          check that copy"
     );
-    Error::content(iso, why)
+    halite_durable::Error::content(iso, why)
 }

@@ -107,7 +107,7 @@ pub fn verify_same(
 
 fn by(
     dir: &Path,
-    manifest: Result<Manifest, Error>,
+    manifest: Result<Manifest, halite_durable::Error>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let manifest = match manifest {

@@ -131,7 +131,7 @@ fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
     fs::remove_file(site.path("bundle/install")).unwrap();
     let error = pack(&site.path("bundle"), &site.path("X.iso"), &[], &mut |_| ()).unwrap_err();
     assert!(
-        matches!(&error, Error::Unsound { problems, .. } if problems.len() == 3),
+        matches!(&error, halite_bundle::Error::Unsound { problems, .. } if problems.len() == 3),
         "{error}"
     );
     let text = error.to_string();

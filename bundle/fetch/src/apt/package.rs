@@ -68,7 +68,7 @@ impl Package {
     }
 
     /// Its stanza.
-    pub(crate) fn control(&self) -> &Control {
+    pub fn control(&self) -> &Control {
         &self.stanza
     }
 

@@ -161,7 +161,7 @@ fn get(
 const LICENCES: &str = "org.opencontainers.image.licenses";
 
 /// The licence in a manifest or in a configuration.
-pub(crate) fn licence_of(bytes: &[u8]) -> Option<String> {
+pub fn licence_of(bytes: &[u8]) -> Option<String> {
     let document: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     let places = [
         document.pointer("/annotations"),

@@ -19,7 +19,7 @@ use crate::fetcher::Fetcher;
 use crate::image_ref::ImageRef;
 
 pub use image::Pulled;
-pub(crate) use image::licence_of;
+pub use image::licence_of;
 pub use manifest::Platform;
 pub use registries::{Endpoint, Registries};
 

@@ -144,7 +144,7 @@ impl Repository {
     }
 
     /// The files that its packages require.
-    pub(crate) fn required_files(&self) -> BTreeSet<String> {
+    pub fn required_files(&self) -> BTreeSet<String> {
         let needs = self.packages.iter().flat_map(|package| &package.requires);
         // In a boolean requirement too, where a path ends with a blank or a parenthesis.
         let words = needs.flat_map(|need| need.name.split([' ', '(', ')']));

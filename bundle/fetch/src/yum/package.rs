@@ -75,7 +75,7 @@ pub enum Flag {
 impl Version {
     /// Whether it is the version that is written so: `[EPOCH:]VERSION[-RELEASE]`; what is left out
     /// does not matter.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub fn is(&self, text: &str) -> bool {
         let (epoch, rest) = match text.split_once(':') {
             Some((epoch, rest)) => (epoch.parse().ok(), rest),
             None => (Some(self.epoch), text),

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use halite_builder::Error;
+use halite_iso9660::Error;
 use halite_iso9660::read::Image;
 use halite_iso9660::write::{Content, Placed, Source, Volume, write};
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use halite_builder::Error;
 use halite_iso9660::write::Placed;
+use halite_seal::Error;
 use halite_seal::keys::{PublicKey, SecretKey, Trust, generate};
 use halite_seal::{Facts, Report};
 
@@ -21,6 +21,7 @@ pub fn facts() -> Facts {
         version: "1.36.3-1".to_owned(),
         volume: "HALITE_1_36_3".to_owned(),
         built: "2026-11-20T10:00:00Z".parse().unwrap(),
+        stated: "manifest.json".to_owned(),
     }
 }
 

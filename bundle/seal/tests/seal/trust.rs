@@ -386,7 +386,7 @@ fn a_secret_key_is_kept_from_others_and_never_replaced() {
             .contains("cannot be named .pub")
     );
     let mut ask =
-        |_: &Path| -> Result<Password, halite_builder::Error> { panic!("it is not encrypted") };
+        |_: &Path| -> Result<Password, halite_seal::Error> { panic!("it is not encrypted") };
     fs::write(&path, &before).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let error = SecretKey::load(&path, &mut ask).unwrap_err().to_string();
