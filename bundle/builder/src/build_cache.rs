@@ -29,7 +29,7 @@ const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// A part that is there.
-pub struct Part {
+pub struct CachedArtifact {
     dir: PathBuf,
     record: Record,
 }
@@ -49,7 +49,7 @@ struct Recorded {
 }
 
 /// Keeps parts in a directory.
-pub struct Parts {
+pub struct BuildCache {
     root: PathBuf,
 }
 
@@ -111,7 +111,7 @@ fn is_part(name: &str) -> bool {
     })
 }
 
-impl Parts {
+impl BuildCache {
     pub fn new(root: &Path) -> Result<Self, Error> {
         files::make_dir(root)?;
         Ok(Self {
@@ -126,7 +126,7 @@ impl Parts {
         name: &str,
         inputs: &str,
         make: impl FnOnce(&Path) -> Result<BTreeMap<String, String>, Error>,
-    ) -> Result<Part, Error> {
+    ) -> Result<CachedArtifact, Error> {
         let key = digest::sha256(format!("{REVISION}\n{inputs}").as_bytes());
         let dir = self.root.join(format!("{name}-{}", &key[..16]));
         let record_file = dir.with_extension("json");
@@ -136,7 +136,7 @@ impl Parts {
                 .append(true)
                 .open(&record_file)
                 .and_then(|file| file.set_modified(SystemTime::now()));
-            return Ok(Part { dir, record });
+            return Ok(CachedArtifact { dir, record });
         }
         let work = files::sibling(&dir, "new");
         files::remove_dir(&work)?;
@@ -173,11 +173,11 @@ impl Parts {
         let bytes = serde_json::to_vec(&record)
             .map_err(|error| Error::content(&record_file, error.to_string()))?;
         files::replace(&record_file, 0o644, &bytes)?;
-        Ok(Part { dir, record })
+        Ok(CachedArtifact { dir, record })
     }
 }
 
-impl Part {
+impl CachedArtifact {
     /// What its maker noted.
     pub fn note(&self) -> &BTreeMap<String, String> {
         &self.record.note

@@ -59,7 +59,7 @@ pub enum Error {
     Incomplete(String),
     /// Something that a cluster could ask for is not in the bundle; all of it.
     #[error("the bundle would not be complete; missing are\n{}", Lines(.0))]
-    Unmet(Vec<Unmet>),
+    Missing(Vec<Unmet>),
     /// Names that an image would not show as they are in each of its views; all of them.
     #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),

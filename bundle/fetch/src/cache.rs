@@ -146,11 +146,14 @@ impl Cache {
 
     /// The directory of whole contents, each under its digest: the blobs of everything that was
     /// pulled.
-    pub(crate) fn contents(&self) -> PathBuf {
+    #[must_use]
+    pub fn contents(&self) -> PathBuf {
         self.root.join("sha256")
     }
 
-    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+    /// The place of a content, whether it is there or not.
+    #[must_use]
+    pub fn path(&self, digest: &Digest) -> PathBuf {
         self.contents().join(digest.hex())
     }
 }

@@ -98,10 +98,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: what was being done to which file.
-    pub(crate) fn file(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |cause| Self::File {
             action,
@@ -110,7 +107,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn content(what: impl Into<String>, message: impl ToString) -> Self {
+    /// Makes the error of a content that is not understood.
+    pub fn content(what: impl Into<String>, message: impl ToString) -> Self {
         Self::Content {
             what: what.into(),
             message: message.to_string(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use halite_bundle::Damage;
 use halite_cli::builder::Builder;
-use halite_manifest::{Change, Diff, Manifest, manifest};
+use halite_manifest::{Change, Diff, manifest};
 use serde_json::{Value, json};
 
 use super::{bundles, copy, seal};

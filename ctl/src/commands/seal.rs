@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_manifest::manifest;
 use halite_seal::Signer;
 use halite_seal::detached::VerifiedManifest;
 use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate, load_all};

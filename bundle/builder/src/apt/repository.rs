@@ -1,7 +1,6 @@
 //! The indexes of an apt repository (<https://wiki.debian.org/DebianRepository/Format>).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 

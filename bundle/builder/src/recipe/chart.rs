@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use halite_durable::Digest;
+use halite_fetch::ImageRef;
 use serde_json::Value;
 
-use super::Reference;
 use super::download::SAY;
 use super::reader::Reader;
 
@@ -38,7 +38,7 @@ pub enum ChartSource {
     /// The address of an archive, with its SHA-256 if the recipe says it.
     Archive(String, Option<Digest>),
     /// A chart in a registry of images, under the tag that stands for its version.
-    Registry(Reference),
+    Registry(ImageRef),
 }
 
 /// Values to render with.
@@ -179,7 +179,7 @@ fn source(
             name.trim_end_matches('/'),
             version.replace('+', "_")
         );
-        let reference = Reference::parse(&tagged).map_err(|why| reader.problem(path, &why));
+        let reference = ImageRef::parse(&tagged).map_err(|why| reader.problem(path, &why));
         return reference.ok().map(ChartSource::Registry);
     }
     if text.contains("://") {

@@ -47,6 +47,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use halite_fetch::ImageRef;
 use halite_manifest::bundles::check_version;
 use reader::Reader;
 
@@ -130,7 +131,7 @@ pub struct Image {
     /// The key under which the state tree finds it; none for an image of the site's own.
     pub component: Option<String>,
     /// Its full name.
-    pub reference: Reference,
+    pub reference: ImageRef,
     /// An OCI layout in which it is found by that name (annotation
     /// `org.opencontainers.image.ref.name`), or alone. Without one it is pulled from the registry
     /// of its name.
@@ -395,7 +396,7 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
         if text.is_empty() {
             continue;
         }
-        match Reference::parse(&text) {
+        match ImageRef::parse(&text) {
             Ok(reference) => found.push(Image {
                 component,
                 reference,

@@ -104,7 +104,7 @@ pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Li
     document.packages.sort_by(|a, b| a.id.cmp(&b.id));
     // The files come when the texts of licences are known, too: they are files.
     Ok((
-        document.finish(material.dir, manifest, &licences)?,
+        finish(document, material.dir, manifest, &licences)?,
         licences,
     ))
 }
@@ -418,51 +418,47 @@ fn deb_key(name: &str, version: &str, architecture: &str) -> String {
     format!("{name}_{version}_{architecture}")
 }
 
-impl Document {
-    /// Adds the files that no package is, and gives the document a name that follows from all of
-    /// it.
-    fn finish(
-        mut self,
-        dir: &Path,
-        manifest: &Manifest,
-        licences: &Licences,
-    ) -> Result<Vec<u8>, Error> {
-        let packaged: BTreeSet<String> = self
-            .packages
-            .iter()
-            .map(|package| package.package_file_name.clone())
-            .collect();
-        let open = manifest
-            .files
-            .iter()
-            .filter(|(path, _)| covers(path) && !packaged.contains(*path));
-        let mut digests: BTreeMap<String, (String, String)> = BTreeMap::new();
-        for (path, entry) in open {
-            let content =
-                std::fs::read(dir.join(path)).map_err(Error::file("read", dir.join(path)))?;
-            digests.insert(path.clone(), (sha1(&content), entry.sha256.clone()));
-        }
-        for (path, content) in licences.files() {
-            let path = format!("{}/{path}", crate::licences::FOLDER);
-            digests.insert(path, (sha1(&content), digest::sha256(&content)));
-        }
-        for (path, (sha1, sha256)) in digests {
-            let file = File::new(&path, &sha1, &sha256);
-            // A package whose files are not analysed may contain none.
-            self.relate(DOCUMENT, DESCRIBES, &file.id.clone());
-            self.files.push(file);
-        }
-        let unnamed = self.to_bytes()?;
-        self.name_after(&manifest.version, &digest::sha256(&unnamed));
-        self.to_bytes()
+/// Adds the files that no package is, and gives the document a name that follows from all of it.
+fn finish(
+    mut document: Document,
+    dir: &Path,
+    manifest: &Manifest,
+    licences: &Licences,
+) -> Result<Vec<u8>, Error> {
+    let packaged: BTreeSet<String> = document
+        .packages
+        .iter()
+        .map(|package| package.package_file_name.clone())
+        .collect();
+    let open = manifest
+        .files
+        .iter()
+        .filter(|(path, _)| covers(path) && !packaged.contains(*path));
+    let mut digests: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for (path, entry) in open {
+        let content = std::fs::read(dir.join(path)).map_err(Error::file("read", dir.join(path)))?;
+        digests.insert(path.clone(), (sha1(&content), entry.sha256.clone()));
     }
+    for (path, content) in licences.files() {
+        let path = format!("{}/{path}", crate::licences::FOLDER);
+        digests.insert(path, (sha1(&content), digest::sha256(&content)));
+    }
+    for (path, (sha1, sha256)) in digests {
+        let file = File::new(&path, &sha1, &sha256);
+        // A package whose files are not analysed may contain none.
+        document.relate(DOCUMENT, DESCRIBES, &file.id.clone());
+        document.files.push(file);
+    }
+    let unnamed = to_bytes(&document)?;
+    document.name_after(&manifest.version, &digest::sha256(&unnamed));
+    to_bytes(&document)
+}
 
-    fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        let mut bytes = serde_json::to_vec_pretty(self)
-            .map_err(|error| Error::content(FILE, error.to_string()))?;
-        bytes.push(b'\n');
-        Ok(bytes)
-    }
+fn to_bytes(document: &Document) -> Result<Vec<u8>, Error> {
+    let mut bytes = serde_json::to_vec_pretty(document)
+        .map_err(|error| Error::content(FILE, error.to_string()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 fn sha1(content: &[u8]) -> String {

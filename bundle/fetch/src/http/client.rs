@@ -328,7 +328,10 @@ impl Client {
 }
 
 /// Takes an address apart. A login in it would end up in logs and locks, so it is refused.
-pub(crate) fn address(text: &str) -> Result<Url, Error> {
+///
+/// # Errors
+/// The address is none, or holds a login.
+pub fn address(text: &str) -> Result<Url, Error> {
     let wrong = |why: &str| {
         let bare = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
         Error::Setting(format!("{bare}: {why}"))

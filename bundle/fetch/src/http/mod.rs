@@ -12,8 +12,9 @@ mod settings;
 mod tls;
 mod transfer;
 
+pub use client::address;
 pub use client::{Client, shown};
-pub(crate) use client::{Login, Reply, Request, address, host};
+pub(crate) use client::{Login, Reply, Request, host};
 pub use credentials::{Credentials, Secret};
 pub use settings::{Pause, Settings};
 pub(crate) use transfer::Target;
