@@ -90,8 +90,8 @@ pub struct Cluster {
     /// The master's own settings.
     #[serde(default)]
     pub master: Master,
-    /// The operator's own secrets, by name; templates see each as `pillar.secrets.NAME`, but only
-    /// for the hosts named.
+    /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
+    /// only for the hosts named.
     #[serde(default)]
     #[schemars(schema_with = "formats::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,

@@ -45,7 +45,8 @@ impl Serialize for SecretText {
     }
 }
 
-/// The placeholder for the secret at a pillar path, for example `pki.kubernetes.key`.
+/// The placeholder for the secret at a path below `halite` in the pillar, for example
+/// `pki.kubernetes.key`.
 #[must_use]
 pub fn placeholder(path: &str) -> String {
     format!("{PREFIX}{path}{END}")

@@ -12,6 +12,9 @@ use crate::{mirrors, network, proxy, registry, secret, trust};
 
 /// The id that stands for the master as a target of states.
 pub const MASTER: &str = "master";
+/// The key of the pillar under which everything stands that Halite compiles; the same name is
+/// reserved in the state tree. All other keys are the operator's.
+pub const RESERVED: &str = "halite";
 /// The port of the API server.
 pub const API_PORT: u16 = 6443;
 /// The port on which the master listens.
@@ -122,7 +125,8 @@ pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
     }))
 }
 
-/// What the templates of one minion see as `pillar`. Secrets are placeholders.
+/// The pillar of one minion: what Halite compiles under [`RESERVED`], beside it the operator's own
+/// values as `custom`. Secrets are placeholders.
 ///
 /// # Errors
 /// The minion is not declared, or the cluster has no first host yet.
@@ -151,7 +155,7 @@ pub fn view(
     } else {
         cluster.kubernetes_version()
     };
-    Ok(json!({
+    let compiled = json!({
         "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
         "networks": {
             "controlPlane": {"cidrs": networks.control_plane.cidrs},
@@ -214,8 +218,8 @@ pub fn view(
             "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
         },
         "secrets": own_secrets(&allowed),
-        "custom": custom(declaration, node),
-    }))
+    });
+    Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
 }
 
 /// Where a host serves a bundle.

@@ -83,87 +83,96 @@ fn the_view_has_the_agreed_shape() {
     let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();
     for (pointer, wanted) in [
         (
-            "/cluster",
+            "/halite/cluster",
             json!({"name": "prod", "domain": "cluster.local"}),
         ),
-        ("/networks/pods", json!("10.233.0.0/16")),
-        ("/networks/apiServiceIP", json!("10.96.0.1")),
-        ("/networks/dnsServiceIP", json!("10.96.0.10")),
-        ("/networks/workloadPlane/cidrs", json!(["10.2.0.0/24"])),
-        ("/apiServer/endpoint", json!("api.prod.internal")),
-        ("/apiServer/address", json!("10.0.0.11")),
-        ("/apiServer/vip", Value::Null),
-        ("/apiServer/keepalived", json!(false)),
-        ("/kubernetes/version", json!("v1.36.3")),
-        ("/bundle/url", json!("https://10.0.0.11:4551/bundles/0.1.0")),
+        ("/halite/networks/pods", json!("10.233.0.0/16")),
+        ("/halite/networks/apiServiceIP", json!("10.96.0.1")),
+        ("/halite/networks/dnsServiceIP", json!("10.96.0.10")),
         (
-            "/bundle/servers",
+            "/halite/networks/workloadPlane/cidrs",
+            json!(["10.2.0.0/24"]),
+        ),
+        ("/halite/apiServer/endpoint", json!("api.prod.internal")),
+        ("/halite/apiServer/address", json!("10.0.0.11")),
+        ("/halite/apiServer/vip", Value::Null),
+        ("/halite/apiServer/keepalived", json!(false)),
+        ("/halite/kubernetes/version", json!("v1.36.3")),
+        (
+            "/halite/bundle/url",
+            json!("https://10.0.0.11:4551/bundles/0.1.0"),
+        ),
+        (
+            "/halite/bundle/servers",
             json!(["https://10.0.0.11:4551/bundles/0.1.0"]),
         ),
         (
-            "/bundles",
+            "/halite/bundles",
             json!([{"version": "0.1.0", "kubernetes": "v1.36.3", "path": "/media/halite", "manifest": "ab"}]),
         ),
         (
-            "/master",
+            "/halite/master",
             json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}}),
         ),
         (
-            "/node/roles",
+            "/halite/node/roles",
             json!(["bootstrap", "registry", "etcd", "control-plane"]),
         ),
-        ("/node/runs", json!({"containers": true})),
-        ("/node/controlPlane", json!("10.0.0.11")),
+        ("/halite/node/runs", json!({"containers": true})),
+        ("/halite/node/controlPlane", json!("10.0.0.11")),
         (
-            "/node/taints",
+            "/halite/node/taints",
             json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
         ),
         (
-            "/pki/kubernetes",
+            "/halite/pki/kubernetes",
             json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")}),
         ),
-        ("/pki/etcd/cert", json!(UNKNOWN)),
-        ("/pki/site", json!({"cert": UNKNOWN})),
+        ("/halite/pki/etcd/cert", json!(UNKNOWN)),
+        ("/halite/pki/site", json!({"cert": UNKNOWN})),
         (
-            "/pki/sa",
+            "/halite/pki/sa",
             json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")}),
         ),
-        ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
         (
-            "/addons",
+            "/halite/kubeProxy",
+            json!({"mode": "nftables", "config": {}}),
+        ),
+        (
+            "/halite/addons",
             json!({"metricsServer": false, "localPath": false}),
         ),
-        ("/charts", json!([])),
-        ("/siteRegistry/enabled", json!(false)),
-        ("/siteRegistry/name", json!("registry.prod.internal")),
-        ("/siteRegistry/node", Value::Null),
-        ("/cni", json!({"plugin": "flannel", "mtu": null})),
+        ("/halite/charts", json!([])),
+        ("/halite/siteRegistry/enabled", json!(false)),
+        ("/halite/siteRegistry/name", json!("registry.prod.internal")),
+        ("/halite/siteRegistry/node", Value::Null),
+        ("/halite/cni", json!({"plugin": "flannel", "mtu": null})),
         (
-            "/containerd",
+            "/halite/containerd",
             json!({"restrictOomScoreAdj": false, "config": {}, "registries": {}}),
         ),
-        ("/trust", json!({"certificates": {}})),
+        ("/halite/trust", json!({"certificates": {}})),
         (
-            "/proxy",
+            "/halite/proxy",
             json!({"http": null, "https": null, "noProxy": [
                 "localhost", "127.0.0.0/8", "10.0.0.0/24", "10.1.0.0/24", "10.2.0.0/24", "10.233.0.0/16", "10.96.0.0/12",
                 "api.prod.internal", ".svc", ".cluster.local",
             ]}),
         ),
-        ("/time", json!({"servers": []})),
-        ("/host/manageTime", json!(false)),
-        ("/host/manageSwap", json!(true)),
+        ("/halite/time", json!({"servers": []})),
+        ("/halite/host/manageTime", json!(false)),
+        ("/halite/host/manageSwap", json!(true)),
         (
-            "/host/kernelModules",
+            "/halite/host/kernelModules",
             json!(["overlay", "br_netfilter", "nf_conntrack"]),
         ),
         (
-            "/firewall/sources/management",
+            "/halite/firewall/sources/management",
             json!(["10.0.0.0/24", "10.1.0.0/24"]),
         ),
-        ("/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
-        ("/nodes/worker-1/roles", json!(["worker"])),
-        ("/secrets", json!({})),
+        ("/halite/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
+        ("/halite/nodes/worker-1/roles", json!(["worker"])),
+        ("/halite/secrets", json!({})),
         (
             "/custom",
             json!({"a": {"x": "cluster", "z": "file", "y": "cluster"}, "own": true, "list": [1]}),
@@ -181,7 +190,7 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
         secret_paths(&view),
         BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()])
     );
-    assert_eq!(view["pki"]["sa"], json!({}));
+    assert_eq!(view["halite"]["pki"]["sa"], json!({}));
     assert_eq!(
         view["custom"]["a"],
         json!({"x": "cluster", "z": "file", "y": "node"})
@@ -247,10 +256,10 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
             } else {
                 Value::Null
             };
-            assert_eq!(view["siteRegistry"][key], wanted, "{name}: {key}");
+            assert_eq!(view["halite"]["siteRegistry"][key], wanted, "{name}: {key}");
         }
-        assert_eq!(view["siteRegistry"]["node"], "store-1");
-        assert_eq!(view["siteRegistry"]["address"], "10.0.0.20");
+        assert_eq!(view["halite"]["siteRegistry"]["node"], "store-1");
+        assert_eq!(view["halite"]["siteRegistry"]["address"], "10.0.0.20");
     }
     let file = own_secret(&declaration, "store-1", users).unwrap();
     assert!(
@@ -280,8 +289,8 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
         .map(|host| format!("https://{host}:4551/bundles/0.1.0"));
     for name in ["bootstrap-1", "a", "worker-1", "master"] {
         let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
-        assert_eq!(view["bundle"]["servers"], json!(wanted), "{name}");
-        assert_eq!(view["bundle"]["url"], json!(wanted[0]), "{name}");
+        assert_eq!(view["halite"]["bundle"]["servers"], json!(wanted), "{name}");
+        assert_eq!(view["halite"]["bundle"]["url"], json!(wanted[0]), "{name}");
     }
 }
 
@@ -289,8 +298,8 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
 fn the_master_as_a_target_sees_no_secret() {
     let view = view(&declaration(), &bundle(), &Pki::default(), "master").unwrap();
     assert_eq!(secret_paths(&view), BTreeSet::new());
-    assert_eq!(view["node"]["name"], "master");
-    assert_eq!(view["nodes"].as_object().unwrap().len(), 2);
+    assert_eq!(view["halite"]["node"]["name"], "master");
+    assert_eq!(view["halite"]["nodes"].as_object().unwrap().len(), 2);
 }
 
 #[test]
@@ -378,8 +387,8 @@ fn the_vip_is_never_a_hosts_own_address() {
     let resolved = resolve::node(&mut declaration, "bootstrap-1", &host).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.11");
     let view = view(&declaration, &bundle(), &Pki::default(), "bootstrap-1").unwrap();
-    assert_eq!(view["apiServer"]["address"], "10.0.0.100");
-    assert_eq!(view["apiServer"]["keepalived"], true);
+    assert_eq!(view["halite"]["apiServer"]["address"], "10.0.0.100");
+    assert_eq!(view["halite"]["apiServer"]["keepalived"], true);
 }
 
 fn roles() -> impl Strategy<Value = Vec<Role>> {

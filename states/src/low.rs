@@ -32,7 +32,7 @@ pub struct Chunk {
     pub id: String,
     /// The `name` argument; the id where none was given.
     pub name: String,
-    /// The SLS that holds it, dotted, for example `base.etcd`.
+    /// The SLS that holds it, dotted, for example `halite.base.etcd`.
     pub sls: String,
     /// Where the call stands in the source.
     pub source: Position,

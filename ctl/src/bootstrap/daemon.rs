@@ -26,7 +26,7 @@ pub struct Daemon {
 pub const MASTER: Daemon = Daemon {
     unit: "halite-master.service",
     program: "/usr/local/bin/halite-master",
-    sls: "halite.master",
+    sls: "halite.services.master",
     asks: "halite-master-restart",
     restart: halite_states::shipped::RESTART_MASTER,
 };
@@ -35,7 +35,7 @@ pub const MASTER: Daemon = Daemon {
 pub const MINION: Daemon = Daemon {
     unit: "halite-minion.service",
     program: "/usr/local/bin/halite-minion",
-    sls: "halite.minion",
+    sls: "halite.services.minion",
     asks: "halite-minion-restart",
     restart: halite_states::shipped::RESTART_MINION,
 };

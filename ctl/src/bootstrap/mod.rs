@@ -388,11 +388,11 @@ mod tests {
         assert!(low.chunks.len() > 50, "{}", low.chunks.len());
         let sls: BTreeSet<&str> = low.chunks.iter().map(|chunk| chunk.sls.as_str()).collect();
         for wanted in [
-            "base.etcd",
-            "base.control_plane",
-            "halite.master",
-            "halite.minion",
-            "host.keepalived",
+            "halite.base.etcd",
+            "halite.base.control_plane",
+            "halite.services.master",
+            "halite.services.minion",
+            "halite.host.keepalived",
         ] {
             assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
         }
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn what_is_installed_before_the_master_runs_needs_no_authority() {
-        for sls in ["halite.master", "halite.minion"] {
+        for sls in ["halite.services.master", "halite.services.minion"] {
             let low = compile(&[sls]).low;
             assert!(
                 !serde_json::to_string(&low)

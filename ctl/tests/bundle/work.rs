@@ -25,10 +25,10 @@ pub fn site() -> Site {
     has_builder();
     let site = Site::new();
     for name in [
-        "orchestrate/bootstrap",
-        "orchestrate/add_node",
-        "halite/master/restart",
-        "halite/minion/restart",
+        "halite/orchestrate/bootstrap",
+        "halite/orchestrate/add_node",
+        "halite/services/master/restart",
+        "halite/services/minion/restart",
     ] {
         put(&site.path(&format!("states/{name}.sls")), b"{}\n");
     }

@@ -107,7 +107,7 @@ pub fn listing(compiled: &Compiled) -> String {
                 format!(" ({})", chunk.name)
             };
             format!(
-                "{:<24} {:<28} {}{name}\n",
+                "{:<34} {:<28} {}{name}\n",
                 chunk.sls,
                 chunk.function(),
                 chunk.id

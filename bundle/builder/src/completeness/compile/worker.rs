@@ -242,7 +242,7 @@ pub(super) fn grains(target: &Target, pillar: &Value, (family, system): System) 
     if target.minion == MASTER {
         return json!({"id": MASTER});
     }
-    let address = &pillar["node"]["controlPlane"];
+    let address = &pillar["halite"]["node"]["controlPlane"];
     json!({
         "id": target.minion, "host": target.minion, "nodename": target.minion, "os_family": family, "os": system,
         "ip4_interfaces": {"eth0": [address]},
