@@ -67,6 +67,7 @@ pub enum Builder {
         /// The new bundle: NAME.iso, or a directory, which is not signed.
         #[arg(long)]
         out: PathBuf,
+        /// The keys that sign an ISO.
         #[command(flatten)]
         signing: Signing,
         /// Ask no other machine for anything: take everything from the recipe's cache.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use halite_bundle::{VerifiedImage, delta, verify_same};
+use halite_bundle::{VerifiedImage, verify_same};
 use halite_iso9660::read::Image;
 use halite_iso9660::write::{Content, Source, Volume, write};
 use halite_manifest::manifest;
