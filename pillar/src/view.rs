@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
 use crate::bundle::BundleFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, Role};
-use crate::{mirrors, network, proxy, registry, secret, trust};
+use crate::{mirrors, network, proxy, registry, trust};
 
 /// The id that stands for the master as a target of states.
 pub const MASTER: &str = "master";
@@ -301,7 +302,7 @@ fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
         if allowed.contains(&path)
             && let Some(Value::Object(entry)) = out.get_mut(name)
         {
-            entry.insert(key.to_owned(), json!(secret::placeholder(&path)));
+            entry.insert(key.to_owned(), json!(reference::for_path(&path)));
         }
     }
     Value::Object(out)
@@ -311,7 +312,7 @@ fn own_secrets(allowed: &BTreeSet<String>) -> Value {
     let each = |path: &String| {
         Some((
             path.strip_prefix("secrets.")?.to_owned(),
-            json!(secret::placeholder(path)),
+            json!(reference::for_path(path)),
         ))
     };
     Value::Object(allowed.iter().filter_map(each).collect())

@@ -8,10 +8,11 @@ use halite_pillar::bundle::BundleFacts;
 use halite_pillar::facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{Node, Role};
-use halite_pillar::secret::{PREFIX, fill, secret_paths};
+use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
-use halite_pillar::{resolve, secret};
+use halite_secrets::reference::{PREFIX, fill, paths_in};
+use halite_secrets::{SecretText, reference};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -126,13 +127,13 @@ fn the_view_has_the_agreed_shape() {
         ),
         (
             "/halite/pki/kubernetes",
-            json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")}),
+            json!({"cert": "CERT", "key": reference::for_path("pki.kubernetes.key")}),
         ),
         ("/halite/pki/etcd/cert", json!(UNKNOWN)),
         ("/halite/pki/site", json!({"cert": UNKNOWN})),
         (
             "/halite/pki/sa",
-            json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")}),
+            json!({"pub": "PUB", "key": reference::for_path("pki.sa.key")}),
         ),
         (
             "/halite/kubeProxy",
@@ -187,7 +188,7 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     let declaration = declaration();
     let view = view(&declaration, &bundle(), &Pki::default(), "worker-1").unwrap();
     assert_eq!(
-        secret_paths(&view),
+        paths_in(&view),
         BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()])
     );
     assert_eq!(view["halite"]["pki"]["sa"], json!({}));
@@ -217,7 +218,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         declaration.nodes.insert(name.to_owned(), node);
     }
     let own = |password: &str| halite_pillar::cluster::OwnSecret {
-        value: secret::SecretText::new(password),
+        value: SecretText::new(password),
         ..Default::default()
     };
     declaration.cluster.value.secrets = [
@@ -252,7 +253,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         assert!(!view.to_string().contains("canary"), "{view}");
         for (key, path) in [("htpasswd", users), ("pull", pull)] {
             let wanted = if wanted.contains(&path) {
-                json!(secret::placeholder(path))
+                json!(reference::for_path(path))
             } else {
                 Value::Null
             };
@@ -297,7 +298,7 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
 #[test]
 fn the_master_as_a_target_sees_no_secret() {
     let view = view(&declaration(), &bundle(), &Pki::default(), "master").unwrap();
-    assert_eq!(secret_paths(&view), BTreeSet::new());
+    assert_eq!(paths_in(&view), BTreeSet::new());
     assert_eq!(view["halite"]["node"]["name"], "master");
     assert_eq!(view["halite"]["nodes"].as_object().unwrap().len(), 2);
 }
@@ -416,7 +417,7 @@ proptest! {
         declaration.cluster.value.secrets.clear();
         for (index, roles) in secret_roles.iter().enumerate() {
             let secret = halite_pillar::cluster::OwnSecret {
-                value: secret::SecretText::new(format!("canary-{index}")),
+                value: SecretText::new(format!("canary-{index}")),
                 roles: roles.clone(),
                 nodes: vec![format!("n{secret_node}")],
             };
@@ -437,7 +438,7 @@ proptest! {
                     wanted.insert(format!("secrets.s{number}"));
                 }
             }
-            prop_assert_eq!(secret_paths(&shown), wanted.clone());
+            prop_assert_eq!(paths_in(&shown), wanted.clone());
             prop_assert_eq!(allowed_secrets(&declaration, &name), wanted.clone());
             prop_assert!(!shown.to_string().contains("canary-"));
             let used = fill(&mut shown, &|path| Some(format!("real {path}"))).unwrap();
@@ -456,7 +457,7 @@ proptest! {
         };
         let recorded = resolve::record("f", &text, &resolve::node_block(&resolved)).unwrap();
         prop_assert!(recorded.starts_with(&text));
-        let node = halite_states::yaml::parse("f", &recorded).unwrap();
+        let node = halite_secrets::yaml::parse("f", &recorded).unwrap();
         let back = node.get("resolved").unwrap().to_json();
         prop_assert_eq!(back, serde_json::to_value(resolved).unwrap());
         prop_assert_eq!(resolve::record("f", &recorded, &resolve::node_block(&resolved)).unwrap(), recorded);

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use halite_document::Problem;
 use halite_manifest::Manifest;
 use halite_pillar::bundle::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use halite_states::problem::Problem;
 use halite_states::tree::DirTree;
 use serde_json::{Value, json};
 
@@ -219,7 +219,7 @@ fn bundle_problems(
 async fn findings(
     ground: &Ground,
     given: &Given,
-    declared: &Result<Declared, Vec<halite_states::problem::Problem>>,
+    declared: &Result<Declared, Vec<halite_document::Problem>>,
 ) -> Vec<preflight::Finding> {
     let wanted = declared
         .as_ref()
@@ -399,7 +399,7 @@ mod tests {
         assert!(
             !serde_json::to_string(&low)
                 .unwrap()
-                .contains(halite_pillar::secret::PREFIX)
+                .contains(halite_secrets::reference::PREFIX)
         );
     }
 

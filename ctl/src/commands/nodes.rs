@@ -116,7 +116,7 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
         let Some((key, value)) = text.split_once('=') else {
             bail!("--pillar {text}: write KEY=VALUE or a JSON mapping");
         };
-        let value = halite_states::yaml::parse("--pillar", value)
+        let value = halite_secrets::yaml::parse("--pillar", value)
             .map_err(|problem| anyhow::anyhow!("{problem}"))?;
         out.insert(key.to_owned(), value.to_json());
     }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use anyhow::Context as _;
+use halite_document::Problem;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options::{Set, Target};
 use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
-use halite_states::problem::Problem;
 use halite_states::shipped;
 use halite_states::tree::{Tree, in_bundle, sha256};
 use serde_json::{Value, json};

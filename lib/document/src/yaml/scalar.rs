@@ -1,6 +1,6 @@
 //! YAML 1.1 plain scalars as PyYAML resolves them, because that is how Salt reads an SLS.
 //!
-//! Two things differ on purpose and stand in `docs/coming-from-salt.md`: base-60 numbers (`22:22`)
+//! Two differences are intended and described in `docs/coming-from-salt.md`: base-60 numbers (`22:22`)
 //! and dates stay text.
 
 use super::Kind;

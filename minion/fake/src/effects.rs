@@ -1,18 +1,24 @@
-//! The effects of [`super::fake`]: what each does to the fake host's memory, with one counted write
-//! at each point at which a real host could be cut off.
+//! The effects on the fake host: each changes its state, with one counted write at each point at
+//! which a real host could be interrupted.
 
-use super::archive::{Entry, unpack};
-use super::effect::{CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction};
-use super::fake::FakeState;
-use super::fake_disk::Node;
-use super::{FirewallView, HostError, HostResult, MountPoint, certificate};
+use std::collections::BTreeMap;
+
+use halite_minion::host::archive::{Entry, unpack};
+use halite_minion::host::effect::{
+    CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
+};
+use halite_minion::host::{FirewallView, HostError, HostResult, MountPoint, certificate};
+
+use crate::ca::rsa_key;
+use crate::disk::Node;
+use crate::host::FakeState;
 
 fn refuse<T>(reason: String) -> HostResult<T> {
-    Err(HostError(reason))
+    Err(HostError::refused(reason))
 }
 
 impl FakeState {
-    pub(super) fn perform(&mut self, effect: &Effect) -> HostResult<Output> {
+    pub(crate) fn perform(&mut self, effect: &Effect) -> HostResult<Output> {
         match effect {
             Effect::Write {
                 path,
@@ -166,11 +172,11 @@ impl FakeState {
 
     fn change_packages(
         &mut self,
-        install: &std::collections::BTreeMap<String, Option<String>>,
+        install: &BTreeMap<String, Option<String>>,
         remove: &[String],
     ) -> HostResult<()> {
-        for (name, wanted) in install {
-            match (self.offered.get(name), wanted) {
+        for (name, version) in install {
+            match (self.offered.get(name), version) {
                 (None, _) => return refuse(format!("E: Unable to locate package {name}")),
                 (Some(offer), Some(version)) if offer.version != *version => {
                     return refuse(format!("E: Version '{version}' for '{name}' was not found"));
@@ -330,7 +336,7 @@ impl FakeState {
             .and_then(|content| certificate::key_in_file(request, content));
         let key = match (kept, certificate::is_rsa(&request.algorithm)) {
             (Some(key), _) => key,
-            (None, Some(bits)) => super::fake_ca::rsa_key(bits)?,
+            (None, Some(bits)) => rsa_key(bits)?,
             (None, None) => certificate::new_key(&request.algorithm)?,
         };
         let csr = certificate::signing_request(request, &key)?;

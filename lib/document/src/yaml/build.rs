@@ -1,16 +1,15 @@
 //! Builds the tree from parser events.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::{Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Position, scalar};
+use super::{Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, scalar};
+use crate::position::Position;
 use crate::problem::Problem;
-use crate::secret;
 
-/// All documents of a text that have content. `locate` changes each place in the text into the one
-/// that is shown (a rendered text has a template behind it).
+/// All documents of a text that have content. `locate` changes each position in the text into the
+/// one to report (the position in the template of a rendered text).
 pub(super) fn documents(
     file: &str,
     text: &str,
@@ -22,8 +21,6 @@ pub(super) fn documents(
             format!("the file has {} bytes, more than {MAX_BYTES}", text.len()),
         ));
     }
-    let protected = protect(text);
-    let text = protected.as_ref();
     let parser = Parser::new_from_str(text);
     let mut builder = Builder {
         file,
@@ -52,25 +49,6 @@ pub(super) fn documents(
             _ => {}
         }
     }
-}
-
-/// Stands for the colons at the end of a secret's reference, which at the end of a plain scalar
-/// would make it a key; from the private use area.
-const COLON: char = '\u{F8F2}';
-
-/// Makes references to secrets safe to stand anywhere in a text, quoted or not. No place in the
-/// text moves.
-fn protect(text: &str) -> Cow<'_, str> {
-    if !secret::mentions(text) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = text.to_owned();
-    for path in secret::references(text) {
-        let reference = secret::reference(path);
-        let safe = format!("{}{path}{COLON}{COLON}", secret::PREFIX);
-        out = out.replace(&reference, &safe);
-    }
-    Cow::Owned(out)
 }
 
 struct Builder<'a> {
@@ -145,7 +123,7 @@ impl<'a> Builder<'a> {
                 let Some((node, size)) = self.anchors.get(&id).cloned() else {
                     return Err(Problem::at(
                         &position,
-                        "an alias stands inside the value that it names",
+                        "an alias is inside the value that it names",
                     ));
                 };
                 self.count(size, &position)?;
@@ -153,11 +131,7 @@ impl<'a> Builder<'a> {
             }
             Event::Scalar(value, style, ..) => {
                 self.count(1, &position)?;
-                let value = if value.contains(COLON) {
-                    value.replace(COLON, ":")
-                } else {
-                    value.into_owned()
-                };
+                let value = value.into_owned();
                 let kind = match style {
                     ScalarStyle::Plain => scalar::resolve(&value),
                     _ => Kind::Text(value.clone()),
@@ -238,7 +212,7 @@ impl<'a> Builder<'a> {
                 return Err(Problem::at(
                     &key.position,
                     format!(
-                        "`{}` stands here twice: first in line {}, column {}",
+                        "`{}` is here twice: first in line {}, column {}",
                         key.raw, first.line, first.column
                     ),
                 )
@@ -252,7 +226,7 @@ impl<'a> Builder<'a> {
         Ok(merged)
     }
 
-    /// Says in words what the parser did not understand.
+    /// Explains an error of the parser.
     fn explain(&self, error: &ScanError) -> Problem {
         let lines: Vec<&str> = self.text.lines().collect();
         let here = error.marker().line();
@@ -267,7 +241,7 @@ impl<'a> Builder<'a> {
                 let position = self.place(number, column + 1);
                 return Problem::at(
                     &position,
-                    "a tab stands in the indentation; YAML allows only spaces there",
+                    "a tab is in the indentation; YAML allows only spaces there",
                 )
                 .hint("replace it with spaces")
                 .excerpt_of(line);
@@ -292,7 +266,7 @@ impl<'a> Builder<'a> {
         };
         Problem::at(&position, format!("not valid YAML: {info}"))
             .hint(hint)
-            .excerpt_of(&line.replace(COLON, ":"))
+            .excerpt_of(line)
     }
 }
 

@@ -1,18 +1,17 @@
-//! A stateful fake host: every question is answered from memory and every effect changes that
-//! memory, so that modules, runner and overlay can be tested against the law *apply, check again:
-//! nothing missing*, with the power cut anywhere.
+//! The fake host's state and the answers that it gives from there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::accounts::Accounts;
-use super::effect::{Command, Effect, Output};
-use super::fake_ca::FakeCas;
-use super::fake_disk::{CRASHED, Disk, Node};
-use super::{
-    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint,
-    PackageManager, Stat, UnitState, User,
+use halite_minion::host::accounts::{Accounts, is_account_command};
+use halite_minion::host::effect::{Command, Effect, Output};
+use halite_minion::host::{
+    FileKind, FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult,
+    MountPoint, PackageManager, Stat, UnitState, User,
 };
+
+use crate::ca::FakeCas;
+use crate::disk::{CRASHED, Disk, Node};
 
 /// A package that a repository offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,9 +27,9 @@ pub struct Offer {
 /// Answers a command that the fake does not know; `None` passes it on.
 pub type CommandHook = fn(&mut FakeState, &Command) -> Option<Output>;
 
-/// Everything that the fake host is. A test reads and changes the fields as it likes.
+/// The whole state of the fake host. A test reads and changes any field.
 #[derive(Debug)]
-#[allow(
+#[expect(
     missing_docs,
     reason = "each is what Host asks for under the same name"
 )]
@@ -38,7 +37,7 @@ pub struct FakeState {
     pub disk: Disk,
     pub manager: PackageManager,
     pub packages: BTreeMap<String, String>,
-    /// What the repositories offer.
+    /// Packages that the repositories offer.
     pub offered: BTreeMap<String, Offer>,
     pub units: BTreeMap<String, UnitState>,
     /// Number of starts of each unit: what an invocation id shows on a real host.
@@ -189,8 +188,8 @@ impl FakeState {
         );
     }
 
-    /// A power cut and a new start: files that were not fsynced are gone, and so is all that only
-    /// lived in memory.
+    /// Cuts the power and starts again: files that were not fsynced are lost, and so is everything
+    /// that was only in memory.
     pub fn reboot(&mut self) {
         self.disk.reboot();
         self.sysctls.clone_from(&self.boot_sysctls);
@@ -213,7 +212,7 @@ impl FakeState {
         self.policies.retain(|_, v| gone(v));
     }
 
-    pub(super) fn unit_state(&self, name: &str) -> UnitState {
+    pub(crate) fn unit_state(&self, name: &str) -> UnitState {
         if let Some(state) = self.units.get(name) {
             return state.clone();
         }
@@ -238,7 +237,7 @@ impl FakeState {
         }
     }
 
-    pub(super) fn command(&mut self, command: &Command) -> Output {
+    pub(crate) fn command(&mut self, command: &Command) -> Output {
         if let Some(hook) = self.hook
             && let Some(output) = hook(self, command)
         {
@@ -247,7 +246,7 @@ impl FakeState {
         if let Some(output) = self.answers.get(&command.argv) {
             return output.clone();
         }
-        if super::accounts::is_account_command(&command.argv) {
+        if is_account_command(&command.argv) {
             self.accounts.run(&command.argv, None, None);
             return Output::default();
         }
@@ -271,8 +270,8 @@ impl FakeState {
             ["test", kind, path] => {
                 let stat = self.disk.stat(&self.disk.follow(path));
                 let holds = match *kind {
-                    "-f" => stat.is_some_and(|s| s.kind == super::FileKind::File),
-                    "-d" => stat.is_some_and(|s| s.kind == super::FileKind::Directory),
+                    "-f" => stat.is_some_and(|s| s.kind == FileKind::File),
+                    "-d" => stat.is_some_and(|s| s.kind == FileKind::Directory),
                     _ => stat.is_some(),
                 };
                 done(i32::from(!holds))
@@ -302,7 +301,7 @@ impl FakeHost {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power goes after `n` more primitive writes; see [`Disk::crash_after`].
+    /// Cuts the power after `n` more primitive writes; see [`Disk::crash_after`].
     pub fn crash_after(&self, n: u64) {
         self.state().disk.crash_after(n);
     }
@@ -331,7 +330,7 @@ impl FakeHost {
     ) -> HostFuture<'a, HostResult<T>> {
         let mut state = self.state();
         let answer = if state.disk.crashed() {
-            Err(HostError(CRASHED.to_owned()))
+            Err(HostError::refused(CRASHED))
         } else {
             question(&mut state)
         };
@@ -439,7 +438,7 @@ impl Host for FakeHost {
             s.blobs
                 .get(sha256)
                 .cloned()
-                .ok_or_else(|| HostError(format!("there is no blob {sha256}")))
+                .ok_or_else(|| HostError::refused(format!("there is no blob {sha256}")))
         })
     }
 
@@ -452,7 +451,6 @@ impl Host for FakeHost {
     }
 
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
-        #[allow(clippy::cast_possible_truncation, reason = "a test's seconds")]
         let milliseconds = (seconds * 1000.0) as i64;
         self.state().clock += milliseconds;
         Box::pin(std::future::ready(()))

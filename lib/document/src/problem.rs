@@ -1,24 +1,24 @@
-//! What is wrong with an input, where, and what to do about it. Nothing stops at the first one:
-//! they are collected.
+//! A problem in an input: its place, the message, and what to do about it. Readers collect all
+//! problems of an input instead of stopping at the first.
 
 use std::fmt;
 
-use crate::low::Position;
+use crate::position::Position;
 
 /// One problem in a file that a person wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The file as the reader knows it: a path in the state tree, or a path on disk.
     pub file: String,
-    /// Line in that file, from 1; 0 when the problem has no place (a missing file).
+    /// Line in that file, from 1; 0 when the problem has no place (for example a missing file).
     pub line: u32,
     /// Column, from 1; 0 when only the line is known.
     pub column: u32,
     /// Dotted path in the document, for example `networks.pods`; empty when there is none.
     pub path: String,
-    /// What is wrong, one sentence.
+    /// The problem in one sentence.
     pub message: String,
-    /// What to do; may be empty.
+    /// The remedy; may be empty.
     pub hint: String,
     /// The source line; may be empty.
     pub excerpt: String,
@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
@@ -61,7 +61,7 @@ impl Problem {
         self
     }
 
-    /// Takes the excerpt from the text of the file, unless there is one already.
+    /// Takes the excerpt from the text of the file, unless the problem already has one.
     #[must_use]
     pub fn excerpt_from(self, text: &str) -> Self {
         if self.excerpt.is_empty() && self.line > 0 {
@@ -71,7 +71,7 @@ impl Problem {
         self
     }
 
-    /// Adds the line that is shown.
+    /// Adds the source line, cut after 160 characters.
     #[must_use]
     pub fn excerpt_of(mut self, line: &str) -> Self {
         self.excerpt = line.trim_end().chars().take(160).collect();
@@ -103,46 +103,6 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The candidate that was probably meant: the nearest by edit distance, if near enough.
-#[must_use]
-pub fn did_you_mean<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).clamp(1, 3);
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= limit && *candidate != word)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Edit distance with transpositions of neighbours counted as one (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    for (j, cell) in rows[0].iter_mut().enumerate() {
-        *cell = j;
-    }
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1)
-                .min(rows[i][j - 1] + 1)
-                .min(rows[i - 1][j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,18 +121,5 @@ mod tests {
             problem.to_string(),
             "base/etcd.sls:2:3: unknown argument `contentz`\n   |   - contentz: x\n   = did you mean `contents`?"
         );
-    }
-
-    #[test]
-    fn suggests_only_what_is_near() {
-        assert_eq!(
-            did_you_mean("contentz", ["contents", "context"]),
-            Some("contents")
-        );
-        assert_eq!(
-            did_you_mean("managde", ["managed", "absent"]),
-            Some("managed")
-        );
-        assert_eq!(did_you_mean("xyz", ["managed", "absent"]), None);
     }
 }

@@ -1,18 +1,17 @@
-//! The YAML tree of SLS files and of the operator's documents: every node knows where it stands and
-//! how it was written.
+//! The YAML reader of SLS files and of the operator's documents. Every node has its position and
+//! the text of the source.
 //!
-//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges); tags are
-//! refused, duplicate keys are errors that name both places, and size, depth and aliases have
-//! limits, so that no input is a bomb.
+//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges). Tags are
+//! refused, duplicate keys are errors that name both places, and size, depth and aliases are
+//! limited, so that no input can exhaust memory.
 
 mod build;
-pub(crate) mod scalar;
+pub mod scalar;
 
 use serde_json::{Map, Value};
 
+use crate::position::Position;
 use crate::problem::Problem;
-
-pub use crate::low::Position;
 
 /// Largest accepted text, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -21,18 +20,18 @@ pub const MAX_DEPTH: usize = 64;
 /// Most nodes after aliases were expanded.
 pub const MAX_NODES: usize = 200_000;
 
-/// A node with its place.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// What it is.
+    /// The value.
     pub kind: Kind,
-    /// Where it starts.
+    /// The position of its first character.
     pub position: Position,
     /// Scalars: the text as written (without quotes); otherwise empty.
     pub raw: String,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "YAML's own kinds")]
 pub enum Kind {
@@ -54,8 +53,11 @@ pub fn parse(file: &str, text: &str) -> Result<Node, Problem> {
     parse_located(file, text, &|_| {}).map_err(|problem| problem.excerpt_from(text))
 }
 
-/// Parses a rendered text of several documents; see `parse_located`.
-pub(crate) fn parse_all_located(
+/// Parses a rendered text of several documents; see [`parse_located`].
+///
+/// # Errors
+/// The first problem of the text, with its place.
+pub fn parse_all_located(
     file: &str,
     text: &str,
     locate: &dyn Fn(&mut Position),
@@ -63,9 +65,12 @@ pub(crate) fn parse_all_located(
     build::documents(file, text, locate)
 }
 
-/// Parses a rendered text; `locate` leads from it to the template, and the excerpt of a problem may
-/// be missing.
-pub(crate) fn parse_located(
+/// Parses a rendered text. `locate` changes each position in the text into the position in its
+/// template; a problem may then have no excerpt.
+///
+/// # Errors
+/// The first problem of the text, with its place.
+pub fn parse_located(
     file: &str,
     text: &str,
     locate: &dyn Fn(&mut Position),
@@ -141,7 +146,7 @@ impl Node {
         !matches!(self.kind, Kind::List(_) | Kind::Map(_))
     }
 
-    /// What it is, in words, for messages.
+    /// The kind in words, for messages.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
@@ -155,7 +160,7 @@ impl Node {
         }
     }
 
-    /// As JSON. Keys become texts as they were written; infinite floats become null.
+    /// The value as JSON. Keys become texts as they were written; infinite floats become null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         match &self.kind {

@@ -1,4 +1,4 @@
-//! The fake host's disk: what programs see, and what would still be there after a power cut.
+//! The fake host's disk: its entries as programs see them, and as they would be after a power cut.
 //!
 //! Content belongs to inodes, names belong to directories, and each becomes durable only by its own
 //! fsync, as POSIX promises and no more. Every primitive is counted, so that a test can cut the
@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::effect::Meta;
-use super::{FileKind, HostError, HostResult, Stat};
+use halite_minion::host::effect::Meta;
+use halite_minion::host::{FileKind, HostError, HostResult, Stat};
 
-/// What a crash error says; see [`Disk::crash_after`].
+/// Text of the error after a crash; see [`Disk::crash_after`].
 pub const CRASHED: &str = "the host has crashed";
 
 /// A file, directory or link.
@@ -27,7 +27,7 @@ pub struct Node {
     pub group: String,
 }
 
-/// Names and inodes, each as programs see them and as the platter holds them.
+/// Names and inodes, each as programs see them and as they are durable.
 #[derive(Debug, Clone, Default)]
 pub struct Disk {
     names: BTreeMap<String, u64>,
@@ -47,13 +47,13 @@ impl Disk {
         self.writes
     }
 
-    /// The power goes after `n` more primitive writes: the one after them and everything later
-    /// fails until [`Disk::reboot`].
+    /// Cuts the power after `n` more primitive writes: the next one and all later ones fail until
+    /// [`Disk::reboot`].
     pub fn crash_after(&mut self, n: u64) {
         self.crash_at = Some(self.writes + n);
     }
 
-    /// Whether the power is out.
+    /// Returns whether the power is out.
     #[must_use]
     pub fn crashed(&self) -> bool {
         self.crashed
@@ -88,13 +88,13 @@ impl Disk {
     pub fn tick(&mut self) -> HostResult<()> {
         if self.crashed || self.crash_at.is_some_and(|at| self.writes >= at) {
             self.crashed = true;
-            return Err(HostError(CRASHED.to_owned()));
+            return Err(HostError::refused(CRASHED));
         }
         self.writes += 1;
         Ok(())
     }
 
-    /// What is at `path`; the final component is not followed.
+    /// The entry at `path`; the final component is not followed.
     #[must_use]
     pub fn node(&self, path: &str) -> Option<&Node> {
         self.inodes.get(self.names.get(&self.physical(path))?)
@@ -148,7 +148,7 @@ impl Disk {
         }
     }
 
-    /// As [`super::Host::stat`].
+    /// As [`halite_minion::host::Host::stat`].
     #[must_use]
     pub fn stat(&self, path: &str) -> Option<Stat> {
         let node = self.node(path)?;
@@ -204,8 +204,8 @@ impl Disk {
         self.durable_names.insert(path, inode);
     }
 
-    /// Takes a node and what is below it away, durably and without counting: for damaging a host in
-    /// a test.
+    /// Removes a node and all below it, durably and without counting: for damaging a host in a
+    /// test.
     pub fn take(&mut self, path: &str) {
         let path = self.physical(path);
         let below = format!("{path}/");
@@ -226,8 +226,10 @@ impl Disk {
             None | Some("/") => Ok(()),
             Some(directory) => match self.node(directory) {
                 Some(node) if node.kind == FileKind::Directory => Ok(()),
-                Some(_) => Err(HostError(format!("{directory} is not a directory"))),
-                None => Err(HostError(format!(
+                Some(_) => Err(HostError::refused(format!(
+                    "{directory} is not a directory"
+                ))),
+                None => Err(HostError::refused(format!(
                     "{path}: the directory {directory} does not exist"
                 ))),
             },
@@ -247,7 +249,7 @@ impl Disk {
             .as_ref()
             .is_some_and(|node| node.kind == FileKind::Directory)
         {
-            return Err(HostError(format!("{path} is a directory")));
+            return Err(HostError::refused(format!("{path} is a directory")));
         }
         no_loop(&path, old.as_ref())?;
         let mut node = old.unwrap_or_else(|| Node::file(b""));
@@ -287,7 +289,9 @@ impl Disk {
             return self.set_meta(&path, meta);
         }
         if self.names.contains_key(&path) {
-            return Err(HostError(format!("{path} exists and is not a directory")));
+            return Err(HostError::refused(format!(
+                "{path} exists and is not a directory"
+            )));
         }
         let mut node = Node::directory();
         node.apply(meta);
@@ -311,7 +315,7 @@ impl Disk {
             .node(&path)
             .is_some_and(|node| node.kind == FileKind::Directory)
         {
-            return Err(HostError(format!("{path} is a directory")));
+            return Err(HostError::refused(format!("{path} is a directory")));
         }
         let temporary = format!("{path}.halite-new");
         self.tick()?;
@@ -338,7 +342,7 @@ impl Disk {
     pub fn set_meta(&mut self, path: &str, meta: &Meta) -> HostResult<()> {
         let path = self.follow(path);
         let Some(inode) = self.names.get(&path).copied() else {
-            return Err(HostError(format!("{path} does not exist")));
+            return Err(HostError::refused(format!("{path} does not exist")));
         };
         no_loop(&path, self.inodes.get(&inode))?;
         self.tick()?;
@@ -432,10 +436,10 @@ impl Node {
     }
 }
 
-/// What is still a link after all were followed leads to itself (ELOOP).
+/// Refuses an entry that is still a link after all links were followed: a loop (ELOOP).
 fn no_loop(path: &str, node: Option<&Node>) -> HostResult<()> {
     match node {
-        Some(node) if node.kind == FileKind::Symlink => Err(HostError(format!(
+        Some(node) if node.kind == FileKind::Symlink => Err(HostError::refused(format!(
             "{path}: too many levels of symbolic links"
         ))),
         _ => Ok(()),
@@ -457,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_is_whole_or_not_at_all_wherever_the_power_goes() {
+    fn a_write_is_whole_or_absent_after_a_power_cut_at_any_point() {
         for point in 0..7 {
             let mut disk = Disk::default();
             disk.put("/etc/a", Node::file(b"old"));
@@ -474,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_synced_is_forgotten() {
+    fn unsynced_changes_are_lost() {
         let mut disk = Disk::default();
         disk.crash_after(1);
         assert!(disk.mkdir("/srv", &Meta::default()).is_err());

@@ -3,26 +3,26 @@
 
 use std::collections::BTreeMap;
 
+use halite_minion::host::certificate::{Signed, usable_key};
+use halite_minion::host::effect::CertificateRequest;
+use halite_minion::host::{HostError, HostResult};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use serde_json::Value;
 
-use super::certificate::{Signed, usable_key};
-use super::effect::CertificateRequest;
-use super::{HostError, HostResult};
-
 /// Test CAs, made when first asked for.
 #[derive(Debug, Clone, Default)]
 pub struct FakeCas(BTreeMap<String, (String, String)>);
 
-fn failed(e: impl std::fmt::Display) -> HostError {
-    HostError(format!("the fake CA: {e}"))
+fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HostError {
+    HostError::failed("the fake CA failed", error)
 }
 
 /// An RSA key, from openssl as on a real host.
-pub(super) fn rsa_key(bits: u32) -> HostResult<KeyPair> {
+#[expect(clippy::disallowed_methods, reason = "openssl makes the keys of tests")]
+pub(crate) fn rsa_key(bits: u32) -> HostResult<KeyPair> {
     let size = format!("rsa_keygen_bits:{bits}");
     let output = std::process::Command::new("openssl")
         .args(["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", &size])
