@@ -11,7 +11,6 @@ mod minion;
 mod output;
 mod paper;
 mod preflight;
-mod registry;
 mod site;
 
 use std::process::ExitCode;
