@@ -17,6 +17,7 @@ pub mod engine;
 pub mod error;
 pub mod low;
 pub mod run;
+pub mod shipped;
 pub mod signature;
 pub mod signatures;
 #[cfg(feature = "compiler")]
