@@ -395,7 +395,7 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
 }
 
 #[tokio::test]
-async fn an_answer_is_handed_in_until_it_is_stored_and_the_job_runs_once() {
+async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
     let mut world = world().await;
     world.enrolled().await;
     let going = world.minion();
