@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use halite_bundle::Manifest;
 use halite_bundle::complete::{Artifact, Needs, Stock, stand_in};
 use halite_bundle::recipe::{BINARIES, COMPONENTS};
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::options;
 use halite_pillar::options::Set;
 use halite_states::tree::{DirTree, Tree, of_bundle, sha256};

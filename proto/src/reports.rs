@@ -1,43 +1,43 @@
-//! What scheduled work on a host leaves behind for `ctl status`.
+//! Reports of scheduled work on a host, for `ctl status`.
 //!
-//! Each work has a name and up to three files in one directory of its host: `NAME.since` was made
-//! when it was scheduled, `NAME.json` says how its last run ended, and `NAME.failed` was touched
-//! when systemd last saw it fail, which may have been before it could write anything. The minion
-//! passes on what is there as a grain.
+//! Each scheduled unit has a name and up to three files in one directory of its host: `NAME.since`
+//! is created when it is scheduled, `NAME.json` contains the outcome of its last run, and
+//! `NAME.failed` is touched when systemd sees it fail, which may be before it could write a report.
+//! The minion reports these files as a grain.
 
 use serde::{Deserialize, Serialize};
 
 /// The directory on a host. Root alone writes there.
 pub const DIRECTORY: &str = "/var/lib/halite/reports";
 
-/// The grain: each file by its name. Of `NAME.json` it has the content, of any other the time of
-/// the last change, in milliseconds since 1970.
+/// The grain: each file by its name, with the content of `NAME.json` and, for any other file, the
+/// time of its last change in milliseconds since 1970.
 pub const GRAIN: &str = "reports";
 
-/// The name of the backup of the site's own registry.
+/// The name of the site registry's backup.
 pub const REGISTRY_BACKUP: &str = "registry-backup";
 
-/// The name of the work that reads the newest of these backups.
+/// The name of the verification of the newest backup.
 pub const REGISTRY_VERIFY: &str = "registry-verify";
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// When, in milliseconds since 1970.
+    /// The time of its end, in milliseconds since 1970.
     pub ended: i64,
-    /// The directory that it worked with.
+    /// The directory of the backups.
     pub directory: String,
-    /// Why it was no success, in a sentence without its end.
+    /// The reason of a failure, without a full stop.
     pub failure: Option<String>,
-    /// The newest good result, of this run or of one before.
+    /// The newest good result, of this run or an earlier one.
     pub good: Option<Good>,
 }
 
-/// A result.
+/// A good result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Good {
-    /// What it is called.
+    /// The name of the result.
     pub name: String,
-    /// When it was made, in milliseconds since 1970.
+    /// The time at which it was made, in milliseconds since 1970.
     pub time: i64,
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use halite_bundle::Manifest;
 use halite_bundle::manifest::load_text;
 use halite_bundle::site::{Bundles, Held};
-use halite_pillar::bundle::{BundleFacts, SiteBundle};
+use halite_pillar::bundle_facts::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
 

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use bundle::InUse;
 use halite_bundle::site::Bundles;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
 use halite_pillar::node::Role;
 use halite_pillar::validate::Context;

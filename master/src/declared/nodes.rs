@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use halite_pillar::facts::HostFacts;
+use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::{Node, Role};
 use halite_pillar::resolve;

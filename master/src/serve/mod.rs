@@ -65,13 +65,13 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
     let ca = app.cas.certificate_pem(HALITE)?;
-    let doorkeeper = Arc::clone(&app.gate) as Arc<_>;
+    let policy = Arc::clone(&app.gate) as Arc<_>;
     let server = Arc::new(Server::new(
         &app.config.cluster,
         &certificate,
         &key,
         ca,
-        doorkeeper,
+        policy,
     )?);
     let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
     let services = Services {
