@@ -1,11 +1,11 @@
-//! The second net under "no secret in a record": modules and engine already keep the values of
-//! sensitive states out of their answers; whatever still comes back from a host with one of its
-//! secrets in it loses that text here, before it is stored or shown.
+//! Redaction of returns. The state functions already keep the values of sensitive states out of
+//! their returns; a text from a host that still contains one of its secrets loses it here, before
+//! it is stored or shown.
 
 use halite_pillar::secret::redact;
 use serde_json::Value;
 
-/// Knows the secrets that one minion may have.
+/// Removes the secrets that one minion may have.
 #[derive(Default, Clone)]
 pub struct Redactor {
     secrets: Vec<String>,
@@ -29,7 +29,7 @@ impl Redactor {
         }
     }
 
-    /// Removes the secrets from JSON text. What is no JSON is treated as text.
+    /// Removes the secrets from JSON text. A text that is no JSON becomes a JSON string.
     #[must_use]
     pub fn json(&self, json: &str) -> String {
         match serde_json::from_str::<Value>(json) {
@@ -37,7 +37,7 @@ impl Redactor {
                 self.value(&mut value);
                 value.to_string()
             }
-            // It must be JSON afterwards: readers parse it.
+            // The result must be JSON: readers parse it.
             Err(_) => Value::from(self.text(json)).to_string(),
         }
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_text_and_what_is_neither_lose_the_secret() {
+    fn json_and_plain_text_lose_the_secret() {
         let redactor = Redactor::new(vec!["canary-secret\nsecond-line".into()]);
         assert!(
             !redactor
