@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{FileLock, digest, files};
 use jiff::Timestamp;
 
-use crate::claim::Claim;
 use crate::complete::{Needs, Stock};
 use crate::error::Error;
 use crate::fetch::yum;
@@ -18,7 +18,7 @@ use crate::manifest::{Entry, Manifest};
 use crate::part::{Part, Parts};
 use crate::recipe::{Recipe, Watcher};
 use crate::rpm::Base;
-use crate::{apt, chart, complete, files, manifest, nginx, oci, package, paper, part, recipe, rpm};
+use crate::{apt, chart, complete, manifest, nginx, oci, package, paper, part, recipe, rpm};
 
 /// The program at the top of a bundle.
 const INSTALL: &str = "#!/bin/sh
@@ -67,9 +67,9 @@ pub fn build(
     if occupied {
         return Err(Error::Occupied(out.to_owned()));
     }
-    let _out = Claim::new(out)?;
+    let _out = FileLock::new(out)?;
     // The lock beside it is read, and written at the end.
-    let _recipe = Claim::wait(recipe_file, progress)?;
+    let _recipe = FileLock::wait(recipe_file, progress)?;
     let work = files::sibling(out, "new");
     let scratch = files::sibling(out, "parts");
     files::remove_dir(&work)?;
@@ -104,7 +104,9 @@ pub fn build(
         let _ = files::remove_dir(&work);
     }
     let removed = files::remove_dir(&scratch);
-    built.and_then(|manifest| removed.map(|()| manifest))
+    let manifest = built?;
+    removed?;
+    Ok(manifest)
 }
 
 fn fill(
@@ -152,7 +154,7 @@ fn fill(
         listed.insert(
             name,
             Entry {
-                sha256: files::sha256(content),
+                sha256: digest::sha256(content),
                 size: content.len() as u64,
             },
         );

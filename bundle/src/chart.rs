@@ -13,10 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use halite_durable::{digest, files};
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::files;
 use crate::recipe::{Chart, Values};
 
 /// Counts on every change of what is made of Helm's output.
@@ -183,7 +183,7 @@ pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
 /// it, and its size in bytes.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     if !path.is_dir() {
-        return files::digest(path);
+        return Ok(files::digest(path)?);
     }
     let (mut list, mut size) = (String::new(), 0);
     for name in files::walk(path)? {
@@ -191,7 +191,7 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
         list.push_str(&format!("{sha256} {name}\n"));
         size += bytes;
     }
-    Ok((files::sha256(list.as_bytes()), size))
+    Ok((digest::sha256(list.as_bytes()), size))
 }
 
 /// What is asked of a chart from a source, beside what it holds: another request may come to other
@@ -207,11 +207,11 @@ pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, 
             Values::Inline(map) => format!("{map}\n"),
             Values::File(path) => {
                 let content = fs::read(path).map_err(Error::file("read", path))?;
-                format!("{}\n", files::sha256(&content))
+                format!("{}\n", digest::sha256(&content))
             }
         });
     }
-    Ok(files::sha256(text.as_bytes()))
+    Ok(digest::sha256(text.as_bytes()))
 }
 
 /// Where the objects of a chart are in a bundle.

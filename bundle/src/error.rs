@@ -13,24 +13,9 @@ pub enum Error {
     /// The recipe has problems; all of them.
     #[error("{}", Lines(.0))]
     Recipe(Vec<String>),
-    /// A file could not be read or written.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    File {
-        /// `read`, `write` …
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// A file has a content that is not understood.
-    #[error("{}: {message}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        message: String,
-    },
+    /// A file could not be read or written, or has a content that is not understood.
+    #[error(transparent)]
+    File(#[from] halite_durable::Error),
     /// Something that went in is not what the lock says.
     #[error(
         "{lock} records something else:\n  {}\nrun `ctl bundle update` to record what is there now, or bring back what was there",
@@ -102,12 +87,8 @@ impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
 impl Error {
     /// For `map_err`: what was being done to which file.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |cause| Self::File {
-            action,
-            path,
-            cause,
-        }
+        let failed = halite_durable::Error::file(action, path);
+        move |cause| failed(cause).into()
     }
 
     /// One report of many: what could not be fetched is told together, so that what is missing
@@ -142,9 +123,6 @@ impl Error {
 
     /// What is wrong with what is at a path, and what to do.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self::Content {
-            path: path.into(),
-            message: message.into(),
-        }
+        halite_durable::Error::content(path, message).into()
     }
 }

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use halite_durable::files;
+
 use crate::build::{Options, Render, build};
 use crate::error::Error;
 use crate::manifest::Manifest;
+use crate::pack;
 use crate::seal::keys::SecretKey;
-use crate::{files, pack};
 
 /// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing
 /// a file that is there. Nothing is at `out` before all of it is. The directory that the image was
@@ -29,5 +31,7 @@ pub fn build_image(
     let made = build(recipe_file, &directory, options, render, progress)
         .and_then(|_| pack::write(&directory, out, keys, progress));
     let removed = files::remove_dir(&directory);
-    made.and_then(|manifest| removed.map(|()| manifest))
+    let manifest = made?;
+    removed?;
+    Ok(manifest)
 }

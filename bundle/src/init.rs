@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
+
 use crate::error::Error;
-use crate::files;
 
 /// Name of the recipe that is written.
 const FILE: &str = "recipe.yaml";

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_durable::digest;
+
+use crate::docs;
 use crate::docs::escape;
-use crate::{docs, files};
 
 /// Where they are in a bundle.
 pub const FOLDER: &str = "licences";
@@ -36,7 +38,7 @@ impl Licences {
 
     /// Adds a text of something; `file` is its name there.
     pub fn add(&mut self, subject: Subject, file: &str, text: &[u8]) {
-        let path = format!("texts/{}.txt", &files::sha256(text)[..16]);
+        let path = format!("texts/{}.txt", &digest::sha256(text)[..16]);
         self.texts
             .entry(path.clone())
             .or_insert_with(|| text.to_owned());

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use halite_durable::ScratchDir;
 use serde::Serialize;
 
-use crate::claim::Scratch;
 use crate::error::Error;
 use crate::fetch::yum;
 use crate::manifest::Manifest;
@@ -73,7 +73,7 @@ pub fn list(bundle: &Path) -> Result<Listing, Error> {
     if bundle.is_dir() {
         return of(bundle, manifest);
     }
-    let look = Scratch::new("halite-look-")?;
+    let look = ScratchDir::new("halite-look-")?;
     unpack_some(bundle, look.path(), &|path| {
         INDEXES.iter().any(|index| path.starts_with(index))
     })?;

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
 use serde::{Deserialize, Serialize};
 
+use crate::diff;
 use crate::diff::Change;
 use crate::error::Error;
 use crate::fetch::names;
-use crate::{diff, files};
 
 /// Everything that a recipe came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +141,7 @@ impl Lock {
             .map_err(|error| Error::content(&path, error.to_string()))?;
         let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
         files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
-        files::sync_parent(&path)
+        Ok(files::sync_parent(&path)?)
     }
 
     /// What is recorded here and is something else in `new`. What only one of the two has is no
@@ -274,7 +275,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let recipe = dir.path().join("recipe.yaml");
         let item = Item {
-            sha256: files::sha256(b""),
+            sha256: halite_durable::digest::sha256(b""),
             size: 0,
             source: "https://a.example/x".into(),
             licence: None,

@@ -5,14 +5,15 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::digest;
 use serde::{Deserialize, Serialize};
 
+use crate::delta;
 use crate::error::Error;
 use crate::iso::read::Image;
 use crate::seal::detached;
 use crate::seal::detached::Vouched;
 use crate::seal::keys::Trust;
-use crate::{delta, files};
 
 /// Name of the manifest in a bundle.
 pub const FILE: &str = "manifest.json";
@@ -142,7 +143,7 @@ impl Manifest {
                 .read_to_end(&mut content)
                 .map_err(Error::file("read", &place))?;
         }
-        if plain && files::sha256(&content) == entry.sha256 {
+        if plain && digest::sha256(&content) == entry.sha256 {
             return Ok(content);
         }
         Err(Error::content(
@@ -161,7 +162,7 @@ impl Manifest {
 
     /// The checksum file that belongs to it.
     pub(crate) fn checksum(bytes: &[u8]) -> String {
-        checksum_of(&files::sha256(bytes))
+        checksum_of(&digest::sha256(bytes))
     }
 }
 
@@ -200,7 +201,7 @@ pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
 pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String), Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
-    let found = files::sha256(&bytes);
+    let found = digest::sha256(&bytes);
     if let Some(sha256) = sha256.filter(|sha256| *sha256 != found) {
         let message = format!(
             "its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged"

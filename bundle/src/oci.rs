@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{digest, files};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::files;
 
 /// The annotation by which a layout names its images.
 pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
@@ -59,7 +59,7 @@ impl Descriptor {
     #[must_use]
     pub fn hex(&self) -> Option<&str> {
         let hex = self.digest.strip_prefix("sha256:")?;
-        files::is_sha256(hex).then_some(hex)
+        digest::is_sha256(hex).then_some(hex)
     }
 }
 
@@ -233,9 +233,6 @@ pub(crate) fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     let bytes =
         serde_json::to_vec(&index).map_err(|error| Error::content(&path, error.to_string()))?;
     files::write(&path, 0o644, &bytes)?;
-    files::write(
-        &out.join("oci-layout"),
-        0o644,
-        br#"{"imageLayoutVersion":"1.0.0"}"#,
-    )
+    let version = br#"{"imageLayoutVersion":"1.0.0"}"#;
+    Ok(files::write(&out.join("oci-layout"), 0o644, version)?)
 }

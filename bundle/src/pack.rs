@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{FileLock, files};
 use jiff::Timestamp;
 
-use crate::claim::Claim;
 use crate::error::Error;
 use crate::iso::portable;
 use crate::iso::read::Image;
@@ -17,7 +17,7 @@ use crate::manifest::Manifest;
 use crate::seal::Facts;
 use crate::seal::keys::SecretKey;
 use crate::verify::verify;
-use crate::{files, manifest, seal};
+use crate::{manifest, seal};
 
 /// The longest volume identifier of ISO 9660.
 const LONGEST_ID: usize = 32;
@@ -40,11 +40,11 @@ pub fn pack(
 }
 
 /// Claims the place of an image, which has to be that of a file.
-pub(crate) fn claim(out: &Path) -> Result<Claim, Error> {
+pub(crate) fn claim(out: &Path) -> Result<FileLock, Error> {
     if out.is_dir() || out.file_name().is_none() {
         return Err(Error::Directory(out.to_owned()));
     }
-    Claim::new(out)
+    Ok(FileLock::new(out)?)
 }
 
 /// Writes the image at a place that the caller has claimed.
@@ -135,7 +135,7 @@ pub fn write_sealed(
         progress("sealing the image");
         seal::seal(&new, &placed, &facts, keys, progress)?;
         fs::rename(&new, out).map_err(Error::file("replace", out))?;
-        files::sync_parent(out)
+        Ok(files::sync_parent(out)?)
     })();
     if made.is_err() {
         // Best effort: the first error is the one that matters.

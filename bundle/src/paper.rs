@@ -7,6 +7,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use halite_durable::{digest, files};
+
 use crate::error::Error;
 use crate::fetch::parallel;
 use crate::licences::Licences;
@@ -15,7 +17,7 @@ use crate::part::Parts;
 use crate::recipe::{Recipe, Reference};
 use crate::sbom::crates::Inputs;
 use crate::sbom::{Contents, Deb, Image, Material};
-use crate::{apt, docs, files, licences, oci, sbom};
+use crate::{apt, docs, licences, oci, sbom};
 
 /// The folder of the documentation in a bundle.
 pub const DOCS: &str = "docs";
@@ -88,7 +90,7 @@ fn put(dir: &Path, path: String, content: &[u8], manifest: &mut Manifest) -> Res
     manifest.files.insert(
         path,
         Entry {
-            sha256: files::sha256(content),
+            sha256: digest::sha256(content),
             size: content.len() as u64,
         },
     );

@@ -13,11 +13,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use halite_durable::{FileLock, digest, files};
 use serde::{Deserialize, Serialize};
 
-use crate::claim::Claim;
 use crate::error::Error;
-use crate::files;
 use crate::manifest::Entry;
 
 /// Counts on every change of how parts are made that their inputs do not show.
@@ -56,8 +55,8 @@ pub struct Parts {
 
 /// Claims the directory in which parts and archives are kept, and removes what a build that was
 /// killed has left there.
-pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<Claim, Error> {
-    let claim = Claim::wait(&root.join("parts"), progress)?;
+pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Error> {
+    let claim = FileLock::wait(&root.join("parts"), progress)?;
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
         let entry = entry.map_err(Error::file("list", root))?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -128,7 +127,7 @@ impl Parts {
         inputs: &str,
         make: impl FnOnce(&Path) -> Result<BTreeMap<String, String>, Error>,
     ) -> Result<Part, Error> {
-        let key = files::sha256(format!("{REVISION}\n{inputs}").as_bytes());
+        let key = digest::sha256(format!("{REVISION}\n{inputs}").as_bytes());
         let dir = self.root.join(format!("{name}-{}", &key[..16]));
         let record_file = dir.with_extension("json");
         if let Some(record) = load(&dir, &record_file) {
@@ -142,7 +141,10 @@ impl Parts {
         let work = files::sibling(&dir, "new");
         files::remove_dir(&work)?;
         files::make_dir(&work)?;
-        let made = make(&work).and_then(|note| files::settle(&work).map(|()| note));
+        let made = make(&work).and_then(|note| {
+            files::settle(&work)?;
+            Ok(note)
+        });
         if made.is_err() {
             // Best effort: the first error is the one that matters. A full disk would stay full.
             let _ = files::remove_dir(&work);

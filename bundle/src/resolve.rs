@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use crate::claim::Claim;
+use halite_durable::{FileLock, files};
+
 use crate::error::Error;
 use crate::gather::{Gather, Mode};
 use crate::lock::Lock;
 use crate::recipe::Recipe;
-use crate::{Change, Options, files, part};
+use crate::{Change, Options, part};
 
 /// What a recipe came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +56,9 @@ fn resolve(
     // apt takes a relative path for one below its own directories.
     let file = &std::path::absolute(file).map_err(Error::file("read", file))?;
     let recipe = Recipe::load(file)?;
-    let _recipe = Claim::wait(file, progress)?;
+    let _recipe = FileLock::wait(file, progress)?;
     let scratch = files::sibling(file, "parts");
-    let resolved = (|| {
+    let resolved = (|| -> Result<_, Error> {
         let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
         let _cache = part::claim(&cache, progress)?;
         let recorded = Lock::load(file)?;
@@ -80,5 +81,7 @@ fn resolve(
         Ok(Resolved { lock, changes })
     })();
     let removed = files::remove_dir(&scratch);
-    resolved.and_then(|resolved| removed.map(|()| resolved))
+    let resolved = resolved?;
+    removed?;
+    Ok(resolved)
 }

@@ -8,11 +8,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{digest, files};
+
 use crate::delta::Delta;
 use crate::error::Error;
 use crate::iso::read::Image;
 use crate::manifest::Manifest;
-use crate::{delta, files, manifest};
+use crate::{delta, manifest};
 
 /// An image and what was vouched for of it.
 pub struct Sound {
@@ -34,7 +36,7 @@ impl Sound {
         let image = Image::open(iso)?.with_plain_modes();
         let read = |name: &str, sha256: &str| {
             let bytes = image.small(name)?;
-            same(iso, name, &files::sha256(&bytes), sha256).map(|()| bytes)
+            same(iso, name, &digest::sha256(&bytes), sha256).map(|()| bytes)
         };
         let delta = match image.entry(manifest::FILE) {
             Some(_) => None,
@@ -128,8 +130,8 @@ impl Sound {
     /// signature of the manifest proves itself to whoever reads it.
     pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), Error> {
         let wanted = match path {
-            manifest::FILE => files::sha256(&self.bytes),
-            manifest::CHECKSUM => files::sha256(Manifest::checksum(&self.bytes).as_bytes()),
+            manifest::FILE => digest::sha256(&self.bytes),
+            manifest::CHECKSUM => digest::sha256(Manifest::checksum(&self.bytes).as_bytes()),
             _ if manifest::is_signature(path) => return Ok(()),
             _ => self
                 .manifest

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use halite_durable::{ByteProgress, files};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::manifest::Manifest;
-use crate::tenths::Tenths;
-use crate::{apt, files, manifest, oci, sbom};
+use crate::{apt, manifest, oci, sbom};
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;
@@ -205,7 +205,7 @@ pub(crate) fn contents(
             });
         }
         drop(sender);
-        let mut tenths = Tenths::new("read", total, progress);
+        let mut tenths = ByteProgress::new("read", total, progress);
         for (size, problem) in results {
             tenths.add(size);
             problems.extend(problem);

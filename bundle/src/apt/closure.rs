@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use halite_durable::{ScratchDir, digest, files};
+
 use super::program;
-use crate::claim::Scratch;
 use crate::error::Error;
-use crate::files;
 use crate::lock::Lock;
 
 /// What identifies a request: the packages and the exact status of the base.
@@ -16,7 +16,7 @@ pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
     let mut names = packages.to_vec();
     names.sort_unstable();
     let (status, _) = files::digest(base)?;
-    Ok(files::sha256(
+    Ok(digest::sha256(
         format!("{}\n{status}\n", names.join(" ")).as_bytes(),
     ))
 }
@@ -135,7 +135,7 @@ pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
 /// What apt would download.
 fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>, Error> {
     // Printed are only those that would be downloaded; an empty directory makes that all of them.
-    let nowhere = Scratch::within(archives, ".nowhere-")?;
+    let nowhere = ScratchDir::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
     let printed = program::run(
@@ -209,8 +209,8 @@ mod tests {
     fn an_archive_that_is_another_than_listed_is_downloaded_anew() {
         let dir = tempfile::tempdir().unwrap();
         let listed: Vec<_> = [
-            ("good", Some(files::sha256(b"good"))),
-            ("bad", Some(files::sha256(b"best"))),
+            ("good", Some(digest::sha256(b"good"))),
+            ("bad", Some(digest::sha256(b"best"))),
             ("any", None),
         ]
         .map(|(name, sha256)| Listed {

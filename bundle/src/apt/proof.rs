@@ -5,15 +5,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use halite_durable::{ScratchDir, files};
+
 use super::program;
-use crate::claim::Scratch;
 use crate::error::Error;
-use crate::files;
 
 /// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the
 /// repository alone. That includes the check of its signature.
 pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error> {
-    let scratch = Scratch::new("halite-apt-")?;
+    let scratch = ScratchDir::new("halite-apt-")?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
     // apt takes no quotes here: a link without blanks stands for whatever path this is.

@@ -6,12 +6,12 @@ use std::io::Write as _;
 use std::path::Path;
 
 use flate2::{Compression, GzBuilder};
+use halite_durable::files;
 use jiff::Timestamp;
 
 use super::Control;
 use super::sign::Signer;
 use crate::error::Error;
-use crate::files;
 
 /// Where the indexes are, seen from the repository's root.
 const INDEX: &str = "dists/stable/main/binary-amd64/Packages";

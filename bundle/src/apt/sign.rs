@@ -5,12 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use halite_durable::{ScratchDir, files};
 use jiff::Timestamp;
 
 use super::program;
-use crate::claim::Scratch;
 use crate::error::Error;
-use crate::files;
 
 /// Whom a key that the build makes names.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
@@ -52,7 +51,7 @@ impl Kind {
 /// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds
 /// its home gone.
 pub struct Signer {
-    home: Scratch,
+    home: ScratchDir,
 }
 
 impl Signer {
@@ -63,7 +62,7 @@ impl Signer {
     /// When the file is no secret key, or gpg fails.
     pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
         let signer = Self {
-            home: Scratch::new("halite-gpg-")?,
+            home: ScratchDir::new("halite-gpg-")?,
         };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
@@ -197,7 +196,7 @@ impl Signer {
             let ring = self.home.path().join("other.kbx");
             fs::remove_file(&ring).map_err(Error::file("remove", ring))?;
         }
-        files::write(to, 0o644, text.as_bytes())
+        Ok(files::write(to, 0o644, text.as_bytes())?)
     }
 
     /// Writes the public key as apt's `signed-by` wants it: binary.

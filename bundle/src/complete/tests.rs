@@ -1,8 +1,9 @@
+use halite_durable::{digest, files};
 use serde_json::json;
 
 use super::*;
+use crate::manifest;
 use crate::manifest::Manifest;
-use crate::{files, manifest};
 
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 
@@ -215,12 +216,12 @@ fn site() -> (tempfile::TempDir, Manifest) {
         "components": {}, "images": {}, "packages": {}, "files": {}});
     let mut put = |path: &str, content: &str| {
         files::write(&dir.path().join(path), 0o644, content.as_bytes()).unwrap();
-        let sha256 = files::sha256(content.as_bytes());
+        let sha256 = digest::sha256(content.as_bytes());
         manifest["files"][path] = json!({"sha256": sha256, "size": content.len()});
         sha256
     };
     let mut blob = |content: &str, kind: &str| {
-        let hex = files::sha256(content.as_bytes());
+        let hex = digest::sha256(content.as_bytes());
         put(&format!("images/blobs/sha256/{hex}"), content);
         json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": format!("sha256:{hex}"),
             "size": content.len()})
@@ -382,12 +383,12 @@ fn everything_that_is_missing_is_in_one_report() {
     gathering.add(&Rendering {
         options: "the objects, cni.plugin: none".into(),
         files: vec!["states/gone.sls".into()],
-        problems: vec!["base/y.sls:1: `pillar.images.x` is undefined".into()],
+        problems: vec!["base/y.sls:1: `pillar.halite.images.x` is undefined".into()],
         ..further
     });
     let report = report(&gathering.needs().missing(&stock));
     for wanted in [
-        "base/y.sls:1: `pillar.images.x` is undefined",
+        "base/y.sls:1: `pillar.halite.images.x` is undefined",
         "the image quay.io/a/b:1: images/index.json does not name it\n    needed by base/x.sls:3: image.present quay.io/a/b:1 \
          (the objects, cni.plugin: none)",
         "the image busybox: no bundle can serve this name: \"busybox\" names no registry",

@@ -6,15 +6,17 @@ use std::io::{Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use halite_durable::atomic_dir::make_above;
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{AtomicDir, ByteProgress, digest, files};
+
 use super::{Delta, FILES, NEW, contents};
 use crate::error::Error;
 use crate::iso::read::Image;
 use crate::manifest::{Entry, Manifest};
-use crate::site::{Held, Need, Room};
+use crate::site::Held;
 use crate::sound::Sound;
-use crate::stage::{Stage, make_above};
-use crate::tenths::Tenths;
-use crate::{files, manifest, verify};
+use crate::{manifest, verify};
 
 /// Where the content of a file of the new bundle comes from.
 enum From {
@@ -58,7 +60,7 @@ pub(crate) fn combine(
         .map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
     let checksum = held.path.join(manifest::FILE);
     let there = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
-    if files::sha256(&there) != delta.old.manifest_sha256 {
+    if digest::sha256(&there) != delta.old.manifest_sha256 {
         return Err(trouble(format!(
             "this delta is for another bundle of the version {} than the one at {}: bring the whole bundle {}",
             delta.old.version,
@@ -77,9 +79,9 @@ pub(crate) fn combine(
         });
     }
     Room::at(root)?.holds(need, root)?;
-    Stage::begin(place)?.fill(|new| {
+    AtomicDir::begin(place)?.fill(|new| {
         let total = pieces.iter().map(|piece| piece.entry.size).sum();
-        let mut tenths = Tenths::new("combined", total, progress);
+        let mut tenths = ByteProgress::new("combined", total, progress);
         for piece in &pieces {
             put(image, piece, new)?;
             tenths.add(piece.entry.size);

@@ -5,14 +5,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{digest, files};
+
 use super::{Delta, FILE, FILES, FORMAT, NEW, Side, contents};
 use crate::error::Error;
 use crate::iso::read::Image;
 use crate::iso::write::{Content, Source};
+use crate::manifest;
 use crate::manifest::Manifest;
 use crate::pack::{claim, sign, write_sealed};
 use crate::seal::keys::SecretKey;
-use crate::{files, manifest};
 
 /// A bundle to read: an ISO or a directory.
 enum Medium {
@@ -52,7 +54,7 @@ impl Medium {
         let (Self::Image { path, .. } | Self::Directory(path)) = self;
         let bytes = self.small(manifest::FILE)?;
         let manifest = manifest::parse(path.clone(), &bytes, &self.small(manifest::CHECKSUM)?)?;
-        Ok((manifest, files::sha256(&bytes)))
+        Ok((manifest, digest::sha256(&bytes)))
     }
 
     fn is_program(&self, name: &str) -> Result<bool, Error> {

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use halite_durable::files;
 use page::Page;
 
 use crate::error::Error;
-use crate::files;
 
 pub use page::escape;
 
@@ -150,7 +150,7 @@ mod tests {
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            crate::files::write(&dir.path().join(name), 0o644, text.as_bytes()).unwrap();
+            halite_durable::files::write(&dir.path().join(name), 0o644, text.as_bytes()).unwrap();
         }
         dir
     }

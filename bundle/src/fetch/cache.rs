@@ -12,8 +12,9 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use halite_durable::{digest, files};
+
 use super::{Digest, Error};
-use crate::files;
 
 pub(crate) use partial::{Origin, Partial};
 
@@ -139,7 +140,7 @@ impl Cache {
     /// Starts or goes on with a content whose digest is not known yet; its address names it
     /// meanwhile.
     pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
-        let name = format!("url-{}.part", files::sha256(url.as_bytes()));
+        let name = format!("url-{}.part", digest::sha256(url.as_bytes()));
         Partial::open(self.root.join("partial").join(name))
     }
 

@@ -8,7 +8,6 @@
 
 pub mod apt;
 pub mod cache;
-mod digest;
 mod error;
 mod fetcher;
 pub mod http;
@@ -21,8 +20,8 @@ pub(crate) mod unpack;
 pub mod yum;
 
 pub use cache::Cache;
-pub use digest::Digest;
 pub use error::Error;
 pub use fetcher::{Artifact, Fetcher};
+pub use halite_durable::Digest;
 pub use http::{Client, Settings};
 pub use openpgp::Keyring;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use halite_durable::Digest;
+
 use super::{Gather, Mode, Settled};
 use crate::chart;
 use crate::chart::Helm;
 use crate::error::Error;
+use crate::fetch::Artifact;
 use crate::fetch::oci::{Platform, Puller, Wanted};
-use crate::fetch::{Artifact, Digest};
 use crate::lock::{ChartItem, Lock};
 use crate::recipe::{Chart, ChartSource, Reference};
 

@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::{fs, io};
 
+use halite_durable::{Digest, files};
+
 use super::{Gather, Mode, Settled};
 use crate::error::Error;
 use crate::fetch::unpack::Compression;
-use crate::fetch::{Artifact, Digest, unpack};
-use crate::files;
+use crate::fetch::{Artifact, unpack};
 use crate::lock::{Item, Lock};
 use crate::part::Parts;
 use crate::recipe::Download;

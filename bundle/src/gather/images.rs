@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use halite_durable::Digest;
+
 use super::{Contents, Gather, Mode, Settled};
 use crate::error::Error;
 use crate::fetch::oci::{Platform, Puller, Wanted, licence_of};
-use crate::fetch::{Digest, parallel};
+use crate::fetch::parallel;
 use crate::lock::{Item, Lock};
 use crate::oci;
 use crate::oci::Found;

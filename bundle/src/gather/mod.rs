@@ -10,12 +10,12 @@ mod rpms;
 use std::path::{Path, PathBuf};
 
 use charts::Rendered;
+use halite_durable::files::copy;
 use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::fetch::oci::Registries;
 use crate::fetch::{Cache, Fetcher};
-use crate::files::copy;
 use crate::lock;
 use crate::lock::Lock;
 use crate::oci::Found;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use halite_durable::{digest, files};
 use jiff::Timestamp;
 
 use super::{Archive, Gather, Mode, Settled};
@@ -15,7 +16,7 @@ use crate::fetch::cache::Entry;
 use crate::fetch::{Artifact, Keyring};
 use crate::lock::{Item, Lock};
 use crate::recipe::Repository;
-use crate::{apt, complete, fetch, files};
+use crate::{apt, complete, fetch};
 
 /// What was asked, what it came to, and the archives where they are at hand.
 pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<Archive>>);
@@ -184,7 +185,7 @@ impl Gather<'_> {
             } = repository;
             let (key, _) = files::digest(key)?;
             let text = format!("{request}\n{url} {suite} {} {key}\n", components.join(" "));
-            request = files::sha256(text.as_bytes());
+            request = digest::sha256(text.as_bytes());
         }
         Ok(request)
     }

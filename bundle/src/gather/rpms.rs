@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_durable::{digest, files};
+
 use super::{Archive, Gather, Mode, Settled};
 use crate::error::Error;
 use crate::fetch::{Keyring, parallel, yum};
 use crate::lock::{Item, Lock, Rpms};
 use crate::rpm::{Base, Closure};
-use crate::{files, recipe, rpm};
+use crate::{recipe, rpm};
 
 /// The architecture of the hosts.
 const ARCHITECTURES: &[&str] = &["x86_64"];
@@ -96,7 +98,7 @@ fn request(recipe: &recipe::Rpm) -> Result<String, Error> {
             files::digest(&repository.key)?.0
         ));
     }
-    Ok(files::sha256(lines.join("\n").as_bytes()))
+    Ok(digest::sha256(lines.join("\n").as_bytes()))
 }
 
 fn items(closure: &Closure<'_>) -> Result<BTreeMap<String, Item>, Error> {

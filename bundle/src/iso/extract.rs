@@ -4,14 +4,12 @@ use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use halite_durable::{AtomicDir, ByteProgress, atomic_dir, digest, files};
 use sha2::{Digest as _, Sha256};
 
 use super::read::{Entry, Image};
 use super::sink::Sink;
 use crate::error::Error;
-use crate::stage::Stage;
-use crate::tenths::Tenths;
-use crate::{files, stage};
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
@@ -40,7 +38,7 @@ impl Image {
         judge: &Judge<'_>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        Stage::begin(dir)?.fill(|new| self.fill(new, judge, progress))
+        AtomicDir::begin(dir)?.fill(|new| self.fill(new, judge, progress))
     }
 
     fn fill(
@@ -50,7 +48,7 @@ impl Image {
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
         let total = self.entries().iter().map(|entry| entry.size).sum();
-        let mut tenths = Tenths::new("extracted", total, progress);
+        let mut tenths = ByteProgress::new("extracted", total, progress);
         for entry in self.entries() {
             let path = inside(new, entry).ok_or_else(|| {
                 Error::content(
@@ -58,7 +56,7 @@ impl Image {
                     format!("the path {:?} leads out of the image", entry.path),
                 )
             })?;
-            stage::make_above(new, &path)?;
+            atomic_dir::make_above(new, &path)?;
             let sha256 = self.copy(entry, &path, &mut |count| tenths.add(count))?;
             judge(entry, &sha256)?;
         }
@@ -87,7 +85,7 @@ impl Image {
                 .map_err(Error::file("read", self.path()))?;
             if count == 0 {
                 to.finish().map_err(Error::file("write", path))?;
-                return Ok(files::hex(&hash.finalize()));
+                return Ok(digest::hex(&hash.finalize()));
             }
             hash.update(&buffer[..count]);
             to.write_all(&buffer[..count])

@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_durable::digest;
+
 use super::names::{LONGEST_EXTENSION, LONGEST_JOLIET, NOT_IN_JOLIET};
-use crate::files;
 
 /// The longest path that a reader of Joliet has to know, in UCS-2 units (Joliet, as libisofs keeps
 /// to it).
@@ -83,7 +84,10 @@ pub fn fit(name: &str) -> String {
     } else {
         ""
     };
-    let end = format!("_{}.{extension}", &files::sha256(name.as_bytes())[..DIGITS]);
+    let end = format!(
+        "_{}.{extension}",
+        &digest::sha256(name.as_bytes())[..DIGITS]
+    );
     let end = end.trim_end_matches('.');
     let base: String = name.chars().take(LONGEST_JOLIET - end.len()).collect();
     base + end

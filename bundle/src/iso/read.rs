@@ -6,6 +6,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
+
 use super::parse::Record;
 use super::volume::{
     BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
@@ -13,7 +15,6 @@ use super::volume::{
 use super::walk::Walk;
 use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
 use crate::error::Error;
-use crate::files;
 
 /// An image, whose directories have been read.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use halite_durable::{ByteProgress, files};
 use jiff::Timestamp;
 
 use super::layout::{Hierarchy, Layout};
@@ -15,8 +16,6 @@ use super::tree::Tree;
 use super::volume::VOLUME_ID_LENGTH;
 use super::{SECTOR, directory, records, sectors, volume};
 use crate::error::Error;
-use crate::files;
-use crate::tenths::Tenths;
 
 /// How much of a file is read at a time.
 const CHUNK: usize = 1 << 20;
@@ -81,7 +80,7 @@ pub fn write(
     let tree = Tree::new(out, volume.date, files)?;
     let layout = Layout::new(out, &tree)?;
     let sink = Sink::new(files::create(out, 0o644)?);
-    let progress = Tenths::new("written", u64::from(layout.sectors) * SECTOR, progress);
+    let progress = ByteProgress::new("written", u64::from(layout.sectors) * SECTOR, progress);
     let mut pass = Pass {
         out,
         sink,
@@ -136,7 +135,7 @@ struct Pass<'a> {
     sink: Sink,
     tree: &'a Tree,
     layout: &'a Layout,
-    progress: Tenths<'a>,
+    progress: ByteProgress<'a>,
 }
 
 impl Pass<'_> {

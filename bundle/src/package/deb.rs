@@ -7,10 +7,11 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use halite_durable::files;
+
 use super::{Kind, Package, Relation, Source};
 use crate::apt::program;
 use crate::error::Error;
-use crate::files;
 use crate::iso::portable;
 
 /// The earliest moment that every tool can represent (FAT begins there): packages hold no time of

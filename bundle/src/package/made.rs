@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
+use halite_durable::files;
 
 use super::definition::{UNITS, definition};
 use super::{File, Kind, Package, definition};
 use crate::error::Error;
-use crate::files;
 
 /// The licence of all that the build makes packages of.
 const LICENCE: (&str, &str) = ("Apache-2.0", include_str!("../../../LICENSE"));

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use halite_durable::{digest, files};
+
 use crate::error::Error;
-use crate::files;
 
 pub use made::Made;
 
@@ -137,7 +138,7 @@ impl Package {
         for (path, file) in &self.files {
             let content = match &file.source {
                 Source::File(from) => files::digest(from)?.0,
-                Source::Bytes(bytes) => files::sha256(bytes),
+                Source::Bytes(bytes) => digest::sha256(bytes),
                 Source::Link(target) => format!("-> {target}"),
             };
             files.push(format!("{path} {:o} {:?} {content}", file.mode, file.kind));

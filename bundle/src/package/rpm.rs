@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
+
 use super::deb::EPOCH;
 use super::{Kind, Package, Relation, Source};
 use crate::apt::program;
 use crate::error::Error;
-use crate::{files, rpm};
+use crate::rpm;
 
 /// What makes the same package the same bytes on every machine, and keeps rpmbuild from changing
 /// what is packed.

@@ -4,12 +4,12 @@
 
 use std::path::PathBuf;
 
+use halite_durable::Digest;
 use serde_json::Value;
 
 use super::Reference;
 use super::download::SAY;
 use super::reader::Reader;
-use crate::fetch::Digest;
 
 /// A chart, rendered when the bundle is built.
 #[derive(Debug, Clone, PartialEq)]

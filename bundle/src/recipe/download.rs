@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
+use halite_durable::{Digest, digest};
 use serde_json::Value;
 
 use super::network::is_loopback;
 use super::reader::Reader;
-use crate::fetch::{Digest, http};
-use crate::files;
+use crate::fetch::http;
 
 /// A file that stands in the cache under a path of its own once it is fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Reader<'_> {
             text
         });
         let key =
-            files::sha256(format!("{url}\n{}", member.as_deref().unwrap_or_default()).as_bytes());
+            digest::sha256(format!("{url}\n{}", member.as_deref().unwrap_or_default()).as_bytes());
         let place = self.cache.join("programs").join(&key[..16]);
         let download = Download {
             url,

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use halite_durable::files;
+
 use super::repository::KEY;
 use super::{Base, database};
 use crate::apt::program;
 use crate::error::Error;
-use crate::files;
 
 /// Lets dnf install `packages` on a host with the base from the repository alone, up to rpm's own
 /// test of the transaction. That includes the checks of all signatures.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use halite_durable::files;
 use jiff::Timestamp;
 
 use super::program as rpm;
 use crate::apt::{Signer, program};
 use crate::error::Error;
-use crate::files;
 
 /// The packages, below the repository.
 pub const PACKAGES: &str = "packages";

@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use halite_durable::files;
+
 use super::{Base, Installed};
 use crate::apt::program as run;
 use crate::error::Error;
 use crate::fetch::yum::Need;
-use crate::files;
 
 /// Makes a package without content for each one, in a directory. Files become provided names: a
 /// dependency sees no difference.

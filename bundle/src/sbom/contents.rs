@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::io::{BufRead, BufReader, Read};
 
+use halite_durable::digest;
 use serde::{Deserialize, Serialize};
 
 use super::golang;
 use super::golang::Go;
 use crate::fetch::unpack;
 use crate::fetch::unpack::Compression;
-use crate::files;
 
 /// Where Debian's packages say what their licences are: `DOC/NAME/copyright`.
 const DOC: &str = "usr/share/doc/";
@@ -129,7 +129,7 @@ impl Contents {
             self.programs.insert(
                 path.to_owned(),
                 Program {
-                    sha256: files::sha256(&bytes),
+                    sha256: digest::sha256(&bytes),
                     go,
                 },
             );

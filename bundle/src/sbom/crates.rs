@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use halite_durable::files;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::files;
 
 /// What programs were built from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

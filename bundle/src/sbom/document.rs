@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use halite_durable::digest;
+
 use super::check::covers;
 use super::contents::{Contents, Installed, Program};
 use super::crates::Inputs;
@@ -12,7 +14,6 @@ use super::spdx::{DOCUMENT, Document, File, Package, id};
 use super::{crates, licence, purl};
 use crate::apt::Control;
 use crate::error::Error;
-use crate::files;
 use crate::licences::{Licences, Subject};
 use crate::manifest::Manifest;
 use crate::recipe::Reference;
@@ -438,7 +439,7 @@ impl Document {
         }
         for (path, content) in licences.files() {
             let path = format!("{}/{path}", crate::licences::FOLDER);
-            digests.insert(path, (sha1(&content), files::sha256(&content)));
+            digests.insert(path, (sha1(&content), digest::sha256(&content)));
         }
         for (path, (sha1, sha256)) in digests {
             let file = File::new(&path, &sha1, &sha256);
@@ -447,7 +448,7 @@ impl Document {
             self.files.push(file);
         }
         let unnamed = self.to_bytes()?;
-        self.name_after(&manifest.version, &files::sha256(&unnamed));
+        self.name_after(&manifest.version, &digest::sha256(&unnamed));
         self.to_bytes()
     }
 
@@ -460,5 +461,5 @@ impl Document {
 }
 
 fn sha1(content: &[u8]) -> String {
-    files::hex(ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, content).as_ref())
+    digest::hex(ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, content).as_ref())
 }

@@ -185,7 +185,7 @@ mod tests {
     /// folders alone.
     fn built(dir: &std::path::Path) -> Vec<u8> {
         let put = |name: &str, text: &str| {
-            crate::files::write(&dir.join(name), 0o644, text.as_bytes()).unwrap()
+            halite_durable::files::write(&dir.join(name), 0o644, text.as_bytes()).unwrap()
         };
         put(
             "go.mod",

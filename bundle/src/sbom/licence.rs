@@ -212,7 +212,7 @@ pub fn other(name: &str, text: &str, others: &mut Others) -> String {
     let id = format!(
         "LicenseRef-{}-{}",
         plain.trim_matches('-'),
-        &crate::files::sha256(text.as_bytes())[..8]
+        &halite_durable::digest::sha256(text.as_bytes())[..8]
     );
     others.entry(id.clone()).or_insert_with(|| Other {
         name: name.to_owned(),

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use halite_durable::digest;
 use serde::{Deserialize, Serialize};
 
 use super::licence::{Others, UNKNOWN};
-use crate::files;
 
 /// The document itself, in relationships.
 pub const DOCUMENT: &str = "SPDXRef-DOCUMENT";
@@ -274,6 +274,6 @@ pub fn id(kind: &str, key: &str) -> String {
     format!(
         "SPDXRef-{kind}-{}-{}",
         short.trim_matches('-'),
-        &files::sha256(key.as_bytes())[..8]
+        &digest::sha256(key.as_bytes())[..8]
     )
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
+use halite_durable::{digest, files};
+
 use super::keys::Trust;
 use super::report::Report;
 use super::signature::Signature;
@@ -11,7 +13,6 @@ use super::statement::Statement;
 use super::trailer::Footer;
 use super::{map, pass};
 use crate::error::Error;
-use crate::files;
 
 /// A sealed file, opened; nothing in it is believed.
 pub struct Sealed {
@@ -81,7 +82,7 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
         return Err(refused(why));
     }
     let map = map.read(&sealed.file, "map").map_err(refused)?;
-    let sha256 = files::sha256(&map);
+    let sha256 = digest::sha256(&map);
     if sha256 != statement.map_sha256 {
         let why = format!(
             "its map has the sha256 {sha256}, and its statement vouches for {}: one of the two is of another image",

@@ -1,11 +1,12 @@
 //! Signatures in files of their own, for a bundle that is a directory: mounted, or extracted by
 //! another program.
 
+use halite_durable::digest;
+
 use super::keys::{SecretKey, Trust};
 use super::report::Signer;
 use super::signature;
 use super::signature::Signature;
-use crate::files;
 
 /// Who vouches for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub fn judge(message: &[u8], signatures: &[String], trust: &Trust) -> Result<Vou
         .map(parse)
         .collect::<Result<Vec<_>, _>>()?;
     let verdict = trust.judge(message, &signatures)?;
-    let sha256 = files::sha256(message);
+    let sha256 = digest::sha256(message);
     Ok(Vouched {
         sha256,
         signers: verdict.signers,

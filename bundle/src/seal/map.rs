@@ -1,8 +1,7 @@
 //! The map: the SHA-256 of every byte range of an image, and the file that lies there.
 
+use halite_durable::digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::files;
 
 /// The largest segment. Small enough to say where in a file it is damaged, large enough for a map
 /// of 20 GB to stay small.
@@ -36,7 +35,7 @@ struct Map {
 }
 
 fn to_hex<S: Serializer>(sha256: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&files::hex(sha256))
+    to.serialize_str(&digest::hex(sha256))
 }
 
 fn from_hex<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {

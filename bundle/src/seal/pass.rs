@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use halite_durable::{ByteProgress, digest};
 use sha2::{Digest as _, Sha256};
 
 use super::map::Segment;
 use super::report::{Found, Problem};
 use crate::error::Error;
-use crate::files;
-use crate::tenths::Tenths;
 
 /// Hashing is bound by the processors, and the smallest host that is supported has two.
 const READERS: usize = 2;
@@ -32,14 +31,14 @@ pub fn measure(
     progress: &mut dyn FnMut(&str),
 ) -> Result<String, Error> {
     let file = File::open(image).map_err(Error::file("read", image))?;
-    let mut tenths = Tenths::new("sealed", size, progress);
+    let mut tenths = ByteProgress::new("sealed", size, progress);
     let (sender, chunks) = mpsc::sync_channel::<Arc<Vec<u8>>>(AHEAD);
     thread::scope(|scope| {
         let whole = scope.spawn(move || {
             let hash = chunks.iter().fold(Sha256::new(), |hash, chunk| {
                 hash.chain_update(chunk.as_slice())
             });
-            files::hex(&hash.finalize())
+            digest::hex(&hash.finalize())
         });
         for segment in segments {
             let mut hash = Sha256::new();
@@ -74,7 +73,7 @@ pub fn compare(
     let open = |_| File::open(image).map_err(Error::file("read", image));
     let readers = (0..READERS).map(open).collect::<Result<Vec<_>, _>>()?;
     let total = segments.iter().map(|segment| segment.size).sum();
-    let mut tenths = Tenths::new("read", total, progress);
+    let mut tenths = ByteProgress::new("read", total, progress);
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let mut wrong = Vec::new();

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use crate::files;
+use halite_durable::digest;
 
 /// The first line of the footer, which is the last sector of a sealed file.
 pub const MAGIC: &str = "HALITE-SEAL-1";
@@ -52,7 +52,7 @@ impl Part {
         Self {
             offset,
             size: content.len() as u64,
-            sha256: files::sha256(content),
+            sha256: digest::sha256(content),
         }
     }
 
@@ -70,7 +70,7 @@ impl Part {
                 format!("its {what} at byte {} cannot be read: {error}", self.offset)
             })?;
         let fill = bytes.split_off(usize::try_from(self.size).map_err(|error| error.to_string())?);
-        let sha256 = files::sha256(&bytes);
+        let sha256 = digest::sha256(&bytes);
         if sha256 != self.sha256 {
             return Err(format!(
                 "its {what} (bytes {} to {}) is damaged: sha256 {sha256} instead of {}; copy the image again",

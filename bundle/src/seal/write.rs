@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use halite_durable::digest;
+
 use super::check::Sealed;
 use super::keys::{PublicKey, SecretKey};
 use super::signature::{Signature, sign};
@@ -13,7 +15,7 @@ use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
 use super::{map, pass};
 use crate::error::Error;
 use crate::iso::write::Placed;
-use crate::{delta, files, manifest};
+use crate::{delta, manifest};
 
 /// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a
 /// key the image can be checked for damage, and is unsigned. On an error the image is as it was.
@@ -65,8 +67,8 @@ pub fn seal(
         facts,
         size,
         sha256,
-        files::sha256(&map),
-        files::sha256(&content),
+        digest::sha256(&map),
+        digest::sha256(&content),
     );
     let bytes = statement.to_bytes().map_err(refused)?;
     let signatures = keys

@@ -4,13 +4,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use super::room::{Need, Room};
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::files;
+
 use super::{Bundles, Held};
 use crate::delta::Delta;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::sound::Sound;
-use crate::{delta, files, manifest, verify};
+use crate::{delta, manifest, verify};
 
 /// What became of a bundle that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,10 @@ impl Bundles {
         match sound.delta() {
             Some(delta) => delta::combine(&sound, delta, &self.old(iso, delta)?, &to, progress)?,
             None => {
-                Room::at(self.root())?.holds(Need::of(sound.image.entries()), self.root())?;
+                Room::at(self.root())?.holds(
+                    Need::for_sizes(sound.image.entries().iter().map(|entry| entry.size)),
+                    self.root(),
+                )?;
                 sound.extract(&to, progress)?;
             }
         }

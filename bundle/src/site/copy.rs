@@ -6,14 +6,15 @@ use std::fs::File;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{Digest, files};
 use url::Url;
 
-use super::room::{Need, Room};
 use super::{Added, Bundles};
 use crate::error::Error;
-use crate::fetch::{Artifact, Cache, Client, Digest, Fetcher, Settings};
+use crate::fetch::{Artifact, Cache, Client, Fetcher, Settings};
 use crate::manifest::{Entry, Manifest};
-use crate::{fetch, files, manifest, verify};
+use crate::{fetch, manifest, verify};
 
 /// So many files are asked of a server before it is looked at whether it still answers: one that
 /// died costs the pauses of these, not those of every file.
@@ -138,7 +139,7 @@ impl Bundles {
         let beside = files::sibling(&place, "whole");
         // What was copied and not linked is not on the disk yet.
         let whole =
-            lay_out(&beside, &manifest, &bytes, found).and_then(|()| files::settle(&beside));
+            lay_out(&beside, &manifest, &bytes, found).and_then(|()| Ok(files::settle(&beside)?));
         if whole.is_err() {
             // Best effort: the first error is the one that matters.
             let _ = files::remove_any(&beside);

@@ -7,7 +7,6 @@
 
 mod add;
 mod copy;
-mod room;
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use halite_durable::{digest, files};
+
 use crate::error::Error;
+use crate::manifest;
 use crate::manifest::Manifest;
-use crate::{files, manifest};
 
 pub use add::{Added, visible};
 pub use copy::{Copied, Origin};
-pub use room::{Need, Room};
 
 /// Where the bundles of a site stand, each under its version.
 pub const DIRECTORY: &str = "/var/lib/halite/bundles";
@@ -254,7 +254,7 @@ impl Bundles {
 
     /// Removes what is recorded of a link that is not there any more.
     fn forget(&self, version: &str) -> Result<(), Error> {
-        files::remove_any(&self.record(version))
+        Ok(files::remove_any(&self.record(version))?)
     }
 
     /// Only one at a time changes the bundles. The lock ends with the process that holds it.
@@ -329,7 +329,7 @@ impl Held {
         }
         fs::read(self.path.join(manifest::FILE))
             .ok()
-            .map(|text| files::sha256(&text))
+            .map(|text| digest::sha256(&text))
     }
 
     /// Why it cannot be used now, and what to do; nothing for one that can.

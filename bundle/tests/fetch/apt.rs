@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use halite_bundle::fetch::{Digest, Error, Fetcher, Keyring, apt};
+use halite_bundle::fetch::{Error, Fetcher, Keyring, apt};
+use halite_durable::Digest;
 use halite_testkit::{Server, Signer, run};
 use jiff::{Timestamp, ToSpan as _};
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use halite_bundle::fetch::{Cache, Digest, Fetcher};
+use halite_bundle::fetch::{Cache, Fetcher};
+use halite_durable::Digest;
 use halite_testkit::{Answer, Server, content};
 
 use crate::fixture::{Fixture, artifact};

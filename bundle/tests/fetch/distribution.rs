@@ -2,8 +2,9 @@
 
 use halite_bundle::fetch::http::{Credentials, Secret};
 use halite_bundle::fetch::oci::{Platform, Puller, Registries, Wanted};
-use halite_bundle::fetch::{Digest, Fetcher, Settings};
+use halite_bundle::fetch::{Fetcher, Settings};
 use halite_bundle::recipe::Reference;
+use halite_durable::Digest;
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX};
 use halite_testkit::{Authority, content};

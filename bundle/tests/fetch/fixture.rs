@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halite_bundle::fetch::{Artifact, Cache, Client, Digest, Fetcher, Settings};
+use halite_bundle::fetch::{Artifact, Cache, Client, Fetcher, Settings};
+use halite_durable::Digest;
 use halite_testkit::names;
 
 pub struct Fixture {

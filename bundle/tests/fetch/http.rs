@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use halite_bundle::fetch::http::{Credentials, Secret};
 use halite_bundle::fetch::progress::Meter;
-use halite_bundle::fetch::{Artifact, Client, Digest, Fetcher, Settings};
+use halite_bundle::fetch::{Artifact, Client, Fetcher, Settings};
+use halite_durable::Digest;
 use halite_testkit::{Answer, Authority, Server, content};
 
 use crate::fixture::{Fixture, artifact};

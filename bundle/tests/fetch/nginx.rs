@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use halite_bundle::fetch::{Digest, Settings};
+use halite_bundle::fetch::Settings;
+use halite_durable::Digest;
 use halite_testkit::{Nginx, content};
 
 use crate::fixture::{Fixture, artifact};

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halite_bundle::fetch::http::{Credentials, Secret};
 use halite_bundle::fetch::oci::{Endpoint, Platform, Puller, Registries, Wanted};
-use halite_bundle::fetch::{Digest, Fetcher, Settings};
+use halite_bundle::fetch::{Fetcher, Settings};
 use halite_bundle::recipe::Reference;
+use halite_durable::Digest;
 use halite_testkit::registry::{Content, OCI_INDEX};
 use halite_testkit::{Answer, Authority, Server, content};
 use serde_json::Value;

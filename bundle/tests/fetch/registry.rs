@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use halite_bundle::fetch::Digest;
+use halite_durable::Digest;
 use halite_testkit::registry::Content;
 use halite_testkit::{Answer, Authority, Seen, Server};
 use serde_json::json;

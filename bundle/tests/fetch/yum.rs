@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use halite_bundle::fetch::{Digest, Error, Keyring, yum};
+use halite_bundle::fetch::{Error, Keyring, yum};
+use halite_durable::Digest;
 use halite_testkit::{Server, Signer, run};
 
 use crate::fixture::Fixture;

@@ -240,7 +240,10 @@ fn what_is_at_the_place_stays() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("X.iso");
     fs::write(&out, "mine").unwrap();
-    assert!(matches!(try_write(&out, &zoo()), Err(Error::File { .. })));
+    assert!(matches!(
+        try_write(&out, &zoo()),
+        Err(Error::File(halite_durable::Error::File { .. }))
+    ));
     assert_eq!(fs::read(&out).unwrap(), b"mine");
 }
 

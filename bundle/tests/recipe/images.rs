@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use halite_bundle::fetch::Digest;
 use halite_bundle::{Error, Options, verify};
+use halite_durable::Digest;
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Authority, Site, put};

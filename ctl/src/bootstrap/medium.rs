@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use halite_bundle::{Scratch, Sound, manifest};
+use halite_bundle::{Sound, manifest};
+use halite_durable::ScratchDir;
 
 use super::bundle_problems;
 use crate::cli::Bootstrap;
@@ -23,7 +24,7 @@ pub struct Medium {
     pub site: PathBuf,
     vouched: Vouched,
     /// Holds what was taken out for a look.
-    _look: Option<Scratch>,
+    _look: Option<ScratchDir>,
 }
 
 impl Medium {
@@ -73,7 +74,7 @@ impl Medium {
                 (dir.clone(), None)
             }
             (Source::Image(_), sound) => {
-                let look = Scratch::new("halite-look-")?;
+                let look = ScratchDir::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
                 sound.map_or(Ok(()), |sound| sound.unpack_some(look.path(), &small))?;
                 (look.path().to_owned(), Some(look))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_bundle::{Error, files};
+use halite_durable::{Error, files};
 use jiff::Timestamp;
 
 use super::apart;

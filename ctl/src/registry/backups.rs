@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fmt, fs};
 
-use halite_bundle::{Claim, Error, files};
+use halite_durable::{Error, FileLock, files};
 use jiff::Timestamp;
 
 use super::digest::Digest;
@@ -157,8 +157,8 @@ impl Backups {
     ///
     /// # Errors
     /// Somebody else does just now, or the system refuses.
-    pub fn claim(&self) -> Result<Claim, Error> {
-        Claim::take(&self.dir.join("backup"))?.ok_or_else(|| {
+    pub fn claim(&self) -> Result<FileLock, Error> {
+        FileLock::take(&self.dir.join("backup"))?.ok_or_else(|| {
             let message = "another ctl works with the backups here: wait until that has ended";
             Error::content(&self.dir, message)
         })

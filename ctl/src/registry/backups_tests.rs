@@ -16,7 +16,7 @@ fn facts() -> Facts {
         repositories: 1,
         tags: 1,
         links: 3,
-        links_sha256: files::sha256(b""),
+        links_sha256: halite_durable::digest::sha256(b""),
         blobs: 1,
         bytes: 2,
         bytes_new: 2,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::str::FromStr;
 use std::{fmt, io};
 
-use halite_bundle::files;
+use halite_durable::files;
 use sha2::{Sha256, Sha384, Sha512};
 
 /// The kinds that `distribution` takes, and how many digits they have.

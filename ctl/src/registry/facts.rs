@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fmt, fs};
 
-use halite_bundle::{Error, files};
+use halite_durable::{Error, files};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

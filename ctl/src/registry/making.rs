@@ -5,8 +5,8 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::site::{Need, Room};
-use halite_bundle::{Error, Tenths, files};
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{ByteProgress, Error, files};
 use jiff::Timestamp;
 
 use super::backups::Backup;
@@ -101,7 +101,7 @@ impl<'a> Making<'a> {
         let total = plan
             .values()
             .filter(|(source, _)| matches!(source, Source::Registry));
-        let mut tenths = Tenths::new("copied", total.map(|(_, size)| size).sum(), progress);
+        let mut tenths = ByteProgress::new("copied", total.map(|(_, size)| size).sum(), progress);
         for (digest, (source, size)) in plan {
             if matches!(source, Source::Registry) {
                 tenths.add(size);

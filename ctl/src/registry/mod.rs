@@ -22,7 +22,7 @@ mod verify;
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
-use halite_bundle::Error;
+use halite_durable::Error;
 
 use self::digest::Digest;
 use self::folder::{Folder, Found};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::{Error, files};
+use halite_durable::{Error, files};
 use halite_proto::reports::{Good, Report};
 use jiff::Timestamp;
 

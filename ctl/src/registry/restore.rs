@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use halite_bundle::site::{Need, Room};
-use halite_bundle::{Error, Tenths, files};
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{ByteProgress, Error, files};
 
 use super::backups::{Backup, Backups};
 use super::digest::Digest;
@@ -229,7 +229,7 @@ impl Restoring {
         progress: &mut dyn FnMut(&str),
     ) -> Result<(BTreeSet<Digest>, Vec<Digest>), Error> {
         let (mut missing, mut spoilt) = (BTreeSet::new(), Vec::new());
-        let mut tenths = Tenths::new("compared", self.opened.facts.bytes, progress);
+        let mut tenths = ByteProgress::new("compared", self.opened.facts.bytes, progress);
         for digest in self.opened.tree.needs().into_keys() {
             match blob(&self.v2, digest) {
                 Found::Here(mut file) => match digest.check(&mut file) {
@@ -269,7 +269,7 @@ impl Restoring {
     ) -> Result<Vec<Damage>, Error> {
         let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
-        let mut tenths = Tenths::new(
+        let mut tenths = ByteProgress::new(
             "copied",
             missing.iter().map(|digest| self.size(digest)).sum(),
             progress,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_bundle::files;
+use halite_durable::digest;
 
 use super::digest::Digest;
 use super::folder::{Folder, Found};
@@ -145,7 +145,7 @@ impl Tree {
             .links
             .iter()
             .map(|(path, link)| format!("{path} {}\n", link.digest));
-        files::sha256(lines.collect::<String>().as_bytes())
+        digest::sha256(lines.collect::<String>().as_bytes())
     }
 
     /// Takes a link out, and with that of a tag its history.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, mpsc};
 use super::*;
 
 fn digest(text: &str) -> String {
-    files::sha256(text.as_bytes())
+    halite_durable::digest::sha256(text.as_bytes())
 }
 
 /// Writes a link as the registry does: beside its place, and then there.

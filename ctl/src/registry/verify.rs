@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use halite_bundle::{Error, Tenths};
+use halite_durable::{ByteProgress, Error};
 
 use super::backups::Backup;
 use super::digest::Digest;
@@ -132,7 +132,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
         .map(|damage| (damage.what.as_str(), damage))
         .collect();
     let (mut blobs, mut bytes) = (0, 0);
-    let mut tenths = Tenths::new("read", opened.facts.bytes, progress);
+    let mut tenths = ByteProgress::new("read", opened.facts.bytes, progress);
     for digest in &wanted {
         let checked = match blob(&opened.v2, digest) {
             Found::Here(mut file) => digest.check(&mut file),

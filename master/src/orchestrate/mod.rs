@@ -152,7 +152,7 @@ impl Orchestrator {
     async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
         if sls.is_empty() {
             return Err(Refusal::invalid(
-                "the name of the orchestration is empty; name one, for example orchestrate.bootstrap",
+                "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",
             ));
         }
         let snapshot = self.jobs.declarations().load()?;

@@ -1,7 +1,9 @@
 //! A stanza of `Packages`.
 
+use halite_durable::Digest;
+
 use crate::apt::Control;
-use crate::fetch::{Digest, names};
+use crate::fetch::names;
 
 /// A package in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use halite_durable::Digest;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::fetch::Artifact;
 use crate::fetch::unpack::Compression;
-use crate::fetch::{Artifact, Digest};
 
 /// Ours and the server's clock may differ by so much.
 const SKEW: SignedDuration = SignedDuration::from_hours(1);

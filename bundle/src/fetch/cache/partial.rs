@@ -6,11 +6,12 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_durable::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{Cache, Entry};
-use crate::fetch::{Digest, Error};
+use crate::fetch::Error;
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;

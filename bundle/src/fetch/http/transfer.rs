@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use halite_durable::Digest;
 use ureq::Body;
 use ureq::http::{HeaderMap, Response, StatusCode, header};
 use url::Url;
@@ -11,7 +12,7 @@ use super::retry::{Again, Failure};
 use super::{Client, Login, Request, retry};
 use crate::fetch::cache::{Begun, Entry, Origin, Partial};
 use crate::fetch::progress::Meter;
-use crate::fetch::{Cache, Digest, Error};
+use crate::fetch::{Cache, Error};
 
 /// How much is read at a time.
 const CHUNK: usize = 128 << 10;

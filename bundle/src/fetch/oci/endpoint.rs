@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use halite_durable::Digest;
 use ureq::http::header;
 use url::Url;
 
@@ -10,7 +11,7 @@ use super::{Registries, manifest};
 use crate::fetch::cache::Entry;
 use crate::fetch::http::{Reply, Request, Target, host};
 use crate::fetch::progress::Meter;
-use crate::fetch::{Cache, Client, Digest, Error};
+use crate::fetch::{Cache, Client, Error};
 use crate::recipe::Reference;
 
 /// No manifest is larger; registries allow 4 MiB.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use halite_durable::Digest;
 use ureq::http::header;
 
 use super::endpoint::Repository;
 use super::manifest::{Manifest, Platform};
 use super::{Registries, Wanted, manifest};
-use crate::fetch::{Digest, Error, Fetcher, parallel};
+use crate::fetch::{Error, Fetcher, parallel};
 use crate::oci::Descriptor;
 use crate::recipe::Reference;
 

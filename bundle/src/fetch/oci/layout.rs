@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+use halite_durable::{Digest, files};
 use serde_json::json;
 
 use super::Pulled;
-use crate::fetch::{Cache, Digest, Error};
-use crate::files;
+use crate::fetch::{Cache, Error};
 use crate::oci::{Descriptor, REF_NAME};
 
 impl Pulled {
@@ -19,7 +19,7 @@ impl Pulled {
     /// When it cannot be written, or something is no longer in the cache.
     pub fn write(&self, cache: &Cache, dir: &Path) -> Result<(), Error> {
         let new = files::sibling(dir, "new");
-        let failed = |error: crate::Error| Error::content(dir.to_string_lossy(), error);
+        let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);
         files::remove_dir(&new).map_err(failed)?;
         for part in std::iter::once(&self.manifest).chain(&self.parts) {
             let digest: Digest = part

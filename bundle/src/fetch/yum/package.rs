@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use halite_durable::Digest;
+
 use super::compare;
-use crate::fetch::{Artifact, Digest};
+use crate::fetch::Artifact;
 
 /// A package in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! `repomd.xml`: which indexes there are.
 
+use halite_durable::Digest;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
-
-use crate::fetch::Digest;
 
 /// The indexes that are named.
 #[derive(Debug, Clone, Default)]

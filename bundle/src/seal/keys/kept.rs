@@ -4,10 +4,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
+
 use super::trust::{REVOKED, parse_revoked};
 use super::{PublicKey, Trust};
 use crate::error::Error;
-use crate::files;
 
 const MODE: u32 = 0o644;
 

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use blake2::digest::consts::U32;
 use blake2::{Blake2b, Digest as _};
+use halite_durable::files;
 use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -19,7 +20,6 @@ use super::kdf::Limits;
 use super::password::private;
 use super::{KeyId, Password, PublicKey, kdf, kind};
 use crate::error::Error;
-use crate::files;
 
 /// Algorithm, key derivation and checksum algorithm, salt and limits: what stands before the
 /// encrypted bytes.

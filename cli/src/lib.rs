@@ -1,5 +1,0 @@
-//! The command lines of the daemons, in a crate of their own: `ctl` writes manual pages from them,
-//! and would otherwise be linked with both for their sake.
-
-pub mod master;
-pub mod minion;

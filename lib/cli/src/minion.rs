@@ -1,0 +1,75 @@
+//! The command line of the minion.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Default path of the configuration.
+pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
+
+/// The agent on every managed host.
+#[derive(Debug, Parser)]
+#[command(name = "halite-minion", version)]
+pub struct Arguments {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A command of the minion.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Keeps the link to the master and carries out its jobs.
+    Run {
+        /// Configuration file.
+        #[arg(long, default_value = DEFAULT_PATH)]
+        config: PathBuf,
+    },
+    /// Enrols this host: makes a key and gets a certificate for it.
+    Enrol {
+        /// The master, HOST:PORT.
+        #[arg(long)]
+        master: String,
+        /// Token that `ctl` printed; without it an operator must accept the key.
+        #[arg(long, env = "HALITE_TOKEN", hide_env_values = true, default_value = "")]
+        token: String,
+        /// SHA-256 of the cluster's CA certificate, where there is no token.
+        #[arg(long, default_value = "")]
+        ca_hash: String,
+        /// This host's id (default: its name).
+        #[arg(long, default_value = "")]
+        id: String,
+        /// Enrol again although there is an identity.
+        #[arg(long)]
+        force: bool,
+        /// Configuration file; only its state_dir counts here.
+        #[arg(long, default_value = DEFAULT_PATH)]
+        config: PathBuf,
+    },
+    /// Applies a low state from a file, without a master.
+    Apply {
+        /// Predict only; change nothing.
+        #[arg(long)]
+        test: bool,
+        /// Low state (JSON); - reads standard input.
+        #[arg(long)]
+        low: PathBuf,
+        /// Directory of the files that it refers to, each named by its SHA-256.
+        #[arg(long)]
+        blobs: Option<PathBuf>,
+        /// Form of the output.
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// Prints this host's grains as JSON.
+    Grains,
+}
+
+/// Form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}

@@ -1,0 +1,118 @@
+//! Directories that are there whole or not at all: they are filled under another name, and get
+//! their own in one step when everything in them is on the disk.
+
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::files;
+
+/// A directory that is being filled. Nobody else fills it as long as this lives, and what an
+/// earlier one left that was killed is gone.
+pub struct AtomicDir {
+    /// Where to write.
+    pub new: PathBuf,
+    dir: PathBuf,
+    /// Ends with the process that holds it.
+    _lock: File,
+}
+
+impl AtomicDir {
+    /// Begins a directory that is to be at `dir`, in the same file system.
+    ///
+    /// # Errors
+    /// When something is at `dir`, somebody else fills it, or the system refuses.
+    pub fn begin(dir: &Path) -> Result<Self, Error> {
+        let new = files::sibling(dir, "new");
+        files::make_dir(&new)?;
+        let lock = File::open(&new).map_err(Error::file("open", &new))?;
+        if lock.try_lock().is_err() {
+            return Err(Error::content(
+                dir,
+                "another extraction to it is under way: wait until that has ended",
+            ));
+        }
+        // Only now nobody else can put it there.
+        if fs::symlink_metadata(dir).is_ok() {
+            let _ = fs::remove_dir(&new);
+            return Err(Error::content(
+                dir,
+                "something is there already: remove it, or choose another place",
+            ));
+        }
+        for left in fs::read_dir(&new).map_err(Error::file("list", &new))? {
+            files::remove_any(&left.map_err(Error::file("list", &new))?.path())?;
+        }
+        open_to_all(&new)?;
+        Ok(Self {
+            new,
+            dir: dir.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Fills it, and gives it its name when everything that was written is on the disk. Files are
+    /// the filler's to sync, directories are synced here. Where that fails, nothing is left.
+    ///
+    /// # Errors
+    /// The filler's, or the system's.
+    pub fn fill<E: From<Error>>(
+        self,
+        filler: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let written = filler(&self.new).and_then(|()| {
+            sync_dirs(&self.new)?;
+            fs::rename(&self.new, &self.dir).map_err(Error::file("rename", &self.new))?;
+            Ok(files::sync_parent(&self.dir)?)
+        });
+        if written.is_err() {
+            let _ = fs::remove_dir_all(&self.new);
+        }
+        written
+    }
+}
+
+/// Makes a file in a stage; directories above it that are not there yet are open to all, whatever
+/// the caller's umask.
+///
+/// # Errors
+/// The system's.
+pub fn make_above(root: &Path, path: &Path) -> Result<(), Error> {
+    let mut missing: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| *dir != root && !dir.is_dir())
+        .collect();
+    while let Some(dir) = missing.pop() {
+        fs::create_dir(dir).map_err(Error::file("make", dir))?;
+        open_to_all(dir)?;
+    }
+    Ok(())
+}
+
+fn open_to_all(dir: &Path) -> Result<(), Error> {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(Error::file("make", dir))
+}
+
+/// Waits until the names in a directory and in all below it are on the disk.
+fn sync_dirs(root: &Path) -> Result<(), Error> {
+    let mut waiting = vec![root.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
+            let entry = entry.map_err(Error::file("list", &dir))?;
+            if entry
+                .file_type()
+                .map_err(Error::file("list", &dir))?
+                .is_dir()
+            {
+                waiting.push(entry.path());
+            }
+        }
+        File::open(&dir)
+            .and_then(|opened| opened.sync_all())
+            .map_err(Error::file("write", &dir))?;
+    }
+    Ok(())
+}

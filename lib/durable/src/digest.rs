@@ -1,0 +1,131 @@
+//! SHA-256 digests, the names of everything that is fetched.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// The SHA-256 of bytes in memory.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// A SHA-256 digest: 64 lower-case hexadecimal digits, so that it can be the name of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest(String);
+
+impl Digest {
+    /// The digest of bytes in memory.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(sha256(bytes))
+    }
+
+    /// The digest of all that a hash was fed with.
+    #[must_use]
+    pub fn finish(hash: Sha256) -> Self {
+        Self(hex(&hash.finalize()))
+    }
+
+    /// The 64 digits.
+    #[must_use]
+    pub fn hex(&self) -> &str {
+        &self.0
+    }
+
+    /// `sha256:` and the digits, as OCI writes it.
+    #[must_use]
+    pub fn oci(&self) -> String {
+        format!("sha256:{}", self.0)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = String;
+
+    /// Takes the digits, with or without `sha256:` before them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hex = text.strip_prefix("sha256:").unwrap_or(text);
+        if is_sha256(hex) {
+            return Ok(Self(hex.to_owned()));
+        }
+        Err(format!(
+            "{text:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken"
+        ))
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sha256_is_a_digest() {
+        let digest = Digest::of(b"");
+        assert_eq!(
+            digest.hex(),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        assert_eq!(digest.oci().parse::<Digest>().unwrap(), digest);
+        assert_eq!(digest.hex().parse::<Digest>().unwrap(), digest);
+        let upper = digest.hex().to_uppercase();
+        for wrong in [
+            "",
+            "sha256:",
+            "../../etc/passwd",
+            "sha512:00",
+            &digest.hex()[1..],
+            &upper,
+        ] {
+            assert!(
+                wrong
+                    .parse::<Digest>()
+                    .unwrap_err()
+                    .contains("no SHA-256 digest"),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether there is room for a bundle, before anything of it is written.
+
+use std::path::Path;
+
+use crate::error::Error;
+
+/// What every file and directory takes at least, in bytes: the block of the common file systems.
+const BLOCK: u64 = 4096;
+
+/// What something takes on a file system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes, in whole blocks.
+    pub bytes: u64,
+    /// Files and directories.
+    pub files: u64,
+}
+
+impl Need {
+    /// One more file of that size.
+    pub fn add(&mut self, size: u64) {
+        // One block for its directory or index, which is more than most have.
+        self.bytes += size.next_multiple_of(BLOCK) + BLOCK;
+        self.files += 1;
+    }
+
+    /// The space that files of these sizes take.
+    #[must_use]
+    pub fn for_sizes(sizes: impl IntoIterator<Item = u64>) -> Self {
+        let mut need = Self::default();
+        sizes.into_iter().for_each(|size| need.add(size));
+        need
+    }
+}
+
+/// What a file system has left for somebody who is not root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files; nothing where the file system has no such limit.
+    pub files: Option<u64>,
+}
+
+impl Room {
+    /// What is left where a directory is.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn at(dir: &Path) -> Result<Self, Error> {
+        let found =
+            rustix::fs::statvfs(dir).map_err(|error| Error::file("look at", dir)(error.into()))?;
+        Ok(Self {
+            bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            files: (found.f_files > 0).then_some(found.f_favail),
+        })
+    }
+
+    /// Whether that is enough for a bundle.
+    ///
+    /// # Errors
+    /// How much is missing, where.
+    pub fn holds(&self, need: Need, dir: &Path) -> Result<(), Error> {
+        self.short(need, "the bundle").map_or(Ok(()), |what| {
+            let message = format!(
+                "{what}; nothing was written: make room there, or add the bundle where it is mounted or extracted"
+            );
+            Err(Error::content(dir, message))
+        })
+    }
+
+    /// How much is missing for `what`, if it is not enough.
+    #[must_use]
+    pub fn short(&self, need: Need, what: &str) -> Option<String> {
+        if need.bytes > self.bytes {
+            return Some(format!(
+                "{what} needs {} MiB and only {} MiB are free on this file system",
+                need.bytes.div_ceil(1 << 20),
+                self.bytes >> 20
+            ));
+        }
+        let free = self.files.filter(|free| need.files > *free)?;
+        let needed = need.files;
+        Some(format!(
+            "{what} needs {needed} files and this file system has room for {free} more"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_beforehand() {
+        let mut need = Need::default();
+        need.add(1 << 20);
+        need.add(1);
+        assert_eq!(
+            need,
+            Need {
+                bytes: (1 << 20) + 3 * 4096,
+                files: 2
+            }
+        );
+        let dir = Path::new("/var/lib/halite/bundles");
+        let room = |bytes, files| Room { bytes, files };
+        assert!(room(need.bytes, None).holds(need, dir).is_ok());
+        assert!(room(need.bytes, Some(2)).holds(need, dir).is_ok());
+        let text = room(need.bytes - 1, None)
+            .holds(need, dir)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("needs 2 MiB") && text.contains("1 MiB are free"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/var/lib/halite/bundles") && text.contains("nothing was written"),
+            "{text}"
+        );
+        let text = room(need.bytes, Some(1))
+            .holds(need, dir)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("needs 2 files"), "{text}");
+        assert!(Room::at(&std::env::temp_dir()).unwrap().bytes > 0);
+        assert!(Room::at(Path::new("/no/such/place")).is_err());
+    }
+}

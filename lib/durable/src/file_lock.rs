@@ -1,0 +1,279 @@
+//! Who works at a place. A claim ends with its process, however that ends, so that what a killed
+//! one has left can be told from what another is writing now.
+
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use crate::error::Error;
+use crate::files;
+
+/// A place that nobody else claims: `.NAME.lock` beside it, until this is dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl FileLock {
+    /// Claims the place of something that is to be written.
+    ///
+    /// # Errors
+    /// When another process works at it, or its directory cannot be written to.
+    pub fn new(place: &Path) -> Result<Self, Error> {
+        Self::take(place)?.ok_or_else(|| {
+            Error::content(
+                place,
+                "another ctl is writing it: wait until that has ended, or name another place",
+            )
+        })
+    }
+
+    /// Claims what several may use, one after the other; `progress` hears of a wait.
+    ///
+    /// # Errors
+    /// When its directory cannot be written to.
+    pub fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
+        if let Some(claim) = Self::take(place)? {
+            return Ok(claim);
+        }
+        progress(&format!(
+            "waiting for another build that uses {}",
+            place.display()
+        ));
+        loop {
+            let path = files::sibling(place, "lock");
+            let locked = open(&path).and_then(|file| file.lock().map(|()| file));
+            let file = locked.map_err(Error::file("lock", &path))?;
+            if same(&file, &path) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+
+    /// Claims a place; nothing when another process works at it.
+    ///
+    /// # Errors
+    /// When its directory cannot be written to.
+    pub fn take(place: &Path) -> Result<Option<Self>, Error> {
+        let path = files::sibling(place, "lock");
+        if let Some(dir) = path.parent() {
+            files::make_dir(dir)?;
+        }
+        loop {
+            let file = open(&path).map_err(Error::file("write", &path))?;
+            match file.try_lock() {
+                // Who held it before has removed it meanwhile.
+                Ok(()) if !same(&file, &path) => {}
+                Ok(()) => return Ok(Some(Self { path, _file: file })),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+            }
+        }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Before the lock ends, or it would be somebody else's. One that stays does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+}
+
+/// Whether a path still leads to a file that was opened by it.
+fn same(file: &File, path: &Path) -> bool {
+    let ids = |facts: fs::Metadata| (facts.dev(), facts.ino());
+    let (opened, there) = (file.metadata().map(ids), fs::metadata(path).map(ids));
+    matches!((opened, there), (Ok(opened), Ok(there)) if opened == there)
+}
+
+/// Name of the file in a scratch directory that its process holds locked.
+const OWNER: &str = ".owner";
+
+/// A directory for temporary files that only its owner may read. It goes when this is dropped; what
+/// killed processes have left of its kind goes when the next one is made.
+#[derive(Debug)]
+pub struct ScratchDir {
+    dir: TempDir,
+    /// Holds the lock.
+    _owner: File,
+}
+
+impl ScratchDir {
+    /// A new directory among the system's temporary files. `kind` begins its name.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(kind: &str) -> Result<Self, Error> {
+        Self::within(&std::env::temp_dir(), kind)
+    }
+
+    /// A new directory in another.
+    pub fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
+        sweep(parent, kind);
+        let failed = || Error::file("make a directory in", parent);
+        loop {
+            let dir = tempfile::Builder::new()
+                .prefix(kind)
+                .tempdir_in(parent)
+                .map_err(failed())?;
+            let path = dir.path().join(OWNER);
+            let owner = open(&path)
+                .and_then(|file| file.lock().map(|()| file))
+                .map_err(failed())?;
+            // Who swept in the moment between the two took it for left over.
+            if same(&owner, &path) {
+                return Ok(Self { dir, _owner: owner });
+            }
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// Removes what killed processes have left. What cannot be looked at or removed is somebody else's.
+fn sweep(parent: &Path, kind: &str) {
+    let user = geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let own = |status: fs::Metadata| status.is_dir() && status.uid() == user;
+        if !entry.file_name().to_string_lossy().starts_with(kind)
+            || !entry.metadata().is_ok_and(own)
+        {
+            continue;
+        }
+        // Not made: one that has no owner yet is being made now. Everybody may put a pipe or a link
+        // here, and wait for who opens it.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let owner = rustix::fs::open(
+            entry.path().join(OWNER),
+            OFlags::RDONLY | flags,
+            Mode::empty(),
+        );
+        let Ok(owner) = owner.map(File::from) else {
+            continue;
+        };
+        if !owner.metadata().is_ok_and(|status| status.is_file()) {
+            continue;
+        }
+        // Held until all of it is gone: its maker may wait for the same lock, and looks again then.
+        if owner.try_lock().is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_sweeps_what_another_is_making() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let scratch = ScratchDir::within(dir.path(), "kind-").unwrap();
+                        assert!(scratch.path().join(OWNER).exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_place_is_claimed_once_and_nothing_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("below/X.iso");
+        let claim = FileLock::new(&place).unwrap();
+        let error = FileLock::new(&place).unwrap_err().to_string();
+        assert!(error.contains("another ctl is writing it"), "{error}");
+        let (told, heard) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let place = place.clone();
+            move || {
+                FileLock::wait(&place, &mut |line| told.send(line.to_owned()).unwrap()).map(drop)
+            }
+        });
+        assert!(heard.recv().unwrap().contains("waiting for another build"));
+        drop(claim);
+        waiting.join().unwrap().unwrap();
+        // What a killed one has left is taken over.
+        fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
+        drop(FileLock::new(&place).unwrap());
+        assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_others_put_there_holds_nobody_up() {
+        use rustix::fs::{CWD, mkfifoat};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["x-pipe", "x-link", "x-folder", "outside", "x-folder/.owner"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        mkfifoat(CWD, at("x-pipe/.owner"), Mode::RUSR | Mode::WUSR).unwrap();
+        fs::write(at("outside/.owner"), "").unwrap();
+        std::os::unix::fs::symlink(at("outside/.owner"), at("x-link/.owner")).unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("x-directory")).unwrap();
+        let mut left = vec!["outside", "x-directory", "x-folder", "x-link", "x-pipe"];
+        if geteuid().is_root() {
+            fs::create_dir(at("x-somebody")).unwrap();
+            fs::write(at("x-somebody/.owner"), "").unwrap();
+            std::os::unix::fs::chown(at("x-somebody"), Some(65534), None).unwrap();
+            left.push("x-somebody");
+        }
+        let (done, waited) = std::sync::mpsc::channel();
+        let parent = dir.path().to_owned();
+        std::thread::spawn(move || done.send(ScratchDir::within(&parent, "x-").map(drop)));
+        waited
+            .recv_timeout(std::time::Duration::from_secs(60))
+            .expect("it waits for a pipe")
+            .unwrap();
+        let mut there: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        there.sort();
+        assert_eq!(there, left);
+    }
+
+    #[test]
+    fn only_what_nobody_holds_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = ScratchDir::within(dir.path(), "x-").unwrap();
+        fs::create_dir(dir.path().join("x-left")).unwrap();
+        fs::write(dir.path().join("x-left/.owner"), "").unwrap();
+        fs::create_dir(dir.path().join("x-other")).unwrap();
+        fs::create_dir(dir.path().join("y-left")).unwrap();
+        fs::write(dir.path().join("y-left/.owner"), "").unwrap();
+        let second = ScratchDir::within(dir.path(), "x-").unwrap();
+        assert!(held.path().exists() && second.path().exists());
+        drop((held, second));
+        let mut left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["x-other", "y-left"]);
+    }
+}

@@ -1,0 +1,347 @@
+//! Files: digests, copies, links and the list of what is in a directory.
+
+use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sha2::Sha256;
+
+use crate::digest::hex;
+use crate::error::Error;
+
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// How often the removal of a directory is tried.
+const ATTEMPTS: u32 = 20;
+
+/// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a
+/// size, too.
+pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
+    let mut file = File::open(path).map_err(Error::file("read", path))?;
+    let size = file
+        .seek(SeekFrom::End(0))
+        .map_err(Error::file("read", path))?;
+    Ok((file, size))
+}
+
+/// SHA-256 and size of a file, which is streamed.
+pub fn digest(path: &Path) -> Result<(String, u64), Error> {
+    let mut from = File::open(path).map_err(Error::file("read", path))?;
+    stream(&mut from, &mut std::io::sink()).map_err(Error::file("read", path))
+}
+
+/// Copies a file, returning SHA-256 and size of what was copied.
+pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
+    let mut source = Source::new(File::open(from).map_err(Error::file("read", from))?);
+    let mut target = create(to, mode)?;
+    let copied = stream(&mut source, &mut target);
+    // Which of two disks fails is worth knowing.
+    let at_fault = if source.failed {
+        Error::file("read", from)
+    } else {
+        Error::file("write", to)
+    };
+    copied.map_err(at_fault)
+}
+
+/// A file to read from, that tells its own errors from those of what is made of it.
+pub struct Source<R> {
+    from: R,
+    /// Whether it could not be read.
+    pub failed: bool,
+}
+
+impl<R> Source<R> {
+    /// One that has not failed yet.
+    pub fn new(from: R) -> Self {
+        Self {
+            from,
+            failed: false,
+        }
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer);
+        self.failed |= matches!(&read, Err(error) if error.kind() != ErrorKind::Interrupted);
+        read
+    }
+}
+
+/// Makes a new file with a mode, and the directories above it.
+pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
+    make_parent(path)?;
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(Error::file("write", path))?;
+    // The caller's umask has no say in what a bundle holds.
+    file.set_permissions(fs::Permissions::from_mode(mode))
+        .map_err(Error::file("write", path))?;
+    Ok(file)
+}
+
+/// Writes a new file.
+pub fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    create(path, mode)?
+        .write_all(content)
+        .map_err(Error::file("write", path))
+}
+
+/// Links a file to a second place, or copies it where that is another file system.
+pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
+    make_parent(to)?;
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    let mode = fs::metadata(from)
+        .map_err(Error::file("read", from))?
+        .permissions()
+        .mode();
+    copy(from, to, mode & 0o777).map(|_| ())
+}
+
+/// Every regular file below a directory as a sorted relative path with `/`. Anything that is
+/// neither a file nor a directory is an error: a bundle has to fit on every medium.
+pub fn walk(root: &Path) -> Result<Vec<String>, Error> {
+    let (files, others) = entries(root)?;
+    match others.first() {
+        None => Ok(files),
+        Some(name) => Err(Error::content(
+            root.join(name),
+            "only plain files can be in a bundle",
+        )),
+    }
+}
+
+/// Every regular file below a directory, and everything that is neither a file nor a directory.
+pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
+    let (mut files, mut others) = (Vec::new(), Vec::new());
+    let mut waiting = vec![(root.to_owned(), String::new())];
+    while let Some((dir, prefix)) = waiting.pop() {
+        for entry in fs::read_dir(&dir).map_err(Error::file("list", &dir))? {
+            let entry = entry.map_err(Error::file("list", &dir))?;
+            let kind = entry.file_type().map_err(Error::file("list", &dir))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return Err(Error::content(entry.path(), "its name is not UTF-8"));
+            };
+            let name = format!("{prefix}{name}");
+            if kind.is_dir() {
+                waiting.push((entry.path(), format!("{name}/")));
+            } else if kind.is_file() {
+                files.push(name);
+            } else {
+                others.push(name);
+            }
+        }
+    }
+    files.sort_unstable();
+    others.sort_unstable();
+    Ok((files, others))
+}
+
+/// Removes a directory with all that is in it; one that is not there is fine.
+pub fn remove_dir(dir: &Path) -> Result<(), Error> {
+    for attempt in 1.. {
+        match fs::remove_dir_all(dir) {
+            // A program that a killed build had started may be writing there for a moment yet.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && attempt < ATTEMPTS => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::file("remove", dir)(error));
+            }
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all
+/// that is in it.
+pub fn remove_any(path: &Path) -> Result<(), Error> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(status) if status.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory and those above it.
+pub fn make_dir(dir: &Path) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(Error::file("make", dir))
+}
+
+/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the
+/// disk then.
+pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let _ = fs::remove_file(&new);
+    let written = create(&new, mode)
+        .and_then(|mut file| {
+            file.write_all(content)
+                .and_then(|()| file.sync_all())
+                .map_err(Error::file("write", path))
+        })
+        .and_then(|()| fs::rename(&new, path).map_err(Error::file("replace", path)));
+    if written.is_err() {
+        // Best effort: the first error is the one that matters.
+        let _ = fs::remove_file(&new);
+    }
+    written.and_then(|()| sync_parent(path))
+}
+
+/// Waits until everything in a directory is on the disk, with all else in its file system: one call
+/// instead of one for each file.
+pub fn settle(dir: &Path) -> Result<(), Error> {
+    let opened = File::open(dir).map_err(Error::file("open", dir))?;
+    rustix::fs::syncfs(&opened).map_err(|error| Error::file("write", dir)(error.into()))
+}
+
+/// Waits until the name of a file or directory is on the disk.
+pub fn sync_parent(path: &Path) -> Result<(), Error> {
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(Error::file("write", dir))
+}
+
+/// For `map_err`, where a directory is moved: the system calls one busy that is a mount point.
+pub fn moved(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |cause| match cause.kind() {
+        ErrorKind::ResourceBusy => {
+            let what = format!(
+                "cannot {action} it: a file system is mounted there; unmount it first (`umount {}`; a line in /etc/fstab would \
+                 bring it back)",
+                path.display()
+            );
+            Error::content(path, what)
+        }
+        _ => Error::file(action, path)(cause),
+    }
+}
+
+/// Puts what is beside a place there, and removes what was there.
+pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
+    let aside = sibling(place, "replaced");
+    if fs::symlink_metadata(place).is_err() {
+        fs::rename(new, place).map_err(Error::file("move", new))?;
+        sync_parent(place)?;
+        return remove_any(&aside);
+    }
+    match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
+        // Not every file system can do it in one step; whoever is cut off between these two does it
+        // again.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            // What one that was cut off has left here: another is in its place.
+            remove_any(&aside)?;
+            fs::rename(place, &aside).map_err(moved("replace", place))?;
+            fs::rename(new, place).map_err(Error::file("replace", place))?;
+            sync_parent(place)?;
+            remove_any(&aside)
+        }
+        done => {
+            done.map_err(|error| moved("replace", place)(error.into()))?;
+            sync_parent(place)?;
+            remove_any(new)
+        }
+    }
+}
+
+/// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
+pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{suffix}"))
+}
+
+fn make_parent(path: &Path) -> Result<(), Error> {
+    path.parent().map_or(Ok(()), make_dir)
+}
+
+/// Copies what there is to read; its SHA-256 and size.
+pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
+    stream_as::<Sha256>(from, to)
+}
+
+/// The same with a hash of that kind.
+pub fn stream_as<H: sha2::Digest>(
+    from: &mut impl Read,
+    to: &mut impl Write,
+) -> std::io::Result<(String, u64)> {
+    let mut hash = H::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((hex(&hash.finalize()), size));
+        }
+        hash.update(&buffer[..count]);
+        to.write_all(&buffer[..count])?;
+        size += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kill_left_beside_a_place_goes_when_another_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, place) = (dir.path().join("new"), dir.path().join("place"));
+        // Moved aside, and cut off before the new one came.
+        make_dir(&sibling(&place, "replaced").join("old")).unwrap();
+        make_dir(&new.join("first")).unwrap();
+        put_in_place(&new, &place).unwrap();
+        make_dir(&new.join("second")).unwrap();
+        put_in_place(&new, &place).unwrap();
+        let names: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["place"]);
+        assert!(place.join("second").is_dir());
+    }
+
+    #[test]
+    fn a_copy_says_which_side_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to");
+        // A directory can be opened and not read.
+        let error = copy(dir.path(), &to, 0o644).unwrap_err().to_string();
+        assert!(
+            error.contains("read") && error.contains(&dir.path().display().to_string()),
+            "{error}"
+        );
+        assert!(!error.contains("write"), "{error}");
+        let error = copy(
+            Path::new("/proc/self/stat"),
+            Path::new("/dev/full/x"),
+            0o644,
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("/dev/full"), "{error}");
+    }
+}

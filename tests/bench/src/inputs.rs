@@ -1,0 +1,105 @@
+//! What both ways are given: the packages, images, containerd configuration and pod network of
+//! Halite's own low state, so that the script does the same work.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{BOOTSTRAP, BUNDLE, CLUSTER};
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::view::{MASTER, Pki};
+use halite_states::low::Chunk;
+use halite_suites::kubeadm::{inputs, rendered};
+use halite_upstream::{Image, versions};
+use serde_json::Value;
+
+/// The bootstrap node, as `ctl bootstrap` declares it.
+const NODE: &str = "apiVersion: halite/v1
+kind: Node
+metadata:
+  name: bootstrap-1
+roles: [bootstrap, registry, etcd, control-plane]
+address: 10.10.0.11
+";
+
+/// What the script gets.
+pub(super) struct Inputs {
+    /// Packages in apt's notation, with the version where the bundle fixes it.
+    pub packages: Vec<String>,
+    /// The images of a control-plane host.
+    pub images: Vec<Image>,
+    /// containerd's configuration file.
+    pub containerd: String,
+    /// kubeadm's configuration file.
+    pub kubeadm: String,
+    /// flannel's objects, a JSON list.
+    pub flannel: String,
+    /// The name of the API.
+    pub endpoint: String,
+}
+
+impl Inputs {
+    /// Compiles the state tree for the bootstrap host and the API, and takes the inputs from there.
+    pub fn new(bundle: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let manifest = fs::read_to_string(bundle.join("manifest.json"))?;
+        let facts = BundleFacts::from_manifest(&manifest, BUNDLE)?;
+        let declaration = inputs::parse(CLUSTER, &[NODE])?;
+        let compile =
+            |target: &str| rendered::compile(&declaration, &facts, &Pki::default(), target);
+        let (host, api) = (compile(BOOTSTRAP)?.low.chunks, compile(MASTER)?.low.chunks);
+        let find = |chunks: &[Chunk], function: &str, name: &str| {
+            let found = chunks
+                .iter()
+                .find(|c| c.function() == function && (c.id == name || c.name == name));
+            found
+                .map(|c| c.args.clone())
+                .with_context(|| format!("no {function} {name} in the low state"))
+        };
+        let packages = find(&host, "pkg.installed", "host-packages")?;
+        let packages = packages["pkgs"]
+            .as_array()
+            .context("host-packages has no pkgs")?;
+        let containerd = find(&host, "file.managed", "/etc/containerd/config.toml")?;
+        let flannel = find(&api, "kubernetes.manifest", "flannel")?;
+        let all =
+            halite_upstream::ensure(&halite_lab::cache(), &versions::NEWEST, progress)?.images;
+        let wanted = |image: &Image| {
+            host.iter()
+                .any(|c| c.function() == "image.present" && c.name == image.reference)
+        };
+        let flannel =
+            serde_json::json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
+        Ok(Self {
+            packages: packages.iter().map(package).collect(),
+            images: all.into_iter().filter(wanted).collect(),
+            containerd: containerd["contents"]
+                .as_str()
+                .context("containerd has no contents")?
+                .to_owned(),
+            kubeadm: inputs::kubeadm(&declaration, versions::KUBERNETES)?,
+            flannel: flannel.to_string(),
+            endpoint: declaration.cluster.value.endpoint(),
+        })
+    }
+}
+
+/// `name` or `{name: version}` in apt's notation.
+fn package(item: &Value) -> String {
+    match item.as_object().and_then(|pair| pair.iter().next()) {
+        Some((name, version)) => format!("{name}={}", version.as_str().unwrap_or_default()),
+        None => item.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn packages_in_apts_notation() {
+        assert_eq!(package(&json!("socat")), "socat");
+        assert_eq!(package(&json!({"kubelet": "1.36.3-1"})), "kubelet=1.36.3-1");
+    }
+}

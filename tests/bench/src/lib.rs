@@ -1,0 +1,268 @@
+//! `cargo lab bench`: what Halite costs, against a plain shell script around kubeadm on an
+//! identical host, and in itself.
+//!
+//! Machines differ and are shared, so times count as ratios within one run: the two ways alternate,
+//! each on new hosts.
+
+mod bundle;
+mod inputs;
+mod measure;
+mod peer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use halite_lab::cluster::{CLUSTER, Cluster};
+use halite_lab::{Lab, build, cluster};
+use halite_upstream::prepare;
+use inputs::Inputs;
+
+pub use bundle::bench as bundle;
+
+/// Name of the bench's own lab.
+pub const BENCH: &str = "bench";
+
+/// A part that can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Making, checking and adding bundles, and what the lab's is made of; boots no host.
+    Bundle,
+}
+
+/// How often each of the two ways is gone.
+const ROUNDS: usize = 2;
+/// The aims of the project, as they are written in `docs/performance.md`.
+const RATIO: f64 = 1.5;
+const HIGHSTATE: Duration = Duration::from_secs(1);
+const PING: Duration = Duration::from_millis(20);
+const MINION_KIB: u64 = 8 * 1024;
+const MASTER_KIB: u64 = 24 * 1024;
+
+/// Builds what is missing, measures, and prints the table. Leaves nothing running.
+pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    let bundle = prepare::bundle(progress)?;
+    let medium = prepare::medium(progress)?;
+    let inputs = Inputs::new(&bundle, progress)?;
+    let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    warm(&bundle)?;
+    warm(&medium)?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut table = Table::default();
+    for round in 1..=ROUNDS {
+        progress(&format!(
+            "round {round} of {ROUNDS}: shell script and kubeadm"
+        ));
+        lab.down()?;
+        let host = cluster::boot_peer(&lab, &bundle)?;
+        let phases = peer::run(&host, &inputs)?;
+        let total = phases.iter().map(|(_, time)| *time).sum();
+        table.row(
+            &format!("bootstrap {round}, script"),
+            &seconds(total),
+            &shown(&phases),
+        );
+        theirs.push(total);
+        let packages = measure::packages(&host)?;
+
+        progress(&format!("round {round} of {ROUNDS}: Halite"));
+        lab.down()?;
+        let host = cluster::boot_bootstrap(&lab, &medium)?;
+        let time = cluster::bootstrap(&host, CLUSTER)?;
+        table.row(&format!("bootstrap {round}, Halite"), &seconds(time), "");
+        ours.push(time);
+        same_packages(&packages, &measure::packages(&host)?)?;
+    }
+    let ratio = median(&ours).as_secs_f64() / median(&theirs).as_secs_f64();
+    table.aim(
+        "bootstrap, ratio of medians",
+        &format!("{ratio:.2}"),
+        &format!("≤ {RATIO}"),
+        ratio <= RATIO,
+    );
+
+    progress("adding the worker");
+    cluster::boot_worker(&lab)?;
+    let cluster = Cluster::attach(lab.clone())?;
+    table.row(
+        "node add",
+        &seconds(cluster.add_worker()?),
+        "packages included",
+    );
+    cluster.wait_for_pods(Duration::from_secs(180))?;
+    measure::settled(&cluster)?;
+    let times = measure::times(&cluster.bootstrap, 5, "ctl highstate")?;
+    let time = median(&times);
+    table.aim(
+        "ctl highstate, nothing to do, two hosts",
+        &seconds(time),
+        "< 1 s",
+        time < HIGHSTATE,
+    );
+    let times = measure::times(&cluster.bootstrap, 10, "ctl ping worker-1")?;
+    let time = median(&times);
+    table.aim(
+        "ctl ping of one minion",
+        &format!("{:.1} ms", 1000.0 * time.as_secs_f64()),
+        "< 20 ms",
+        time < PING,
+    );
+    for (host, unit, limit) in [
+        (&cluster.worker, "halite-minion", MINION_KIB),
+        (&cluster.bootstrap, "halite-minion", MINION_KIB),
+        (&cluster.bootstrap, "halite-master", MASTER_KIB),
+    ] {
+        let pss = measure::pss(host, unit)?;
+        let name = format!("{unit} on {}, PSS", host.spec.name);
+        let value = format!(
+            "{} KiB (file {}, anonymous {})",
+            pss.total, pss.file, pss.anonymous
+        );
+        table.aim(&name, &value, &format!("≤ {limit} KiB"), pss.total <= limit);
+    }
+    sizes(&bundle, &mut table)?;
+    cluster.nothing_tried_to_leave()?;
+    lab.down()?;
+    print!("\n{}", table.0);
+    Ok(())
+}
+
+/// Reads the whole bundle once, so that whoever is first has no colder start than who follows.
+fn warm(bundle: &Path) -> Result<u64> {
+    let mut read = 0;
+    for entry in
+        fs::read_dir(bundle).with_context(|| format!("cannot read {}", bundle.display()))?
+    {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            read += warm(&entry.path())?;
+        } else {
+            read += std::io::copy(&mut fs::File::open(entry.path())?, &mut std::io::sink())?;
+        }
+    }
+    Ok(read)
+}
+
+/// Both ways must have installed the same, or the comparison says nothing.
+fn same_packages(
+    script: &BTreeMap<String, String>,
+    halite: &BTreeMap<String, String>,
+) -> Result<()> {
+    if script == halite {
+        return Ok(());
+    }
+    let only = |a: &BTreeMap<String, String>, b: &BTreeMap<String, String>| -> Vec<String> {
+        a.iter()
+            .filter(|(n, v)| b.get(*n) != Some(v))
+            .map(|(n, v)| format!("{n} {v}"))
+            .collect()
+    };
+    bail!(
+        "the hosts have not the same packages: only the script's {:?}, only Halite's {:?}",
+        only(script, halite),
+        only(halite, script)
+    )
+}
+
+fn sizes(bundle: &Path, table: &mut Table) -> Result<()> {
+    let programs = build::source_root().join("target/x86_64-unknown-linux-gnu/shipped");
+    for program in ["halite-minion", "halite-master", "ctl"] {
+        let size = fs::metadata(programs.join(program))?.len();
+        table.row(
+            &format!("{program}, size"),
+            &format!("{:.1} MiB", mib(size)),
+            "static, stripped",
+        );
+    }
+    table.row(
+        "bundle, size",
+        &format!("{:.0} MiB", mib(warm(bundle)?)),
+        "images, packages, programs, states",
+    );
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// The middle one; of an even number the mean of the two in the middle.
+fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let middle = sorted.len() / 2;
+    match (sorted.get(middle.wrapping_sub(1)), sorted.get(middle)) {
+        (Some(low), Some(high)) if sorted.len().is_multiple_of(2) => (*low + *high) / 2,
+        (_, Some(high)) => *high,
+        _ => Duration::ZERO,
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+fn shown(phases: &[(String, Duration)]) -> String {
+    phases
+        .iter()
+        .map(|(name, time)| format!("{name} {}", seconds(*time)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The result, a Markdown table that can stand in `docs/performance.md` as it is.
+struct Table(String);
+
+impl Default for Table {
+    fn default() -> Self {
+        Self("| what | measured | aim, notes |\n|---|---|---|\n".to_owned())
+    }
+}
+
+impl Table {
+    fn row(&mut self, what: &str, value: &str, note: &str) {
+        // Said at once too: a later part may fail.
+        println!("  {what}: {value} {note}");
+        self.0.push_str(&format!("| {what} | {value} | {note} |\n"));
+    }
+
+    fn aim(&mut self, what: &str, value: &str, aim: &str, reached: bool) {
+        let judged = if reached {
+            aim.to_owned()
+        } else {
+            format!("{aim}: **missed**")
+        };
+        self.row(what, value, &judged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_even_and_odd_numbers() {
+        let of = |list: &[u64]| {
+            median(
+                &list
+                    .iter()
+                    .map(|s| Duration::from_secs(*s))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(of(&[3, 1, 2]), Duration::from_secs(2));
+        assert_eq!(of(&[4, 1]), Duration::from_millis(2500));
+        assert_eq!(of(&[]), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_missed_aim_is_said() {
+        let mut table = Table::default();
+        table.aim("x", "2", "≤ 1", false);
+        assert!(table.0.ends_with("| x | 2 | ≤ 1: **missed** |\n"));
+    }
+}

@@ -1,0 +1,107 @@
+//! Times of whole commands, memory of daemons, and what else is looked at on a host.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+/// Memory of a process in KiB, each shared page divided by how many share it.
+pub(super) struct Pss {
+    /// All of it.
+    pub total: u64,
+    /// Pages of files: the program itself.
+    pub file: u64,
+    /// Heap, stacks, and pages of the program that were written to.
+    pub anonymous: u64,
+}
+
+/// What a unit's main process takes.
+pub(super) fn pss(host: &Host, unit: &str) -> Result<Pss> {
+    let pid = host.run(&["systemctl", "show", "--property=MainPID", "--value", unit])?;
+    let text = host.run(&["cat", &format!("/proc/{}/smaps_rollup", pid.trim())])?;
+    let field =
+        |name: &str| field(&text, name).with_context(|| format!("smaps_rollup has no {name}"));
+    Ok(Pss {
+        total: field("Pss")?,
+        file: field("Pss_File")?,
+        anonymous: field("Pss_Anon")?,
+    })
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How long a command takes inside the host, `count` times, by bash's own clock: nothing but the
+/// command is started in between.
+pub(super) fn times(host: &Host, count: usize, command: &str) -> Result<Vec<Duration>> {
+    let line = format!(
+        "set -e; for n in $(seq {count}); do a=$EPOCHREALTIME; {command} >/dev/null; b=$EPOCHREALTIME; \
+         echo $(( ${{b/./}} - ${{a/./}} )); done"
+    );
+    let text = host.run(&["bash", "-c", &line])?;
+    let micros: Result<Vec<u64>, _> = text.lines().map(str::parse).collect();
+    let times: Vec<Duration> = micros
+        .context("not microseconds")?
+        .into_iter()
+        .map(Duration::from_micros)
+        .collect();
+    ensure!(
+        times.len() == count,
+        "{} of {count} runs were timed",
+        times.len()
+    );
+    Ok(times)
+}
+
+/// Applies the highstate until there is nothing left to do; a certificate or link that Kubernetes
+/// rotates in its first minute would be work.
+pub(super) fn settled(cluster: &Cluster) -> Result<()> {
+    wait::until(
+        "a highstate with nothing to do",
+        Duration::from_secs(120),
+        || {
+            let run = |args: &[&str]| cluster.bootstrap.output(args).map_err(|e| format!("{e:#}"));
+            run(&["ctl", "highstate"])?;
+            let plan = run(&["ctl", "highstate", "--test", "--exit-code"])?;
+            if plan.status.success() {
+                Ok(())
+            } else {
+                Err(String::from_utf8_lossy(&plan.stdout).into_owned())
+            }
+        },
+    )
+}
+
+/// Installed packages and their versions.
+pub(super) fn packages(host: &Host) -> Result<BTreeMap<String, String>> {
+    let text = host.run(&[
+        "dpkg-query",
+        "-W",
+        "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n",
+    ])?;
+    let fields = text.lines().filter_map(|line| {
+        let mut fields = line.strip_prefix("ii")?.split('\t').skip(1);
+        Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+    });
+    Ok(fields.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_smaps_rollup() {
+        let text = "Rss:  1 kB\nPss:                8728 kB\nPss_File:           7048 kB\n";
+        assert_eq!(field(text, "Pss"), Some(8728));
+        assert_eq!(field(text, "Pss_File"), Some(7048));
+        assert_eq!(field(text, "Pss_Anon"), None);
+    }
+}

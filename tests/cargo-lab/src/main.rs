@@ -1,0 +1,204 @@
+//! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use halite_lab::cluster::Cluster;
+use halite_lab::{Lab, capacity, resolver, scan};
+use halite_upstream::prepare;
+use halite_upstream::versions::{NEWEST, RELEASES, Release};
+
+/// Real hosts on one machine: the demonstration and the tests of Halite.
+#[derive(Parser)]
+#[command(name = "cargo lab")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build everything, boot two bare hosts, bootstrap one from the bundle, add the other, and
+    /// leave them running.
+    Demo {
+        /// Which lab; several can run side by side.
+        #[arg(long, default_value = prepare::DEMO)]
+        lab: String,
+    },
+    /// Run everything: format, lint, unit, protocol, lab and cluster suites.
+    Test {
+        /// Run the heavy forms too.
+        #[arg(long)]
+        full: bool,
+        /// Keep the cluster of the suites running afterwards, and use one that runs.
+        #[arg(long)]
+        keep: bool,
+        /// Only tests whose name contains one of these.
+        filter: Vec<String>,
+    },
+    /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
+    Bench {
+        /// Only this part.
+        what: Option<halite_bench::Part>,
+        /// Which lab.
+        #[arg(long, default_value = halite_bench::BENCH)]
+        lab: String,
+    },
+    /// Stop a lab and remove its files.
+    Down {
+        /// Which lab.
+        #[arg(long, default_value = prepare::DEMO)]
+        lab: String,
+    },
+    /// Run a command in a host.
+    Sh {
+        /// Which lab.
+        #[arg(long, default_value = prepare::DEMO)]
+        lab: String,
+        /// The host.
+        host: String,
+        /// The command; a shell when absent.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Show the hosts of a lab and what the detectors saw.
+    Status {
+        /// Which lab.
+        #[arg(long, default_value = prepare::DEMO)]
+        lab: String,
+    },
+    /// Build Halite, the upstream and the bundle, and print the bundle's path.
+    Bundle {
+        /// Which Kubernetes.
+        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
+        kubernetes: Release,
+    },
+    /// Build Halite, the upstream and the bundle, seal and sign it as an ISO, and print its path.
+    Iso {
+        /// Which Kubernetes.
+        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
+        kubernetes: Release,
+    },
+    /// The lab's name server; runs in the router's namespace.
+    #[command(hide = true)]
+    Resolver {
+        /// Where to write the names that were asked for.
+        log: PathBuf,
+    },
+    /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
+    #[command(hide = true)]
+    Scan {
+        /// `10.10.0.11`, `fe80::1%eth0`
+        address: String,
+        /// UDP ports that get a packet each.
+        #[arg(long)]
+        udp: Vec<u16>,
+        /// TCP ports that are asked once more when they do not answer.
+        #[arg(long)]
+        again: Vec<u16>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A minor version on the command line.
+fn release(minor: &str) -> Result<Release, String> {
+    let known = RELEASES.map(|release| release.minor()).join(", ");
+    Release::find(minor).ok_or_else(|| format!("the lab has Kubernetes {known}"))
+}
+
+fn open(name: &str) -> Result<Lab> {
+    Lab::new(name, &halite_lab::cache().join("base-root"))
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    let mut progress = |line: &str| println!("  {line}");
+    let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
+    if matches!(
+        verb,
+        Verb::Demo { .. }
+            | Verb::Test { .. }
+            | Verb::Bench { .. }
+            | Verb::Bundle { .. }
+            | Verb::Iso { .. }
+    ) && !uses_a_running_lab
+    {
+        capacity::for_a_run()?;
+    }
+    match verb {
+        Verb::Demo { lab } => prepare::demo(&lab, &mut progress)?,
+        Verb::Test { full, keep, filter } => {
+            return halite_suites::main(halite_suites::Options { full, keep, filter });
+        }
+        Verb::Bench {
+            what: Some(halite_bench::Part::Bundle),
+            ..
+        } => halite_bench::bundle(&mut progress)?,
+        Verb::Bench { what: None, lab } => halite_bench::bench(&lab, &mut progress)?,
+        Verb::Down { lab } => open(&lab)?.down()?,
+        Verb::Sh { lab, host, command } => {
+            let command = if command.is_empty() {
+                vec!["bash".to_owned(), "-l".to_owned()]
+            } else {
+                command
+            };
+            let status = open(&lab)?.host(&host)?.command(&command)?.status()?;
+            return Ok(u8::try_from(status.code().unwrap_or(255))
+                .map_or(ExitCode::FAILURE, ExitCode::from));
+        }
+        Verb::Status { lab } => {
+            let lab = open(&lab)?;
+            for host in lab.hosts()? {
+                let state = host
+                    .init()
+                    .map_or_else(|| "down".to_owned(), |pid| format!("up (init {pid})"));
+                let addresses = format!(
+                    "{}, {}",
+                    host.control_plane_address(),
+                    host.workload_address()
+                );
+                println!("{:<14} {state:<18} {addresses}", host.spec.name);
+            }
+            match Cluster::attach(lab).and_then(|c| c.nothing_tried_to_leave()) {
+                Ok(()) => println!("nothing tried to leave"),
+                Err(error) => println!("{error:#}"),
+            }
+        }
+        Verb::Bundle { kubernetes } => {
+            println!(
+                "{}",
+                prepare::bundle_of(&kubernetes, &mut progress)?.display()
+            );
+        }
+        Verb::Iso { kubernetes } => {
+            println!(
+                "{}",
+                prepare::medium_of(&kubernetes, &mut progress)?
+                    .join(halite_upstream::ISO)
+                    .display()
+            );
+        }
+        Verb::Resolver { log } => resolver::serve(&log)?,
+        Verb::Scan {
+            address,
+            udp,
+            again,
+        } => {
+            println!(
+                "{}",
+                serde_json::to_string(&scan::scan(&address, &udp, &again)?)?
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

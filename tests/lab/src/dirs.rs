@@ -1,0 +1,17 @@
+//! The directories of the lab on the machine.
+
+use std::path::PathBuf;
+
+/// Where everything slow to make is kept, outside the source tree: `HALITE_LAB_CACHE`, or
+/// `/var/cache/halite-lab`.
+#[must_use]
+pub fn cache() -> PathBuf {
+    std::env::var_os("HALITE_LAB_CACHE")
+        .map_or_else(|| "/var/cache/halite-lab".into(), PathBuf::from)
+}
+
+/// Where running labs keep their hosts: `HALITE_LAB_RUN`, or `/var/lib/halite-lab`.
+#[must_use]
+pub fn run_dir() -> PathBuf {
+    std::env::var_os("HALITE_LAB_RUN").map_or_else(|| "/var/lib/halite-lab".into(), PathBuf::from)
+}

@@ -1,0 +1,420 @@
+//! One real host: `systemd-nspawn -b` on an overlay of the base root, in a network namespace and
+//! cgroups of its own.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::command::{output, run};
+use super::groups::PREFIX;
+use super::net::{Network, Router, namespace_exists};
+use super::{groups, wait};
+
+/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the
+/// host's overlay.
+const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
+
+/// How a host is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Host name, unique in its lab.
+    pub name: String,
+    /// Host number in each of its networks.
+    pub number: u8,
+    /// Whether its control-plane interface is in the second of the control-plane networks.
+    pub second_network: bool,
+    /// Read-only directories: machine path to path in the host.
+    pub read_only: Vec<(PathBuf, PathBuf)>,
+    /// Inotify instances that it takes once everything is installed; see [`super::capacity`].
+    #[serde(default = "super::capacity::unknown")]
+    pub inotify: usize,
+}
+
+/// A host of a lab.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// How it is made.
+    pub spec: Spec,
+    lab: String,
+    dir: PathBuf,
+    base: PathBuf,
+}
+
+impl Host {
+    /// The host `spec` of the lab `lab`, with its files below `dir`, on the base root `base`.
+    #[must_use]
+    pub fn new(lab: &str, dir: &Path, base: &Path, spec: Spec) -> Self {
+        Self {
+            dir: dir.join("hosts").join(&spec.name),
+            lab: lab.to_owned(),
+            base: base.to_owned(),
+            spec,
+        }
+    }
+
+    /// Its network namespace.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        self.machine()
+    }
+
+    fn control_plane_network(&self) -> Network {
+        if self.spec.second_network {
+            Network::ControlPlane1
+        } else {
+            Network::ControlPlane0
+        }
+    }
+
+    /// Its address in the control plane.
+    #[must_use]
+    pub fn control_plane_address(&self) -> String {
+        format!(
+            "{}.{}",
+            self.control_plane_network().prefix(),
+            self.spec.number
+        )
+    }
+
+    /// Its address in the workload plane.
+    #[must_use]
+    pub fn workload_address(&self) -> String {
+        format!("{}.{}", Network::Workload.prefix(), self.spec.number)
+    }
+
+    /// The host's root as the machine sees it while it is mounted.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// Where the machine sees a file of the host, also one that does not lie on the host's overlay.
+    #[must_use]
+    pub fn file(&self, path: &str) -> PathBuf {
+        let path = path.trim_start_matches('/');
+        let data = DATA
+            .iter()
+            .find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
+        match data {
+            Some((data, rest)) => self.data(data).join(rest),
+            None => self.root().join(path),
+        }
+    }
+
+    fn data(&self, directory: &str) -> PathBuf {
+        self.dir.join("data").join(directory.replace('/', "-"))
+    }
+
+    /// Its name among all labs' hosts; its control groups have it too.
+    pub(super) fn machine(&self) -> String {
+        format!("{PREFIX}{}-{}", self.lab, self.spec.name)
+    }
+
+    /// Boots the host and waits until systemd says that it runs. Booting again after
+    /// [`Self::power_cut`] finds the disk as it was, the cables plugged in, and nothing else.
+    pub fn boot(&self, router: &Router) -> Result<()> {
+        if self.init().is_some() {
+            return Ok(());
+        }
+        self.plug(router)?;
+        self.mount()?;
+        let mut nspawn = Command::new("systemd-nspawn");
+        nspawn
+            .args([
+                "--quiet",
+                "--boot",
+                "--register=no",
+                "--keep-unit",
+                "--console=pipe",
+                "--capability=all",
+            ])
+            // All hosts have one clock, and it is the machine's.
+            .arg("--drop-capability=CAP_SYS_TIME")
+            .args([
+                "--system-call-filter=add_key keyctl bpf @keyring",
+                "--link-journal=no",
+            ])
+            .args(["--resolv-conf=off", "--timezone=off"])
+            .arg(format!("--machine={}", self.machine()))
+            .arg(format!("--hostname={}", self.spec.name))
+            .arg(format!(
+                "--network-namespace-path=/run/netns/{}",
+                self.namespace()
+            ))
+            .arg("--directory")
+            .arg(self.root());
+        for data in DATA {
+            let source = self.data(data);
+            fs::create_dir_all(&source)?;
+            nspawn.arg(format!("--bind={}:/{data}", source.display()));
+        }
+        for (source, target) in &self.spec.read_only {
+            nspawn.arg(format!(
+                "--bind-ro={}:{}",
+                source.display(),
+                target.display()
+            ));
+        }
+        let groups = groups::make(&self.machine())?;
+        let console = fs::File::create(self.dir.join("console.log"))?;
+        // The shell moves itself into the host's groups, then becomes nspawn, whose cgroup
+        // namespace starts there.
+        let joins: String = groups
+            .iter()
+            .map(|g| format!("echo $$ > {}/cgroup.procs; ", g.display()))
+            .collect();
+        let child = Command::new("sh")
+            .arg("-ec")
+            .arg(format!("{joins} exec \"$@\""))
+            .arg("sh")
+            .arg(nspawn.get_program())
+            .args(nspawn.get_args())
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(console.try_clone()?)
+            .stderr(console)
+            .process_group(0)
+            .spawn()
+            .context("cannot start systemd-nspawn")?;
+        fs::write(self.dir.join("nspawn.pid"), child.id().to_string())?;
+        wait::until(
+            &format!("{} to boot", self.spec.name),
+            Duration::from_secs(60),
+            || {
+                let state = self
+                    .output(&["systemctl", "is-system-running"])
+                    .map_err(|e| e.to_string())?;
+                let text = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+                if text == "running" || text == "degraded" {
+                    Ok(())
+                } else {
+                    // Others may have taken the inotify instances since we looked; systemd then
+                    // waits for ever.
+                    Err(format!(
+                        "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
+                     or raise fs.inotify.max_user_instances"
+                    ))
+                }
+            },
+        )
+    }
+
+    fn plug(&self, router: &Router) -> Result<()> {
+        let ns = self.namespace();
+        if namespace_exists(&ns) {
+            return Ok(());
+        }
+        run("ip", &["netns", "add", &ns])?;
+        run("ip", &["-n", &ns, "link", "set", "lo", "up"])?;
+        router.plug(&ns, "eth0", self.control_plane_network(), self.spec.number)?;
+        router.plug(&ns, "eth1", Network::Workload, self.spec.number)?;
+        let gateway = format!("{}.1", self.control_plane_network().prefix());
+        run(
+            "ip",
+            &["-n", &ns, "route", "add", "default", "via", &gateway],
+        )?;
+        Ok(())
+    }
+
+    fn mount(&self) -> Result<()> {
+        let root = self.root();
+        for part in ["root", "upper", "work"] {
+            fs::create_dir_all(self.dir.join(part))?;
+        }
+        if !root.join("etc").exists() {
+            let options = format!(
+                "lowerdir={},upperdir={},workdir={}",
+                self.base.display(),
+                self.dir.join("upper").display(),
+                self.dir.join("work").display()
+            );
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "overlay",
+                    "overlay",
+                    "-o",
+                    &options,
+                    &root.to_string_lossy(),
+                ],
+            )?;
+        }
+        let machine_id = root.join("etc/machine-id");
+        if fs::read_to_string(&machine_id).map_or(true, |id| id.trim().len() != 32)
+            || !self.dir.join("identity").exists()
+        {
+            let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.replace('-', "");
+            fs::write(&machine_id, id)?;
+            fs::write(root.join("etc/hostname"), format!("{}\n", self.spec.name))?;
+            fs::write(
+                root.join("etc/hosts"),
+                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
+            )?;
+            let resolver = format!("nameserver {}.1\n", self.control_plane_network().prefix());
+            fs::write(root.join("etc/resolv.conf"), resolver)?;
+            fs::write(self.dir.join("identity"), "")?;
+        }
+        Ok(())
+    }
+
+    /// Pid of the nspawn process, if it runs.
+    fn nspawn(&self) -> Option<u32> {
+        let pid: u32 = fs::read_to_string(self.dir.join("nspawn.pid"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        line.contains(&format!("--machine={}", self.machine()))
+            .then_some(pid)
+    }
+
+    /// Pid of the host's init as the machine sees it, if the host runs.
+    #[must_use]
+    pub fn init(&self) -> Option<u32> {
+        let nspawn = self.nspawn()?;
+        let children = fs::read_to_string(format!("/proc/{nspawn}/task/{nspawn}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    }
+
+    /// A command that will run inside the host as root, as if logged in.
+    pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command> {
+        let Some(init) = self.init() else {
+            bail!("{} does not run", self.spec.name)
+        };
+        let mut command = Command::new("nsenter");
+        command
+            .args([
+                "-t",
+                &init.to_string(),
+                "--all",
+                "--wdns=/root",
+                "env",
+                "-i",
+            ])
+            .args(["HOME=/root", "TERM=dumb", "LANG=C.UTF-8"])
+            .arg("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .args(args);
+        Ok(command)
+    }
+
+    /// Runs a command inside and returns whatever it came to.
+    pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
+        self.command(args)?
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start nsenter")
+    }
+
+    /// Runs a command inside and returns its standard output; fails when it fails.
+    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String> {
+        let output = self.output(args)?;
+        let shown: Vec<_> = args
+            .iter()
+            .map(|a| a.as_ref().to_string_lossy().into_owned())
+            .collect();
+        if !output.status.success() {
+            bail!(
+                "on {}: {} ended with {}: {}{}",
+                self.spec.name,
+                shown.join(" "),
+                output.status,
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs a shell line inside.
+    pub fn sh(&self, line: &str) -> Result<String> {
+        self.run(&["sh", "-c", line])
+    }
+
+    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what
+    /// the kernel held for it (addresses, routes, packet filter, control groups) is gone too.
+    pub fn power_cut(&self) -> Result<()> {
+        if let Some(init) = self.init() {
+            run("kill", &["-9", &init.to_string()])?;
+        }
+        wait::until(
+            &format!("{} to lose power", self.spec.name),
+            Duration::from_secs(30),
+            || {
+                if self.nspawn().is_some() {
+                    Err("nspawn still runs".to_owned())
+                } else {
+                    Ok(())
+                }
+            },
+        )?;
+        self.unplug()?;
+        groups::remove(&self.machine())
+    }
+
+    fn unplug(&self) -> Result<()> {
+        let ns = self.namespace();
+        if namespace_exists(&ns) {
+            // A namespace is taken down a while after it was deleted; its cables must be free at
+            // once.
+            for interface in ["eth0", "eth1"] {
+                output("ip", &["-n", &ns, "link", "del", interface])?;
+            }
+            run("ip", &["netns", "del", &ns])?;
+        }
+        Ok(())
+    }
+
+    /// Stops the host and removes everything of it.
+    pub fn destroy(&self) -> Result<()> {
+        self.power_cut()?;
+        let root = self.root();
+        if root.join("etc").exists() {
+            output("umount", &["-R", &root.to_string_lossy()])?;
+        }
+        if root.join("etc").exists() {
+            bail!("{} is still mounted", root.display());
+        }
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir)
+                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_where_they_lie() {
+        let spec = Spec {
+            name: "one".to_owned(),
+            number: 11,
+            second_network: false,
+            read_only: Vec::new(),
+            inotify: 0,
+        };
+        let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
+        assert_eq!(
+            host.file("/etc/hosts"),
+            Path::new("/labs/a/hosts/one/root/etc/hosts")
+        );
+        assert_eq!(
+            host.file("var/lib/kubelet/pki/x"),
+            Path::new("/labs/a/hosts/one/data/var-lib-kubelet/pki/x")
+        );
+        assert_eq!(
+            host.file("var/lib/kubelet-other"),
+            Path::new("/labs/a/hosts/one/root/var/lib/kubelet-other")
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! The lab: real hosts on one machine, their network, and the detectors for whatever tries to
+//! leave.
+
+pub mod base;
+pub mod build;
+pub mod capacity;
+pub mod cluster;
+pub mod command;
+mod dirs;
+mod groups;
+pub mod host;
+pub mod net;
+pub mod prerequisites;
+pub mod resolver;
+pub mod scan;
+pub mod wait;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use host::{Host, Spec};
+use net::Router;
+
+pub use dirs::{cache, run_dir};
+
+/// A set of hosts with a router.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// Its name; several labs can run side by side.
+    pub name: String,
+    /// Its router.
+    pub router: Router,
+    dir: PathBuf,
+    base: PathBuf,
+}
+
+impl Lab {
+    /// The lab of that name on that base root, whether it runs or not.
+    pub fn new(name: &str, base: &Path) -> Result<Self> {
+        let short = name.len() <= 12
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if name.is_empty() || !short {
+            bail!("a lab's name is 1 to 12 lower-case letters and digits, not {name:?}");
+        }
+        let dir = run_dir().join(name);
+        Ok(Self {
+            name: name.to_owned(),
+            router: Router::new(name, &dir),
+            dir,
+            base: base.to_owned(),
+        })
+    }
+
+    /// Boots a host, making it first if it is new. A new one is refused when the machine has no
+    /// room for it.
+    pub fn boot(&self, spec: Spec) -> Result<Host> {
+        let host_dir = self.dir.join("hosts").join(&spec.name);
+        if !host_dir.exists() {
+            capacity::for_a_host(&spec.name, spec.inotify, &running()?)?;
+        }
+        fs::create_dir_all(&host_dir)
+            .with_context(|| format!("cannot make {}", host_dir.display()))?;
+        fs::write(
+            host_dir.join("spec.json"),
+            serde_json::to_vec_pretty(&spec)?,
+        )?;
+        self.router.up()?;
+        let host = Host::new(&self.name, &self.dir, &self.base, spec);
+        host.boot(&self.router)?;
+        Ok(host)
+    }
+
+    /// Its hosts, running or not, by name.
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        let mut hosts = Vec::new();
+        let Ok(entries) = fs::read_dir(self.dir.join("hosts")) else {
+            return Ok(hosts);
+        };
+        for entry in entries {
+            let file = entry?.path().join("spec.json");
+            let text =
+                fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            hosts.push(Host::new(
+                &self.name,
+                &self.dir,
+                &self.base,
+                serde_json::from_slice(&text)?,
+            ));
+        }
+        hosts.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        Ok(hosts)
+    }
+
+    /// One host by name.
+    pub fn host(&self, name: &str) -> Result<Host> {
+        let hosts = self.hosts()?;
+        let names: Vec<_> = hosts.iter().map(|h| h.spec.name.clone()).collect();
+        hosts
+            .into_iter()
+            .find(|h| h.spec.name == name)
+            .with_context(|| {
+                format!(
+                    "the lab {} has no host {name:?}; it has: {}",
+                    self.name,
+                    names.join(", ")
+                )
+            })
+    }
+
+    /// Stops and removes every host, the router and all files.
+    pub fn down(&self) -> Result<()> {
+        for host in self.hosts()? {
+            host.destroy()?;
+        }
+        self.router.down()?;
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir)
+                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Hosts of all labs that run, by the name of their control groups, with the instances that each
+/// takes in the end.
+fn running() -> Result<BTreeMap<String, usize>> {
+    let mut hosts = BTreeMap::new();
+    let Ok(labs) = fs::read_dir(run_dir()) else {
+        return Ok(hosts);
+    };
+    for lab in labs {
+        let name = lab?.file_name().to_string_lossy().into_owned();
+        // What is no lab's name is no lab.
+        let Ok(lab) = Lab::new(&name, Path::new("")) else {
+            continue;
+        };
+        for host in lab
+            .hosts()?
+            .into_iter()
+            .filter(|host| host.init().is_some())
+        {
+            hosts.insert(host.machine(), host.spec.inotify);
+        }
+    }
+    Ok(hosts)
+}

@@ -1,0 +1,328 @@
+//! Addons: switched on they work, what is taken from them comes back, switched off nothing of them
+//! is left; and nothing is removed that would take data with it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use halite_lab::wait;
+use halite_upstream::versions::BUSYBOX;
+use serde_json::Value;
+
+use super::repair::{highstate, pods, quiet, settled};
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "addons: switched on, nodes and pods are measured and volumes hold data",
+        run: on,
+    },
+    Test {
+        name: "addons: what is deleted comes back, and then nothing is written",
+        run: kept,
+    },
+    Test {
+        name: "addons: switched off, data is kept until it is gone, and nothing else is left",
+        run: off,
+    },
+];
+
+/// Every object of the cluster before addons, for the last test.
+const BEFORE: &str = "root/before-addons.txt";
+/// The two addons have at least so many objects.
+const OBJECTS: usize = 16;
+/// Images are pulled, and metrics-server waits for its second measurement.
+const READY: Duration = Duration::from_secs(180);
+/// For pods to end in their own time, and volumes with them.
+const GONE: Duration = Duration::from_secs(120);
+
+/// What comes and goes by itself.
+const PASSING: &[&str] = &[
+    "certificatesigningrequests.certificates.k8s.io",
+    "componentstatuses",
+    "endpoints",
+    "endpointslices.discovery.k8s.io",
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+];
+
+/// Declares something at the top of the document, on one line; an empty value takes it out.
+pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
+    let file = cluster.bootstrap.file(DOCUMENT);
+    let text = fs::read_to_string(&file)?;
+    let key = format!("{key}:");
+    let rest: String = text
+        .lines()
+        .filter(|line| !line.starts_with(&key))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let line = if value.is_empty() {
+        String::new()
+    } else {
+        format!("{key} {value}\n")
+    };
+    fs::write(&file, rest + &line).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Every object of every kind, by kind, namespace and name.
+pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let kinds = cluster.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
+    let kinds: Vec<&str> = kinds
+        .lines()
+        .filter(|kind| !PASSING.contains(kind) && !kind.contains("metrics.k8s.io"))
+        .collect();
+    let columns = "-o=custom-columns=kind:.kind,namespace:.metadata.namespace,name:.metadata.name";
+    let text = cluster.kubectl(&["get", &kinds.join(","), "-A", "--no-headers", columns])?;
+    Ok(text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect())
+}
+
+/// Waits until the cluster has these objects, and no others.
+pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
+    wait::until(
+        "everything that was switched off to be gone, and nothing else",
+        GONE,
+        || {
+            let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
+            if now == *wanted {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{:#?}",
+                    now.symmetric_difference(wanted).collect::<Vec<_>>()
+                ))
+            }
+        },
+    )
+}
+
+/// A claim of the default class, and a pod that writes into it what it finds nowhere else.
+fn volume() -> String {
+    format!(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: kept-data, namespace: default}}
+spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Mi}}}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: keeps-data, namespace: default}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{{name: data, persistentVolumeClaim: {{claimName: kept-data}}}}]
+  containers:
+  - name: shell
+    image: docker.io/library/busybox:{BUSYBOX}
+    command: [sh, -c, 'echo written by $HOSTNAME > /data/it && sleep 1000000']
+    volumeMounts: [{{name: data, mountPath: /data}}]
+"
+    )
+}
+
+fn on(cluster: &Cluster) -> Result<Counts> {
+    let before: Vec<String> = objects(cluster)?.into_iter().collect();
+    fs::write(cluster.bootstrap.root().join(BEFORE), before.join("\n"))?;
+    declare(cluster, "addons", "{metricsServer: true, localPath: true}")?;
+    highstate(cluster, &[])?;
+    measured(cluster)?;
+    holds_data(cluster)?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+/// Nodes and pods are measured, by somebody who knows the kubelets.
+pub(super) fn measured(cluster: &Cluster) -> Result<()> {
+    // Through the aggregation layer, and from the pod to the kubelet of either host.
+    wait::until("both nodes to be measured", READY, || {
+        let top = cluster
+            .kubectl(&["top", "nodes", "--no-headers"])
+            .map_err(|e| format!("{e:#}"))?;
+        let measured = |name: &&str| {
+            top.lines()
+                .any(|line| line.starts_with(name) && !line.contains("unknown"))
+        };
+        if [BOOTSTRAP, WORKER].iter().all(measured) {
+            Ok(())
+        } else {
+            Err(top)
+        }
+    })?;
+    wait::until("pods to be measured", READY, || {
+        let top = cluster
+            .kubectl(&["top", "pods", "-A", "--no-headers"])
+            .map_err(|e| format!("{e:#}"))?;
+        let measured = |name: &&str| top.lines().any(|line| line.contains(name));
+        if ["kube-apiserver", "coredns", "metrics-server"]
+            .iter()
+            .all(measured)
+        {
+            Ok(())
+        } else {
+            Err(top)
+        }
+    })?;
+    let server = cluster.kubectl(&[
+        "-n",
+        "kube-system",
+        "get",
+        "deployment",
+        "metrics-server",
+        "-o",
+        "yaml",
+    ])?;
+    ensure!(
+        !server.contains("insecure") && server.contains("--kubelet-certificate-authority="),
+        "{server}"
+    );
+    Ok(())
+}
+
+/// A volume is made for a claim, and holds on its host's disk what a pod writes into it.
+pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
+    fs::write(cluster.bootstrap.root().join("root/volume.yaml"), volume())?;
+    cluster.kubectl(&["apply", "-f", "/root/volume.yaml"])?;
+    let written = wait::until("a pod to write into a volume", READY, || {
+        let read = ["exec", "keeps-data", "--", "cat", "/data/it"];
+        cluster.kubectl(&read).map_err(|e| format!("{e:#}"))
+    })?;
+    ensure!(written.trim() == "written by keeps-data", "{written:?}");
+    let class = cluster.kubectl(&[
+        "get",
+        "pvc",
+        "kept-data",
+        "-o",
+        "jsonpath={.spec.storageClassName} {.status.phase}",
+    ])?;
+    ensure!(class == "local-path Bound", "{class}");
+    let on_disk = cluster
+        .worker
+        .sh("cat /opt/local-path-provisioner/*_default_kept-data/it")?;
+    ensure!(on_disk == written, "on the disk of {WORKER} is {on_disk:?}");
+    Ok(())
+}
+
+/// Versions of all objects that bear our mark, by name; there are so many at least.
+fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
+    let kinds = "deployments,services,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,\
+                 storageclasses,namespaces,apiservices";
+    let text = cluster.kubectl(&["get", kinds, "-A", "-l", "halite/set", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text)?;
+    let items = list["items"].as_array().context("no list of objects")?;
+    ensure!(
+        items.len() >= least,
+        "only {} objects bear the mark",
+        items.len()
+    );
+    // The status of a Deployment or an APIService is not ours; the generation counts what is.
+    let version = |item: &Value| {
+        let metadata = &item["metadata"];
+        let counted = if metadata["generation"].is_null() {
+            &metadata["resourceVersion"]
+        } else {
+            &metadata["generation"]
+        };
+        let version = if item["kind"] == "APIService" {
+            &metadata["labels"]
+        } else {
+            counted
+        };
+        format!(
+            "{} {}/{}: {version}",
+            item["kind"], metadata["namespace"], metadata["name"]
+        )
+    };
+    Ok(items.iter().map(version).collect())
+}
+
+fn kept(cluster: &Cluster) -> Result<Counts> {
+    let running = pods(cluster)?;
+    for (namespace, object) in [
+        ("kube-system", "deployment/metrics-server"),
+        ("local-path-storage", "deployment/local-path-provisioner"),
+        ("local-path-storage", "configmap/local-path-config"),
+        ("default", "clusterrole/system:metrics-server"),
+    ] {
+        cluster.kubectl(&["-n", namespace, "delete", object])?;
+    }
+    cluster.kubectl(&[
+        "annotate",
+        "--overwrite",
+        "storageclass",
+        "local-path",
+        "storageclass.kubernetes.io/is-default-class=false",
+    ])?;
+    let mended = highstate(cluster, &[])?;
+    let of_addons = |tag: &&String| tag.contains("metrics-server") || tag.contains("local-path");
+    ensure!(
+        mended.changed.iter().filter(of_addons).count() == 2 && mended.changed.len() == 2,
+        "{:#?}",
+        mended.changed
+    );
+    settled(cluster, running)?;
+    nothing_written(cluster, OBJECTS)?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+/// A highstate that changes nothing, and writes none of the objects that bear our mark.
+pub(super) fn nothing_written(cluster: &Cluster, least: usize) -> Result<()> {
+    let before = versions(cluster, least)?;
+    quiet(cluster)?;
+    let after = versions(cluster, least)?;
+    ensure!(
+        before == after,
+        "a highstate wrote: {:#?}",
+        before.symmetric_difference(&after).collect::<Vec<_>>()
+    );
+    Ok(())
+}
+
+fn off(cluster: &Cluster) -> Result<Counts> {
+    declare(cluster, "addons", "{metricsServer: true}")?;
+    let told = match highstate(cluster, &[]) {
+        Ok(_) => anyhow::bail!("local-path went although a volume is in use"),
+        Err(error) => format!("{error:#}"),
+    };
+    for part in [
+        "nothing was removed",
+        "StorageClass local-path: PersistentVolumeClaim default/kept-data",
+    ] {
+        ensure!(told.contains(part), "{part:?} is not in {told}");
+    }
+    let still = cluster.kubectl(&["exec", "keeps-data", "--", "cat", "/data/it"])?;
+    ensure!(still.trim() == "written by keeps-data", "{still:?}");
+
+    cluster.kubectl(&["delete", "-f", "/root/volume.yaml", "--wait=true"])?;
+    wait::until("the volume to be removed", GONE, || {
+        let left = cluster
+            .kubectl(&["get", "pv", "-o", "name"])
+            .map_err(|e| format!("{e:#}"))?;
+        if left.trim().is_empty() {
+            Ok(())
+        } else {
+            Err(left)
+        }
+    })?;
+    let left = cluster.worker.run(&["ls", "/opt/local-path-provisioner"])?;
+    ensure!(left.trim().is_empty(), "the provisioner left {left}");
+
+    declare(cluster, "addons", "")?;
+    highstate(cluster, &[])?;
+    let before = fs::read_to_string(cluster.bootstrap.root().join(BEFORE))?;
+    let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    only(cluster, &before)?;
+    quiet(cluster)?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}

@@ -1,0 +1,293 @@
+//! The bundle that the lab installs from: whatever is taken out of it is missed, by name and by who
+//! needs it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_upstream::prepare;
+use serde_json::{Map, Value};
+
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<()>] = &[Test {
+    name: "bundle: whatever is taken away is missed",
+    run: taken_away,
+}];
+
+/// Files of the bundle that only people read: paths, or what they begin with.
+const FOR_PEOPLE: &[&str] = &[
+    "states/README.md",
+    "states/custom/README.md",
+    "docs/",
+    "licences/",
+    "sbom.spdx.json",
+];
+
+/// Images that only tests of the lab run.
+const OF_THE_LAB: &[&str] = &["agnhost"];
+
+/// Packages that no state names: the lab's recipe asks for them itself (`ipset` brings its
+/// library), `perl-base` comes because a newer one than the base's is on offer to those that do not
+/// bear the older, and our own are for operators: states bring the programs themselves.
+const PACKAGES_BESIDES: &[&str] = &[
+    "halite-ctl",
+    "halite-master",
+    "halite-minion",
+    "ipset",
+    "kmod",
+    "libipset13",
+    "perl-base",
+];
+
+fn taken_away((): &()) -> Result<Counts> {
+    let bundle = prepare::bundle(&mut |_| ())?;
+    let report = needs(&bundle)?;
+    ensure!(
+        report["missing"] == Value::Array(Vec::new()),
+        "the bundle lacks {:#}",
+        report["missing"]
+    );
+    every_part_is_missed(&bundle, &report)?;
+    ensure!(
+        report["excused"] == Value::Object(Map::new()),
+        "the lab's recipe excuses {:#}",
+        report["excused"]
+    );
+    let mut counts = Counts {
+        passed: each_is_named(&bundle, &report)?,
+        failed: 0,
+    };
+    for path in really(&bundle)? {
+        without(&bundle, &path)?;
+        counts.passed += 1;
+    }
+    Ok(counts)
+}
+
+/// What `ctl bundle needs` of the bundle's own `ctl` says.
+fn needs(bundle: &Path) -> Result<Value> {
+    let mut ctl = Command::new(bundle.join("bin/ctl"));
+    let output = ctl
+        .args(["--output", "json", "bundle", "needs"])
+        .arg(bundle)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("ctl bundle needs ended with {}: {said}", output.status))
+}
+
+/// `ctl` took each artifact away in turn, in memory: what it would not have missed is nobody's
+/// need.
+fn every_part_is_missed(bundle: &Path, report: &Value) -> Result<()> {
+    let ours = blobs_of_the_cluster(bundle)?;
+    for artifact in report["spare"]
+        .as_array()
+        .context("no list of what is spare")?
+    {
+        let text = |name: &str| artifact[name].as_str().unwrap_or_default();
+        let expected = match text("kind") {
+            "image" => OF_THE_LAB
+                .iter()
+                .any(|name| text("reference").contains(name)),
+            "package" => PACKAGES_BESIDES.contains(&text("name")),
+            _ if text("path").starts_with("images/blobs/") => !ours.contains(text("path")),
+            _ if text("path").starts_with("apt/pool/") => {
+                let file = text("path").trim_start_matches("apt/pool/");
+                PACKAGES_BESIDES
+                    .iter()
+                    .any(|name| file.starts_with(&format!("{name}_")))
+            }
+            _ => FOR_PEOPLE
+                .iter()
+                .any(|people| text("path").starts_with(people)),
+        };
+        ensure!(expected, "nobody would miss {artifact}");
+    }
+    Ok(())
+}
+
+/// Every image, package and file was taken away in turn, and what is said of it names it and who
+/// needs it; how many those are.
+fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
+    let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
+    let keys = |name: &str| -> BTreeSet<String> {
+        manifest[name]
+            .as_object()
+            .into_iter()
+            .flat_map(|map| map.keys().cloned())
+            .collect()
+    };
+    let images = manifest["images"]
+        .as_object()
+        .into_iter()
+        .flat_map(Map::values);
+    let images: BTreeSet<String> = images
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    let mut left = [
+        ("image", images),
+        ("package", keys("packages")),
+        ("file", keys("files")),
+    ];
+    let mut named = 0;
+    for taken in report["without"]
+        .as_array()
+        .context("no list of what was taken away")?
+    {
+        let artifact = &taken["artifact"];
+        let text = |name: &str| artifact[name].as_str();
+        let name = text("reference")
+            .or(text("name"))
+            .or(text("path"))
+            .context("an artifact without a name")?;
+        for (kind, names) in &mut left {
+            if text("kind") == Some(kind) {
+                names.remove(name);
+            }
+        }
+        let said: Vec<&str> = taken["said"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        if said.is_empty() {
+            // Nobody's need, which `every_part_is_missed` has looked at.
+            continue;
+        }
+        let said = said.join("\n");
+        // A blob is named by its digest, a part of the state tree also as the tree names it.
+        let as_tree = name.strip_prefix("states/").map(|path| {
+            let path = path.strip_suffix(".sls").unwrap_or(path);
+            path.strip_suffix("/init").unwrap_or(path).replace('/', ".")
+        });
+        let short = name.strip_prefix("images/blobs/sha256/").unwrap_or(name);
+        let by_name =
+            said.contains(short) || as_tree.is_some_and(|sls| said.contains(&format!("`{sls}`")));
+        // What does not compile says where: `base/x.sls:3:`.
+        let by_whom =
+            said.contains("needed by ") || said.contains(".sls:") || said.contains(".j2:");
+        ensure!(
+            by_name && by_whom,
+            "without {artifact} ctl would say: {said}"
+        );
+        named += 1;
+    }
+    for (kind, names) in left {
+        ensure!(
+            names.is_empty(),
+            "of these nobody tried to take each {kind} away: {names:?}"
+        );
+    }
+    Ok(named)
+}
+
+/// The blobs of all images but those of the lab's own, as paths in the bundle.
+fn blobs_of_the_cluster(bundle: &Path) -> Result<BTreeSet<String>> {
+    let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+    let place = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap_or_default();
+        format!("images/blobs/{}", digest.replace(':', "/"))
+    };
+    let mut found = BTreeSet::new();
+    let index = read(&bundle.join("images/index.json"))?;
+    for image in index["manifests"]
+        .as_array()
+        .context("images/index.json names no image")?
+    {
+        let name = image["annotations"]["org.opencontainers.image.ref.name"]
+            .as_str()
+            .unwrap_or_default();
+        if OF_THE_LAB
+            .iter()
+            .any(|of_the_lab| name.contains(of_the_lab))
+        {
+            continue;
+        }
+        let manifest = read(&bundle.join(place(image)))?;
+        let layers = manifest["layers"].as_array().into_iter().flatten();
+        found.extend(layers.chain([image, &manifest["config"]]).map(place));
+    }
+    Ok(found)
+}
+
+/// One file of each kind, to be taken away for real.
+fn really(bundle: &Path) -> Result<Vec<String>> {
+    let blob = blobs_of_the_cluster(bundle)?
+        .into_iter()
+        .next()
+        .context("the bundle has no image")?;
+    let pool = fs::read_dir(bundle.join("apt/pool"))?;
+    let names: Vec<String> = pool
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    let package = names
+        .iter()
+        .find(|name| name.starts_with("kubelet_"))
+        .context("the bundle has no kubelet")?;
+    let rest = [
+        "bin/halite-minion",
+        "states/halite/host/init.sls",
+        "states/halite/base/network/flannel.yaml.j2",
+        "nginx/registry.conf",
+    ];
+    let files = [blob, format!("apt/pool/{package}")];
+    Ok(files
+        .into_iter()
+        .chain(rest.into_iter().map(str::to_owned))
+        .collect())
+}
+
+/// A copy of the bundle without a file, and without its line in the manifest, must be refused with
+/// a report that names it.
+fn without(bundle: &Path, path: &str) -> Result<()> {
+    let copy: PathBuf = halite_lab::cache().join("taken-away");
+    let _ = fs::remove_dir_all(&copy);
+    let status = Command::new("cp")
+        .arg("-al")
+        .arg(bundle)
+        .arg(&copy)
+        .status()?;
+    ensure!(
+        status.success(),
+        "the bundle cannot be copied to {}",
+        copy.display()
+    );
+    fs::remove_file(copy.join(path))?;
+    let file = copy.join("manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    manifest["files"]
+        .as_object_mut()
+        .and_then(|files| files.remove(path))
+        .context("it is not listed")?;
+    let bytes = serde_json::to_vec_pretty(&manifest)?;
+    let checksum = format!("{}  manifest.json\n", halite_states::tree::sha256(&bytes));
+    // The copy shares its files with the bundle: nothing is written into one of them.
+    for (name, content) in [
+        ("manifest.json", bytes),
+        ("manifest.json.sha256", checksum.into_bytes()),
+    ] {
+        fs::remove_file(copy.join(name))?;
+        fs::write(copy.join(name), content)?;
+    }
+    let output = Command::new(bundle.join("bin/ctl"))
+        .args(["bundle", "verify", "--allow-unsigned"])
+        .arg(&copy)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // A part of the state tree is named as the tree names it.
+    let named = match path.strip_suffix("/init.sls") {
+        Some(sls) => format!("`{}`", sls.trim_start_matches("states/").replace('/', ".")),
+        None => path.rsplit('/').next().unwrap_or(path).to_owned(),
+    };
+    fs::remove_dir_all(&copy)?;
+    ensure!(
+        !output.status.success() && said.contains(&named),
+        "without {path}, ctl bundle verify says: {said}"
+    );
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! A chart of the bundle in use, from the document to answering pods and back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::wait;
+use halite_upstream::chart;
+use serde_json::Value;
+
+use super::{FIRST, ctl, second};
+use crate::addons;
+use crate::checks::refused;
+use crate::repair::{highstate, pods, quiet, settled};
+use crate::test::Counts;
+
+/// The namespace, the Deployment, the Service and the ConfigMap.
+const OBJECTS: usize = 4;
+
+/// For pods to start.
+const READY: Duration = Duration::from_secs(120);
+
+fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
+    cluster.kubectl(&[&["-n", chart::NAME], args].concat())
+}
+
+pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
+    let before = addons::objects(cluster)?;
+    let running = pods(cluster)?;
+    addons::declare(cluster, "charts", &format!("[{}]", chart::NAME))?;
+    highstate(cluster, &[])?;
+    answers(cluster)?;
+    from_the_bundle(cluster)?;
+    let why = format!("has no chart `{}`", chart::NAME);
+    refused(
+        &cluster.bootstrap,
+        &[CTL, "bundle", "use", FIRST, "--allow-downgrade"],
+        &[&why],
+    )?;
+
+    let running = running + usize::try_from(chart::REPLICAS)?;
+    settled(cluster, running)?;
+    quiet(cluster)?;
+    damage(cluster)?;
+    let mended = highstate(cluster, &[])?.changed;
+    let tag = format!("[chart-{}]", chart::NAME);
+    ensure!(
+        mended.len() == 1 && mended.iter().all(|mended| mended.ends_with(&tag)),
+        "{mended:#?}"
+    );
+    answers(cluster)?;
+    settled(cluster, running)?;
+    addons::nothing_written(cluster, OBJECTS)?;
+
+    addons::declare(cluster, "charts", "")?;
+    highstate(cluster, &[])?;
+    addons::only(cluster, &before)?;
+    quiet(cluster)?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+/// Something is deleted, and something has another value.
+fn damage(cluster: &Cluster) -> Result<()> {
+    for object in ["deployment", "service"] {
+        kubectl(cluster, &["delete", object, chart::NAME])?;
+    }
+    let other = r#"{"data": {"SERVE_PORT_8080": "somebody else's"}}"#;
+    kubectl(
+        cluster,
+        &[
+            "patch",
+            "configmap",
+            chart::NAME,
+            "--type=merge",
+            "-p",
+            other,
+        ],
+    )?;
+    Ok(())
+}
+
+/// As many pods as the values say are ready, and every host gets the value from them through the
+/// Service.
+pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
+    let limit = format!("--timeout={}s", READY.as_secs());
+    let deployment = format!("deployment/{}", chart::NAME);
+    kubectl(
+        cluster,
+        &["wait", "--for=condition=Available", &deployment, &limit],
+    )?;
+    wait::until("all pods of the chart to be ready", READY, || {
+        let ready = kubectl(
+            cluster,
+            &["get", &deployment, "-o", "jsonpath={.status.readyReplicas}"],
+        );
+        match ready {
+            Ok(ready) if ready == chart::REPLICAS.to_string() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    let address = kubectl(
+        cluster,
+        &[
+            "get",
+            "service",
+            chart::NAME,
+            "-o",
+            "jsonpath={.spec.clusterIP}",
+        ],
+    )?;
+    for host in cluster.hosts() {
+        wait::until("the Service to answer", READY, || {
+            let get = format!("curl -sS --noproxy '*' --max-time 2 http://{address}/");
+            match host.sh(&get).map_err(|error| format!("{error:#}"))?.trim() {
+                chart::GREETING => Ok(()),
+                other => Err(format!("{} gets {other:?}", host.spec.name)),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// The bundle has every image of the chart's pods, and containerd had to ask for each.
+fn from_the_bundle(cluster: &Cluster) -> Result<()> {
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(second::file(cluster, "manifest.json"))?)?;
+    let there: BTreeSet<&str> = manifest["images"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, image)| image.as_str())
+        .collect();
+    let list: Value = serde_json::from_str(&kubectl(cluster, &["get", "pods", "-o", "json"])?)?;
+    let pods = list["items"].as_array().context("no list of pods")?;
+    let images = pods
+        .iter()
+        .flat_map(|pod| pod["spec"]["containers"].as_array().into_iter().flatten());
+    let images: Vec<&str> = images
+        .filter_map(|container| container["image"].as_str())
+        .collect();
+    ensure!(
+        !images.is_empty() && images.iter().all(|image| there.contains(image)),
+        "the pods have {images:?}, and the bundle {there:?}"
+    );
+    let pulled = kubectl(
+        cluster,
+        &[
+            "get",
+            "events",
+            "--field-selector",
+            "reason=Pulled",
+            "-o",
+            "json",
+        ],
+    )?;
+    let pulled: Value = serde_json::from_str(&pulled)?;
+    let asked = |event: &Value| {
+        event["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("Successfully pulled"))
+    };
+    ensure!(
+        pulled["items"].as_array().into_iter().flatten().any(asked),
+        "nothing was pulled: {pulled}"
+    );
+    let installed = ctl(cluster, &["bundle", "show", second::VERSION])?;
+    ensure!(
+        installed["charts"][chart::NAME] == "1.0.0",
+        "ctl bundle show: {}",
+        installed["charts"]
+    );
+    cluster.nothing_tried_to_leave()
+}

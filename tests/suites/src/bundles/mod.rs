@@ -1,0 +1,332 @@
+//! Two bundles of one Kubernetes on a running site: changing from one to the other and back
+//! restarts nothing that is the same in both, what only one of them has comes and goes with it, a
+//! bundle that is away for a while is no harm, and one that brings another Halite restarts nothing
+//! else.
+
+pub(super) mod chart;
+mod newer;
+mod removed;
+mod second;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
+use halite_lab::host::Host;
+use halite_upstream::versions::NEWEST;
+use serde_json::Value;
+
+use super::repair::{highstate, quiet, running, still};
+use crate::checks::{only_served, refused};
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "bundles: another of the same Kubernetes comes into use, and nothing restarts",
+        run: there,
+    },
+    Test {
+        name: "bundles: a chart is installed, mended, and goes without a trace",
+        run: chart::all,
+    },
+    Test {
+        name: "bundles: a medium that is taken out while the cluster uses it harms nothing",
+        run: removed::medium,
+    },
+    Test {
+        name: "bundles: back to the first, all is as it was",
+        run: back,
+    },
+    Test {
+        name: "bundles: a directory that is moved away harms nothing",
+        run: removed::directory,
+    },
+    Test {
+        name: "bundles: what is started without the bundle needs no help when it is back",
+        run: removed::started,
+    },
+    Test {
+        name: "bundles: one with another Halite comes into use, cut off in its middle",
+        run: newer::there,
+    },
+    Test {
+        name: "bundles: back to the first Halite, all is as it was",
+        run: newer::back,
+    },
+];
+
+/// The version of the bundle that the cluster was made from.
+const FIRST: &str = env!("CARGO_PKG_VERSION");
+
+/// Where a test that leaves the first bundle writes what the one that comes back to it compares.
+const BEFORE: &str = "/root/before-bundles";
+
+/// What may differ on hosts when nothing does but where everything comes from.
+const ADDRESSES: &[&str] = &[
+    "/etc/containerd/certs.d/_default/hosts.toml",
+    "/etc/apt/halite",
+    "[halite-repository]",
+    "/etc/nginx/conf.d/halite.conf",
+    "service.running nginx",
+    "[nginx-knows-every-bundle]",
+    // nginx goes on answering as before for a moment after it was told to read anew.
+    "[bundle-server-answers]",
+    "/srv/halite/enrol.sh",
+];
+
+/// Every file below /etc, by its content.
+fn configuration(host: &Host) -> Result<String> {
+    host.sh("find /etc -xdev -type f -print0 | sort -z | xargs -0 sha256sum")
+}
+
+fn document(cluster: &Cluster) -> Result<String> {
+    Ok(fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?)
+}
+
+/// Runs `ctl` on the bootstrap host and reads the document that it prints.
+fn ctl(cluster: &Cluster, args: &[&str]) -> Result<Value> {
+    let all = [&[CTL, "-o", "json"], args].concat();
+    let text = cluster.bootstrap.run(&all)?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("ctl {} printed no JSON: {text}", args.join(" ")))
+}
+
+/// What `ctl bundle list` says of a bundle.
+fn row(cluster: &Cluster, version: &str) -> Result<Value> {
+    let list = ctl(cluster, &["bundle", "list"])?;
+    let row = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|row| row["version"] == version);
+    row.cloned()
+        .with_context(|| format!("ctl bundle list does not name {version}: {list}"))
+}
+
+/// Whether the list says that a bundle is whole, whether it is in use, and how many hosts have what
+/// it gave them.
+fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Result<()> {
+    let row = row(cluster, version)?;
+    let users = row["hosts"].as_array().map(Vec::len);
+    ensure!(
+        row["in_use"] == in_use && row["problem"].is_null() && users == Some(hosts),
+        "should be whole, in use: {in_use}, and of {hosts} hosts, and ctl bundle list says {row}"
+    );
+    Ok(())
+}
+
+/// What `ctl status` complains about.
+pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
+    let status = ctl(cluster, &["status"])?;
+    let problems = status["problems"]
+        .as_array()
+        .context("a status without problems")?;
+    Ok(problems
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect())
+}
+
+/// A highstate that does what `--test` said, changes nothing but addresses, and restarts nothing.
+fn only_addresses(cluster: &Cluster) -> Result<()> {
+    let before = running(cluster)?;
+    let predicted = highstate(cluster, &["--test"])?.changed;
+    let changed = highstate(cluster, &[])?.changed;
+    let ours = |tag: &&String| ADDRESSES.iter().any(|part| tag.contains(part));
+    let others: Vec<&String> = changed.iter().filter(|tag| !ours(tag)).collect();
+    ensure!(
+        others.is_empty(),
+        "another bundle with the same content changed {others:#?}"
+    );
+    let surprises: BTreeSet<&String> = changed.difference(&predicted).collect();
+    ensure!(
+        surprises.is_empty(),
+        "changed, but not named by --test: {surprises:#?}"
+    );
+    for name in [BOOTSTRAP, WORKER] {
+        let led = |part: &str| {
+            changed
+                .iter()
+                .any(|tag| tag.starts_with(&format!("{name}: ")) && tag.contains(part))
+        };
+        ensure!(
+            led("hosts.toml") && led("[halite-repository]"),
+            "{name} still asks the other one: {changed:#?}"
+        );
+    }
+    quiet(cluster)?;
+    still(cluster, &before)
+}
+
+/// Whether containerd and apt of every host ask one bundle, and no other.
+fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
+    for host in cluster.hosts() {
+        let lists = "/etc/apt/sources.list.d/halite.list $(find /etc/apt/halite -type f)";
+        let said = [
+            host.sh("cat /etc/containerd/certs.d/_default/hosts.toml")?,
+            host.sh(&format!("cat {lists}"))?,
+        ];
+        for text in said {
+            ensure!(
+                text.contains(&format!("bundles/{version}/"))
+                    && !text.contains(&format!("bundles/{other}/")),
+                "{} does not ask the bundle {version}, or not only: {text}",
+                host.spec.name
+            );
+        }
+        // The second bundle lacks one package, so apt's index tells which one was read.
+        let offered = |package: &str| host.sh(&format!("apt-cache madison {package}"));
+        ensure!(
+            !offered("kubelet")?.trim().is_empty(),
+            "{} is offered no kubelet",
+            host.spec.name
+        );
+        let there = !offered(second::WITHOUT)?.trim().is_empty();
+        ensure!(
+            there == (version == FIRST),
+            "{} is offered {}: {there}, with the bundle {version} in use",
+            host.spec.name,
+            second::WITHOUT
+        );
+    }
+    pulled(cluster)
+}
+
+/// The image that every host has.
+fn pause() -> String {
+    format!("registry.k8s.io/pause:{}", NEWEST.pause)
+}
+
+/// Pulls on every host an image whose parts it has: the name is looked up all the same.
+fn pulled(cluster: &Cluster) -> Result<()> {
+    for host in cluster.hosts() {
+        let hosts = "--hosts-dir=/etc/containerd/certs.d";
+        host.run(&["ctr", "-n", "k8s.io", "images", "pull", hosts, &pause()])?;
+    }
+    Ok(())
+}
+
+fn there(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    second::carry(cluster)?;
+    remember(cluster)?;
+    let before = document(cluster)?;
+    host.run(&[CTL, "bundle", "add", second::MEDIUM])?;
+    listed(cluster, FIRST, true, 2)?;
+    listed(cluster, second::VERSION, false, 0)?;
+    only_served(cluster)?;
+
+    let tried = ctl(cluster, &["bundle", "use", second::VERSION, "--test"])?;
+    let changes = tried["changes"].to_string();
+    ensure!(
+        tried["changed"] == false
+            && [halite_upstream::chart::NAME, second::WITHOUT]
+                .iter()
+                .all(|part| changes.contains(part)),
+        "ctl bundle use --test: {tried}"
+    );
+    ensure!(
+        document(cluster)? == before,
+        "ctl bundle use --test wrote into the cluster document"
+    );
+    quiet(cluster)?;
+    let used = ctl(cluster, &["bundle", "use", second::VERSION])?;
+    ensure!(
+        used["changed"] == true && used["before"] == FIRST,
+        "ctl bundle use: {used}"
+    );
+    let told = problems(cluster)?;
+    let behind = format!(
+        "still as the bundle {FIRST} has it, and {} is in use",
+        second::VERSION
+    );
+    ensure!(
+        told.iter().any(|problem| problem.contains(&behind)),
+        "nobody is behind: {told:?}"
+    );
+    only_addresses(cluster)?;
+    listed(cluster, FIRST, false, 0)?;
+    listed(cluster, second::VERSION, true, 2)?;
+    ensure!(problems(cluster)?.is_empty(), "{:?}", problems(cluster)?);
+    asked(cluster, second::VERSION, FIRST)?;
+    Ok(Counts::ONE)
+}
+
+fn back(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let recorded = document(cluster)?;
+    refused(
+        host,
+        &[CTL, "bundle", "use", FIRST],
+        &["was built at", "--allow-downgrade"],
+    )?;
+    refused(
+        host,
+        &[CTL, "bundle", "remove", second::VERSION],
+        &[second::VERSION, "is in use"],
+    )?;
+    ensure!(
+        document(cluster)? == recorded,
+        "what was refused wrote into the cluster document"
+    );
+    ctl(cluster, &["bundle", "use", FIRST, "--allow-downgrade"])?;
+    refused(
+        host,
+        &[CTL, "bundle", "remove", second::VERSION],
+        &["still fetch from", BOOTSTRAP, WORKER],
+    )?;
+    only_addresses(cluster)?;
+    asked(cluster, FIRST, second::VERSION)?;
+    host.run(&[CTL, "bundle", "remove", second::VERSION])?;
+    let manifest = second::file(cluster, "manifest.json");
+    ensure!(
+        manifest.exists(),
+        "ctl bundle remove took {} from its medium",
+        manifest.display()
+    );
+    second::take_away(cluster)?;
+    only_served(cluster)?;
+    quiet(cluster)?;
+    listed(cluster, FIRST, true, 2)?;
+    as_remembered(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Writes down what is configured on every host.
+fn remember(cluster: &Cluster) -> Result<()> {
+    let directory = cluster.bootstrap.file(BEFORE);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("cluster.yaml"), document(cluster)?)?;
+    for host in cluster.hosts() {
+        fs::write(directory.join(&host.spec.name), configuration(host)?)?;
+    }
+    Ok(())
+}
+
+/// Every file below /etc is as it was written down.
+fn as_remembered(cluster: &Cluster) -> Result<()> {
+    let before = cluster.bootstrap.file(BEFORE);
+    let was = |name: &str| fs::read_to_string(before.join(name));
+    ensure!(
+        document(cluster)? == was("cluster.yaml")?,
+        "the cluster document is {}",
+        document(cluster)?
+    );
+    for of in cluster.hosts() {
+        let (was, is) = (was(&of.spec.name)?, configuration(of)?);
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+        let differ: Vec<String> = lines(&was)
+            .symmetric_difference(&lines(&is))
+            .cloned()
+            .collect();
+        ensure!(
+            differ.is_empty(),
+            "not as it was on {}: {differ:#?}",
+            of.spec.name
+        );
+    }
+    fs::remove_dir_all(before)?;
+    Ok(())
+}

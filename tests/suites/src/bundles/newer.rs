@@ -1,0 +1,320 @@
+//! A bundle with another Halite: the road that the guide describes, there and back, with an end in
+//! its middle.
+//!
+//! Its programs do what those of the first bundle do, and are other files: each has some bytes more
+//! at its end, which nobody reads.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use halite_lab::cluster::{Cluster, WORKER};
+use halite_lab::command::run;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{ADDRESSES, FIRST, as_remembered, listed, problems, remember, second};
+use crate::checks::only_served;
+use crate::kills::{ended, spawn};
+use crate::repair::{daemons, daemons_restarted, highstate_by, quiet, still, workload};
+use crate::test::Counts;
+
+/// Its version.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-halite");
+
+/// Where it is carried to on the bootstrap host.
+const CARRIED: &str = "/root/other-halite.iso";
+
+/// Halite's own programs.
+const PROGRAMS: [&str; 3] = ["ctl", "halite-master", "halite-minion"];
+
+/// Where the master's is on the first host.
+const MASTER: &str = "/usr/local/bin/halite-master";
+
+/// For `ctl bootstrap` to come to the master's program: documents, host and bundle are looked at
+/// before.
+const MOMENT: Duration = Duration::from_secs(60);
+
+/// Where a bundle stands on the site.
+fn place(version: &str) -> String {
+    format!("/var/lib/halite/bundles/{version}")
+}
+
+/// The SHA-256 of one of its programs.
+fn digest(cluster: &Cluster, version: &str, program: &str) -> Result<String> {
+    let text = fs::read(
+        cluster
+            .bootstrap
+            .file(&place(version))
+            .join("manifest.json"),
+    )?;
+    let manifest: Value = serde_json::from_slice(&text)?;
+    let digest = manifest["files"][format!("bin/{program}")]["sha256"].as_str();
+    Ok(digest
+        .with_context(|| format!("the bundle {version} has no {program}"))?
+        .to_owned())
+}
+
+/// Makes the bundle, and puts its ISO on the bootstrap host.
+fn carry(cluster: &Cluster) -> Result<()> {
+    let work = tempfile::Builder::new()
+        .prefix("other-halite-")
+        .tempdir_in(halite_lab::cache())?;
+    let iso = second::variant(work.path(), VERSION, 2, |recipe, _| {
+        other_programs(recipe, work.path())
+    })?;
+    fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
+    Ok(())
+}
+
+fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
+    let inputs = recipe["sbom-inputs"]
+        .as_str()
+        .context("the lab's recipe names no inputs")?;
+    let mut inputs: Value = serde_json::from_slice(&fs::read(inputs)?)?;
+    for name in PROGRAMS {
+        let before = recipe["binaries"][name].clone();
+        let from = before
+            .as_str()
+            .with_context(|| format!("the lab's recipe names no {name}"))?;
+        let to = work.join(name);
+        fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
+        // The kernel loads what the headers name; what follows is only there.
+        fs::File::options()
+            .append(true)
+            .open(&to)?
+            .write_all(b"another Halite\n")?;
+        let digest = run("sha256sum", &[&to])?;
+        let digest = digest
+            .split_whitespace()
+            .next()
+            .context("sha256sum said nothing")?;
+        inputs["programs"][name]["sha256"] = json!(digest);
+        // It is among the programs and in a package.
+        let text = recipe
+            .to_string()
+            .replace(&before.to_string(), &json!(to).to_string());
+        *recipe = serde_json::from_str(&text)?;
+    }
+    let file = work.join("sbom-inputs.json");
+    fs::write(&file, inputs.to_string())?;
+    recipe["sbom-inputs"] = json!(file);
+    Ok(())
+}
+
+/// Whether a unit's process is the program of that bundle, and so is what is installed.
+fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<()> {
+    let wanted = digest(cluster, version, program)?;
+    let process = format!("/proc/$(systemctl show -p MainPID --value {program})/exe");
+    for file in [process, format!("/usr/local/bin/{program}")] {
+        let found = host.sh(&format!("sha256sum < {file}"))?;
+        ensure!(
+            found.starts_with(&wanted),
+            "{file} on {} is not {program} of the bundle {version} ({wanted}), but {found}",
+            host.spec.name
+        );
+    }
+    Ok(())
+}
+
+/// Whether Halite on the first host is of that bundle.
+fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
+    let host = &cluster.bootstrap;
+    for program in ["halite-master", "halite-minion"] {
+        runs(cluster, host, program, version)?;
+    }
+    let ctl = host.sh("sha256sum < $(command -v ctl)")?;
+    ensure!(
+        ctl.starts_with(&digest(cluster, version, "ctl")?),
+        "ctl is not that of {version}, but {ctl}"
+    );
+    Ok(())
+}
+
+/// What brings a bundle's own Halite to this host, as `ctl bundle use` says it.
+fn bootstrap(version: &str) -> String {
+    format!("{}/bin/ctl bootstrap", place(version))
+}
+
+/// The same, of a host on which nobody is asked.
+fn unasked(version: &str) -> Vec<String> {
+    bootstrap(version)
+        .split(' ')
+        .chain(["--yes"])
+        .map(str::to_owned)
+        .collect()
+}
+
+/// From one bundle to the other, word for word as the guide has it. `options` are those of `ctl
+/// bundle use`, `cut` says whether the bootstrap is ended in its middle and run again.
+fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let before = workload(cluster)?;
+    let told = host.run(&[["ctl", "bundle", "use", version].as_slice(), options].concat())?;
+    ensure!(
+        told.contains(&format!("`{}`", bootstrap(version))),
+        "ctl bundle use does not say what comes first: {told}"
+    );
+    if cut {
+        cut_off(cluster, version)?;
+    }
+    host.run(&unasked(version))?;
+    first_host(cluster, version)?;
+    if !cut {
+        whole_life(host)?;
+    }
+    let restarting = daemons(cluster)?;
+    let answer = highstate_by(cluster, "ctl", &[])?;
+    let others: Vec<&String> = answer
+        .changed
+        .iter()
+        .filter(|tag| {
+            let of_bundle =
+                tag.contains("halite-minion") || ADDRESSES.iter().any(|part| tag.contains(part));
+            !(tag.starts_with(&format!("{WORKER}: ")) && of_bundle)
+        })
+        .collect();
+    ensure!(
+        others.is_empty(),
+        "after the bootstrap the highstate had to change {others:#?}"
+    );
+    daemons_restarted(cluster, &restarting, &answer)?;
+    first_host(cluster, version)?;
+    runs(cluster, &cluster.worker, "halite-minion", version)?;
+    still(cluster, &before)?;
+    quiet(cluster)?;
+    listed(cluster, version, true, cluster.hosts().len())?;
+    let problems = problems(cluster)?;
+    ensure!(
+        problems.is_empty(),
+        "ctl status complains about {problems:?}"
+    );
+    Ok(())
+}
+
+/// The master that runs has begun its bootstrap itself: it did not take it over from one that the
+/// bundle's states are not for.
+fn whole_life(host: &Host) -> Result<()> {
+    let unit = "_SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value halite-master)";
+    let log = host.sh(&format!("journalctl -o cat --no-pager {unit}"))?;
+    ensure!(
+        log.contains("master serves"),
+        "the master's journal is not found: {log}"
+    );
+    ensure!(
+        !log.contains("interrupted"),
+        "the old master had begun what the new one went on with: {log}"
+    );
+    Ok(())
+}
+
+/// Ends `ctl bootstrap`, and the program that it has at work, when the new master's program has
+/// come to its place.
+fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let inode = || fs::metadata(host.file(MASTER)).map(|status| status.ino());
+    let before = inode()?;
+    let mut first = spawn(host, &unasked(version))?;
+    // Whoever is to be ended is looked for beforehand: the moment is short.
+    let programs = format!("{}/bin/", place(version));
+    let mut found: Vec<Pid> = Vec::new();
+    let over = wait::promptly("the new master's program", MOMENT, || {
+        if inode().is_ok_and(|now| now != before) {
+            return Ok(None);
+        }
+        if let Some(status) = first.try_wait().map_err(|error| error.to_string())? {
+            return Ok(Some(status));
+        }
+        if found.len() < 2 {
+            found = at_work(host, &programs).map_err(|error| format!("{error:#}"))?;
+        }
+        Err(format!(
+            "{} programs of the bundle are at work",
+            found.len()
+        ))
+    })?;
+    if let Some(status) = over {
+        bail!("ctl bootstrap has ended with {status} before the new master's program came");
+    }
+    // The one that works before the one that waits for it.
+    let killed = found
+        .iter()
+        .rev()
+        .filter(|pid| kill_process(**pid, Signal::KILL).is_ok())
+        .count();
+    let status = ended(&mut first)?;
+    ensure!(
+        killed == 2 && !status.success(),
+        "{killed} programs were ended, and ctl bootstrap came to {status}"
+    );
+    match runs(cluster, host, "halite-master", version) {
+        Ok(()) => bail!("the master runs the new program already: this shows nothing"),
+        Err(_) => Ok(()),
+    }
+}
+
+/// `ctl` and the program of that bundle which applies states for it, as the machine numbers them;
+/// both or none.
+fn at_work(host: &Host, programs: &str) -> Result<Vec<Pid>> {
+    let init = host
+        .init()
+        .with_context(|| format!("{} does not run", host.spec.name))?;
+    let namespace = fs::read_link(format!("/proc/{init}/ns/pid"))?;
+    let (mut ctl, mut minion) = (None, None);
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let Some(line) = line.strip_prefix(programs) else {
+            continue;
+        };
+        if fs::read_link(entry.path().join("ns/pid")).is_ok_and(|ns| ns == namespace) {
+            let pid = entry
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw);
+            if line.starts_with("ctl ") {
+                ctl = pid;
+            } else if line.starts_with("halite-minion apply") && !line.contains("--test") {
+                minion = pid;
+            }
+        }
+    }
+    Ok(ctl
+        .zip(minion)
+        .map_or_else(Vec::new, |(ctl, minion)| vec![ctl, minion]))
+}
+
+pub(super) fn there(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    remember(cluster)?;
+    first_host(cluster, FIRST)?;
+    carry(cluster)?;
+    host.run(&["ctl", "bundle", "add", CARRIED])?;
+    fs::remove_file(host.file(CARRIED))?;
+    for program in PROGRAMS {
+        ensure!(
+            digest(cluster, VERSION, program)? != digest(cluster, FIRST, program)?,
+            "{program} is the same"
+        );
+    }
+    road(cluster, VERSION, &[], true)?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn back(cluster: &Cluster) -> Result<Counts> {
+    road(cluster, FIRST, &["--allow-downgrade"], false)?;
+    cluster
+        .bootstrap
+        .run(&["ctl", "bundle", "remove", VERSION])?;
+    only_served(cluster)?;
+    quiet(cluster)?;
+    as_remembered(cluster)?;
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,137 @@
+//! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the
+//! lab's recipe with another version, one package less, and a chart more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::Cluster;
+use halite_lab::command::run;
+use halite_upstream::chart::Chart;
+use halite_upstream::{ISO, prepare};
+use serde_json::{Value, json};
+
+use crate::iso::{builder, recipe_of};
+
+/// Its version.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next");
+
+/// Where its medium is mounted on the bootstrap host.
+pub const MEDIUM: &str = "/media/next";
+
+/// What is on it.
+const STORE: &str = "/srv/next";
+
+/// The package that it lacks; no host has it.
+pub const WITHOUT: &str = "halite-ctl";
+
+/// Makes it, and puts its medium into the bootstrap host.
+pub fn carry(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    // What an earlier run left, where a cluster is used again.
+    take_away(cluster)?;
+    let work = tempfile::Builder::new()
+        .prefix("second-")
+        .tempdir_in(halite_lab::cache())?;
+    let iso = build(work.path())?;
+    let out = format!("-o{}", host.file(STORE).display());
+    run("7z", &["x", "-bd", "-y", &out, &iso.to_string_lossy()])?;
+    insert(cluster)
+}
+
+/// Mounts the medium.
+pub fn insert(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.sh(&format!(
+        "mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"
+    ))?;
+    Ok(())
+}
+
+/// A file of the medium, as the machine sees it: what is mounted in a host only the host sees.
+pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
+    cluster.bootstrap.file(STORE).join(path)
+}
+
+/// Unmounts the medium, which nobody must hold.
+pub fn eject(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.run(&["umount", MEDIUM])?;
+    Ok(())
+}
+
+/// Removes the medium and all that is on it.
+pub fn take_away(cluster: &Cluster) -> Result<()> {
+    let unmounted = format!("if mountpoint -q {MEDIUM}; then umount {MEDIUM}; fi");
+    cluster
+        .bootstrap
+        .sh(&format!("{unmounted}; rm -rf {MEDIUM} {STORE}"))?;
+    Ok(())
+}
+
+fn build(work: &Path) -> Result<PathBuf> {
+    variant(work, VERSION, 1, |recipe, first| {
+        let hello = Chart::Hello.entry(|component| {
+            let image = first["images"][component].as_str();
+            Ok(image
+                .with_context(|| format!("the bundle has no {component}"))?
+                .to_owned())
+        })?;
+        recipe["charts"]
+            .as_array_mut()
+            .context("the lab's recipe has no chart")?
+            .push(hello);
+        let made = recipe["packages"]["made"]
+            .as_array_mut()
+            .context("the lab's recipe makes no package")?;
+        made.retain(|package| package["package"] != WITHOUT);
+        Ok(())
+    })
+}
+
+/// Makes a signed ISO from the lab's recipe in which something is different: `change` gets the
+/// recipe, and the manifest of the bundle that was made from it. Everything comes from what that
+/// one left in the cache. It is so many minutes newer: each time of the same date, so that its
+/// parts are kept in the cache, too.
+pub fn variant(
+    work: &Path,
+    version: &str,
+    minutes: u32,
+    change: impl FnOnce(&mut Value, &Value) -> Result<()>,
+) -> Result<PathBuf> {
+    let bundle = prepare::bundle(&mut |line| println!("  {line}"))?;
+    let first = recipe_of(&bundle)?;
+    let text =
+        fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
+    let mut recipe: Value = serde_json::from_str(&text)?;
+    let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
+    recipe["version"] = json!(version);
+    change(&mut recipe, &manifest)?;
+    let (file, iso) = (work.join("recipe.yaml"), work.join(ISO));
+    fs::write(&file, recipe.to_string())?;
+    fs::copy(
+        first.with_extension("lock.yaml"),
+        file.with_extension("lock.yaml"),
+    )?;
+    let built = manifest["built"]
+        .as_str()
+        .context("the bundle does not say when it was built")?;
+    let date = run(
+        "date",
+        &["-d", &format!("{built} + {minutes} minutes"), "+%s"],
+    )?;
+    let date = format!("SOURCE_DATE_EPOCH={}", date.trim());
+    let [ctl, file, out, key] = [&bundle.join("bin/ctl"), &file, &iso, &builder()?]
+        .map(|path| path.to_string_lossy().into_owned());
+    let build = [
+        "bundle",
+        "build",
+        "--offline",
+        "--recipe",
+        &file,
+        "--out",
+        &out,
+        "--key",
+        &key,
+    ];
+    run("env", &[[date.as_str(), &ctl].as_slice(), &build].concat())?;
+    Ok(iso)
+}

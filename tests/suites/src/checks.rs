@@ -1,0 +1,55 @@
+//! Checks that several suites make.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_lab::host::Host;
+
+use crate::repair::highstate;
+
+/// Runs a command that has to fail and to say certain things.
+pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) -> Result<()> {
+    let command: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+    let output = host.output(&command)?;
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    ensure!(
+        output.status.code() == Some(1) && told.iter().all(|part| said.contains(part)),
+        "{} ended with {}, should have said {told:?} and said: {said}",
+        command.join(" "),
+        output.status
+    );
+    Ok(())
+}
+
+/// A highstate that changes nothing but what nginx serves, and of a further host that serves, its
+/// copies.
+pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
+    let node = cluster
+        .bootstrap
+        .file(&format!("/etc/halite/nodes/{WORKER}.yaml"));
+    let roles = fs::read_to_string(node).unwrap_or_default();
+    let copies = roles
+        .lines()
+        .any(|line| line.starts_with("roles:") && line.contains("registry"));
+    let changed = highstate(cluster, &[])?.changed;
+    let others: Vec<_> = changed
+        .iter()
+        .filter(|tag| {
+            // nginx goes on answering as before for a moment after it was told to read anew.
+            let of_nginx = tag.contains("nginx") || tag.contains("bundle-server-answers");
+            let of_copies = tag.ends_with("[/var/lib/halite/bundles]") || tag.contains("[bundle-");
+            let first = tag.starts_with(&format!("{BOOTSTRAP}: ")) && of_nginx;
+            let further =
+                tag.starts_with(&format!("{WORKER}: ")) && copies && (of_nginx || of_copies);
+            !first && !further
+        })
+        .collect();
+    ensure!(
+        others.is_empty(),
+        "another bundle on the site changed {others:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! What a user expects of a finished cluster.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_lab::wait;
+use halite_upstream::versions::AGNHOST;
+use serde_json::{Value, json};
+
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "cluster: both nodes are Ready",
+        run: nodes_ready,
+    },
+    Test {
+        name: "cluster: a pod reaches a Service and a DNS name across nodes",
+        run: service_across_nodes,
+    },
+    Test {
+        name: "cluster: logs and exec work on both nodes",
+        run: logs_and_exec,
+    },
+    Test {
+        name: "cluster: kubeadm accepts it",
+        run: kubeadm_accepts,
+    },
+];
+
+pub(super) const AT_THE_END: &[Test<Cluster>] = &[Test {
+    name: "cluster: nothing tried to leave",
+    run: nothing_left,
+}];
+
+/// What the servers that stay are called, before the name of their node.
+pub(super) const STAYING: &str = "on";
+
+/// Where servers listen.
+const PORT: u16 = 8080;
+
+/// For one pod to reach another.
+const REACHED: Duration = Duration::from_secs(30);
+
+pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
+    let list: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;
+    let nodes = list["items"].as_array().context("no list of nodes")?;
+    for name in [BOOTSTRAP, WORKER] {
+        let node = nodes
+            .iter()
+            .find(|n| n["metadata"]["name"] == name)
+            .with_context(|| format!("no node {name}"))?;
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        ensure!(
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True"),
+            "{name} is not Ready: {conditions:?}"
+        );
+    }
+    ensure!(nodes.len() == 2, "{} nodes instead of 2", nodes.len());
+    Ok(Counts::ONE)
+}
+
+/// A server on each node, and a Service before it.
+fn servers(prefix: &str) -> String {
+    let of_node = |node: &str| {
+        let name = format!("{prefix}-{node}");
+        let server = json!({
+            "name": "agnhost", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}"),
+            "args": ["netexec", format!("--http-port={PORT}")],
+        });
+        [
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+                "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1,
+                    "tolerations": [{"operator": "Exists"}], "containers": [server]},
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": PORT}]},
+            }),
+        ]
+    };
+    let items = [BOOTSTRAP, WORKER].map(of_node).concat();
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+/// Where the bootstrap host has them.
+fn file(prefix: &str) -> String {
+    format!("/root/servers-{prefix}.json")
+}
+
+/// Makes a server on each node, unless it is there.
+pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
+    std::fs::write(cluster.bootstrap.file(&file(prefix)), servers(prefix))?;
+    cluster.kubectl(&["apply", "-f", &file(prefix)])?;
+    cluster.wait_for_pods(Duration::from_secs(120))
+}
+
+/// Servers that a test made beside those that stay.
+pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
+    cluster
+        .kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"])
+        .map(drop)
+}
+
+/// Waits until the server of each node reaches the other one: by its Service's address and name,
+/// and by its own address, which the host reaches too.
+pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
+    for (host, from, to) in [
+        (&cluster.worker, WORKER, BOOTSTRAP),
+        (&cluster.bootstrap, BOOTSTRAP, WORKER),
+    ] {
+        let (from, to) = (format!("{prefix}-{from}"), format!("{prefix}-{to}"));
+        let shown = |kind: &str, path: &str| {
+            cluster.kubectl(&["get", kind, &to, "-o", &format!("jsonpath={{{path}}}")])
+        };
+        let service = shown("service", ".spec.clusterIP")?;
+        let pod = format!("{}:{PORT}", shown("pod", ".status.podIP")?);
+        for target in [
+            format!("{service}:80"),
+            format!("{to}.default.svc.cluster.local:80"),
+            pod.clone(),
+        ] {
+            wait::until(&format!("{from} to reach {target}"), REACHED, || {
+                cluster
+                    .kubectl(&[
+                        "exec",
+                        &from,
+                        "--",
+                        "/agnhost",
+                        "connect",
+                        "--timeout=2s",
+                        &target,
+                    ])
+                    .map_err(|e| format!("{e:#}"))
+            })?;
+        }
+        wait::until(
+            &format!("the host of {from} to reach {pod}"),
+            REACHED,
+            || {
+                let get = [
+                    "curl",
+                    "-sS",
+                    "--noproxy",
+                    "*",
+                    "--max-time",
+                    "2",
+                    "-o",
+                    "/dev/null",
+                    &pod,
+                ];
+                host.run(&get).map_err(|e| format!("{e:#}"))
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn service_across_nodes(cluster: &Cluster) -> Result<Counts> {
+    ensure_servers(cluster, STAYING)?;
+    across_nodes(cluster, STAYING)?;
+    Ok(Counts::ONE)
+}
+
+fn logs_and_exec(cluster: &Cluster) -> Result<Counts> {
+    ensure_servers(cluster, STAYING)?;
+    for pod in [BOOTSTRAP, WORKER].map(|node| format!("{STAYING}-{node}")) {
+        let log = cluster.kubectl(&["logs", &pod])?;
+        ensure!(
+            log.contains("Started HTTP server"),
+            "the log of {pod} is {log:?}"
+        );
+        let version = cluster.kubectl(&["exec", &pod, "--", "/agnhost", "--version"])?;
+        if !version.starts_with("app version") {
+            bail!("exec in {pod} printed {version:?}");
+        }
+    }
+    Ok(Counts::ONE)
+}
+
+fn kubeadm_accepts(cluster: &Cluster) -> Result<Counts> {
+    let certificates = cluster
+        .bootstrap
+        .run(&["kubeadm", "certs", "check-expiration"])?;
+    for name in [
+        "admin.conf",
+        "apiserver",
+        "etcd-server",
+        "front-proxy-client",
+        "super-admin.conf",
+    ] {
+        ensure!(
+            certificates.contains(name),
+            "kubeadm does not know {name}:\n{certificates}"
+        );
+    }
+    ensure!(
+        !certificates.contains("MISSING"),
+        "kubeadm misses a certificate:\n{certificates}"
+    );
+    let version: Value = serde_json::from_str(&cluster.kubectl(&["version", "-o", "json"])?)?;
+    let version = version["serverVersion"]["gitVersion"]
+        .as_str()
+        .context("no server version")?
+        .to_owned();
+    // The next patch need not exist: kubeadm plans from what it finds in the cluster.
+    let (minor, patch) = version
+        .rsplit_once('.')
+        .context("a version has three parts")?;
+    let next = format!("{minor}.{}", patch.parse::<u32>()? + 1);
+    let plan = cluster.bootstrap.run(&[
+        "kubeadm",
+        "upgrade",
+        "plan",
+        &next,
+        "--allow-experimental-upgrades",
+    ])?;
+    for component in [
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "etcd",
+    ] {
+        let found = plan.lines().any(|line| {
+            line.starts_with(component) && line.contains(BOOTSTRAP) && !line.contains("unknown")
+        });
+        ensure!(
+            found,
+            "kubeadm upgrade plan {next} does not find {component}:\n{plan}"
+        );
+    }
+    Ok(Counts::ONE)
+}
+
+pub(super) fn nothing_left(cluster: &Cluster) -> Result<Counts> {
+    cluster.nothing_tried_to_leave()?;
+    Ok(Counts::ONE)
+}

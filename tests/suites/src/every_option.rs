@@ -1,0 +1,368 @@
+//! A cluster with every option on at once, made so from the start: each works in the company of all
+//! the others.
+//!
+//! The document below writes every field that a cluster document has, and what can be on is on. A
+//! test compares it with the schema, so a new option fails there, by its name, until it is on here
+//! too.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_upstream::versions::OLDER;
+use serde_json::Value;
+
+use super::bundles::{chart, problems};
+use super::external::harmless_chrony;
+use super::registry::curl;
+use super::repair::quiet;
+use super::{addons, site_registry};
+use crate::test::{Counts, Test};
+
+/// The second half: everything at work once the worker is there.
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "every option: metrics, volumes, both registries and the chart work together",
+        run: works,
+    },
+    Test {
+        name: "every option: a further highstate changes nothing, and nobody complains",
+        run: settled,
+    },
+];
+
+/// All roles of a host beside the first one.
+pub(super) const ROLES: &str = "worker,infra,frontend,registry";
+
+/// For images to be pulled and a second measurement to be made.
+const PODS: Duration = Duration::from_secs(180);
+
+/// As in the document: what hosts get beside Halite's own parameters.
+const KEEPALIVE: (&str, &str) = ("net/ipv4/tcp_keepalive_time", "1234");
+
+/// What the operator's own states write.
+const OWN_FILE: &str = "/etc/halite-every-option";
+
+/// Operator's own states, which are there before the cluster is.
+const OWN_STATES: &str = "/etc/halite-every-option:
+  file.managed:
+    - contents: '{{ pillar.custom.motd }}'
+";
+
+/// Nobody answers at the addresses of the mirror and the proxy (RFC 5737; the host's own): whatever
+/// the site has comes from the site. Below `kubelet` stands beside it what this kernel and machine
+/// lack, as in every document of the lab.
+const DOCUMENT: &str = r#"apiVersion: halite/v1
+kind: Cluster
+metadata:
+  name: demo
+dnsDomain: every.option.example
+networks:
+  controlPlane:
+    cidrs: [10.10.0.0/24, 10.10.1.0/24]
+  workloadPlane:
+    cidrs: [10.20.0.0/24]
+  pods: 10.233.0.0/16
+  services: 10.96.0.0/12
+apiServer:
+  endpoint: kubernetes.demo.internal
+  vip: 10.10.0.100
+  keepalived: true
+  certSANs: [kubernetes.example.com, 10.10.0.100]
+  extraArgs: {profiling: "false"}
+controllerManager:
+  extraArgs: {profiling: "false"}
+scheduler:
+  extraArgs: {profiling: "false"}
+etcd:
+  extraArgs: {auto-compaction-retention: "1"}
+kubernetes:
+  version: "MINOR"
+cni:
+  plugin: flannel
+  mtu: 1400
+kubelet:
+  config:
+    failCgroupV1: false
+    evictionHard: {memory.available: 100Mi, nodefs.available: 500Mi, imagefs.available: 500Mi}
+    imageGCHighThresholdPercent: 100
+containerd:
+  restrictOomScoreAdj: true
+  registries: {mirrored.corp: {mirrors: ["https://192.0.2.9:5000"]}}
+  config:
+    plugins: {io.containerd.cri.v1.runtime: {max_container_log_line_size: 32768}}
+kubeProxy:
+  mode: nftables
+  config:
+    conntrack: {maxPerCore: 0, min: 0}
+addons: {metricsServer: true, localPath: true}
+charts: [hello]
+siteRegistry:
+  enabled: true
+  node: bootstrap-1
+  users: {ci: registry-ci}
+  pullAs: ci
+  backup: {directory: /srv/registry-backups, at: "03:15", keep: 2, verify: Sat}
+host:
+  sysctls: {net.ipv4.tcp_keepalive_time: "1234"}
+  kernelModules: []
+  manageSwap: true
+  manageFirewall: true
+  manageTime: true
+  packages: [kubectl]
+firewall:
+  sources:
+    management: [10.10.0.0/24, 10.10.1.0/24]
+  nodePorts:
+    cidrs: [10.20.0.0/24]
+master:
+  jobs: {keepDays: 7, keepLast: 50}
+trust:
+  certificates:
+    corp: |
+      -----BEGIN CERTIFICATE-----
+      MIIBljCCAT2gAwIBAgIUclCxTBFwgBor2xwZ/ebVZ/2+Ij4wCgYIKoZIzj0EAwIw
+      IDEeMBwGA1UEAwwVZXZlcnlib2R5J3MgYXV0aG9yaXR5MCAXDTI2MTEyMjEwMTkw
+      NloYDzIxMjYxMDI5MTAxOTA2WjAgMR4wHAYDVQQDDBVldmVyeWJvZHkncyBhdXRo
+      b3JpdHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATx5EOz1KzVX6BiN3Xv7Lfg
+      n9eLfxE5SA3exueO4WEBkvfjXDZCcoJ3VjkhoiojmBB3tIC5FMtmuBDovDqP2QkJ
+      o1MwUTAdBgNVHQ4EFgQU2ZWweFJfSWivelv7XpbY+04qeIQwHwYDVR0jBBgwFoAU
+      2ZWweFJfSWivelv7XpbY+04qeIQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
+      AgNHADBEAiBeUGK62af84FVnFNfvklRXwbouF4+Y+RQsDZwjMDiUzAIgN3oGfLux
+      fNNBlUb87xTFPUxOwZmChgBJsMNYx2IjJa0=
+      -----END CERTIFICATE-----
+proxy: {http: "http://127.0.0.1:3128", https: "http://127.0.0.1:3128", noProxy: [.corp]}
+time: {servers: [10.10.0.11]}
+secrets:
+  registry-ci: {value: PASSWORD}
+custom:
+  motd: every option is on
+"#;
+
+/// The cluster document, for the older release: the cluster of the other suites has few options on
+/// when it is made.
+pub(super) fn document() -> String {
+    DOCUMENT
+        .replace("MINOR", OLDER.minor())
+        .replace("PASSWORD", site_registry::PASSWORD)
+}
+
+/// Lays the operator's own states on a bare host, whose chrony can set no clock.
+pub(super) fn prepare(host: &Host) -> Result<()> {
+    harmless_chrony(host)?;
+    let custom = host.file("/etc/halite/custom");
+    fs::create_dir_all(&custom)?;
+    fs::write(custom.join("init.sls"), OWN_STATES)?;
+    Ok(())
+}
+
+fn works(cluster: &Cluster) -> Result<Counts> {
+    cluster.wait_for_pods(PODS)?;
+    addons::measured(cluster)?;
+    addons::holds_data(cluster)?;
+    site_registry::pulled_by_pods(cluster)?;
+    backed_up(&cluster.bootstrap)?;
+    served_twice(cluster)?;
+    chart::answers(cluster)?;
+    for host in cluster.hosts() {
+        on_host(host)?;
+    }
+    Ok(Counts {
+        passed: 7,
+        failed: 0,
+    })
+}
+
+fn backed_up(host: &Host) -> Result<()> {
+    host.run(&["systemctl", "start", "halite-registry-backup.service"])?;
+    host.run(&["ctl", "registry", "verify", site_registry::BACKUPS])?;
+    let timer = host.run(&[
+        "systemctl",
+        "list-timers",
+        "--no-pager",
+        "halite-registry-backup.timer",
+    ])?;
+    ensure!(timer.contains("03:15:00"), "{timer}");
+    Ok(())
+}
+
+/// The bundle's images come from either host.
+fn served_twice(cluster: &Cluster) -> Result<()> {
+    for (server, from) in [
+        (&cluster.bootstrap, &cluster.worker),
+        (&cluster.worker, &cluster.bootstrap),
+    ] {
+        let url = format!(
+            "https://{}:4551/v2/_catalog",
+            server.control_plane_address()
+        );
+        let catalog: Value = serde_json::from_str(&curl(from, "-f", &url)?)?;
+        let names = catalog["repositories"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        ensure!(
+            names.iter().any(|name| name == "registry.k8s.io/etcd"),
+            "{} serves {catalog}",
+            server.spec.name
+        );
+    }
+    Ok(())
+}
+
+/// What the document says of every host.
+fn on_host(host: &Host) -> Result<()> {
+    let name = &host.spec.name;
+    let value = host.run(&["cat", &format!("/proc/sys/{}", KEEPALIVE.0)])?;
+    ensure!(
+        value.trim() == KEEPALIVE.1,
+        "{} of {name} is {value}",
+        KEEPALIVE.0
+    );
+    let certificate = "/usr/local/share/ca-certificates/halite/halite-corp.crt";
+    host.sh(&format!(
+        "openssl verify -no-CAfile -CApath /etc/ssl/certs {certificate}"
+    ))?;
+    host.run(&["systemctl", "is-active", "chrony"])?;
+    let environment =
+        host.sh("tr '\\0' '\\n' < /proc/$(systemctl show -p MainPID --value containerd)/environ")?;
+    ensure!(
+        environment.contains("HTTPS_PROXY=http://127.0.0.1:3128\n"),
+        "containerd of {name}: {environment}"
+    );
+    let own = host.run(&["cat", OWN_FILE])?;
+    ensure!(
+        own.trim() == "every option is on",
+        "{OWN_FILE} of {name} says {own:?}"
+    );
+    host.run(&["kubectl", "version", "--client"])?;
+    let rules = host.run(&["firewall-cmd", "--info-policy=halite-host"])?;
+    ensure!(
+        rules.contains("4551"),
+        "{name} lets nobody ask its nginx: {rules}"
+    );
+    Ok(())
+}
+
+fn settled(cluster: &Cluster) -> Result<Counts> {
+    quiet(cluster)?;
+    let told = problems(cluster)?;
+    ensure!(told.is_empty(), "ctl status complains about {told:?}");
+    let nodes = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
+    let nodes: Value = serde_json::from_str(&nodes)?;
+    let worker = nodes["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|node| node["name"] == WORKER);
+    let roles = worker.map(|node| node["roles"].clone()).unwrap_or_default();
+    ensure!(
+        ROLES
+            .split(',')
+            .all(|role| roles.to_string().contains(role)),
+        "{WORKER} has the roles {roles}"
+    );
+    Ok(Counts::ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_lab::cluster::BOOTSTRAP;
+    use halite_pillar::node::{BOOTSTRAP_ROLES, Node, Role};
+    use halite_pillar::options;
+
+    use super::*;
+    use crate::kubeadm::inputs::parse;
+
+    /// Fields in which nothing is written, and why.
+    const EMPTY: &[(&str, &str)] = &[
+        (
+            "host.kernelModules",
+            "the lab's kernel has no modules, and can load none",
+        ),
+        ("resolved.kubernetes", "Halite writes it"),
+        ("resolved.bundle", "Halite writes it"),
+    ];
+
+    fn node(name: &str, address: &str, roles: &[Role]) -> String {
+        Node::new(name, Some(address.parse().unwrap()), roles).to_text()
+    }
+
+    fn first() -> String {
+        node(BOOTSTRAP, "10.10.0.11", &BOOTSTRAP_ROLES)
+    }
+
+    fn roles() -> Vec<Role> {
+        Role::ALL
+            .into_iter()
+            .filter(|role| ROLES.split(',').any(|name| name == role.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn whatever_can_be_on_is_on() {
+        let declared = parse(&document(), &[&first()]).unwrap();
+        let off: Vec<String> = options::choices()
+            .map(|(path, names)| (path, options::chosen(&declared.cluster, path), names))
+            .filter(|(_, chosen, _)| ["false", "none", "null"].contains(&chosen.as_str()))
+            .map(|(path, chosen, names)| format!("{path}: {chosen} (of {})", names.join(", ")))
+            .collect();
+        assert!(
+            off.is_empty(),
+            "off, where every option is to be on: {off:#?}"
+        );
+        assert_eq!(
+            options::chosen(&declared.cluster, "apiServer.vip"),
+            "keepalived",
+            "not somebody else's"
+        );
+    }
+
+    #[test]
+    fn every_other_field_is_written() {
+        let written: Value = serde_saphyr::from_str(&document()).unwrap();
+        let is_empty = |path: &str| match written.pointer(&format!("/{}", path.replace('.', "/"))) {
+            None | Some(Value::Null) => true,
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(_) => false,
+        };
+        let empty: Vec<&str> = options::others().filter(|path| is_empty(path)).collect();
+        let known: Vec<&str> = EMPTY.iter().map(|(path, _)| *path).collect();
+        assert_eq!(
+            empty, known,
+            "nothing is written in these, and only those are known"
+        );
+    }
+
+    #[test]
+    fn the_worker_has_every_role_that_it_can_have() {
+        let with = |roles: &[Role]| {
+            parse(&document(), &[&first(), &node(WORKER, "10.10.1.12", roles)]).map(drop)
+        };
+        with(&roles()).unwrap();
+        assert_eq!(roles().len(), ROLES.split(',').count());
+        for role in Role::ALL.into_iter().filter(|role| !roles().contains(role)) {
+            let more = [roles(), vec![role]].concat();
+            assert!(
+                with(&more).is_err(),
+                "a worker can be {role} too, and is not"
+            );
+        }
+    }
+
+    #[test]
+    fn the_document_and_the_rest_of_the_suite_say_the_same() {
+        let written: Value = serde_saphyr::from_str(&document()).unwrap();
+        assert_eq!(written["charts"][0], halite_upstream::chart::NAME);
+        assert_eq!(
+            written["siteRegistry"]["backup"]["directory"],
+            site_registry::BACKUPS
+        );
+        let parameter = KEEPALIVE.0.replace('/', ".");
+        assert_eq!(written["host"]["sysctls"][parameter.as_str()], KEEPALIVE.1);
+        assert!(OWN_STATES.starts_with(OWN_FILE));
+    }
+}

@@ -1,0 +1,295 @@
+//! The firewall: a scan of everything from everywhere equals the table that follows from the roles,
+//! both ways; what others set up stays.
+
+mod foreign;
+mod source;
+mod table;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_lab::net::Network;
+use halite_lab::wait;
+
+use self::source::{INTERFACE, Source, Stranger, link_local};
+use self::table::{Arrival, SSH, Table};
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "firewall: scans equal the table of the roles",
+        run: scans,
+    },
+    Test {
+        name: "firewall: what others set up stays",
+        run: foreign::stays,
+    },
+];
+
+/// Host number of a stranger.
+const STRANGER: u8 = 200;
+
+/// What is asked with UDP beside the NodePort: DNS, DHCP, VXLAN in both its ports, WireGuard, and
+/// our TCP ports.
+const UDP: [u16; 10] = [53, 68, 546, 2379, 4550, 4789, 6443, 8472, 10250, 51820];
+
+/// A server on each host behind one NodePort, TCP and UDP.
+const SERVERS: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Namespace, metadata: {name: scan}}
+- apiVersion: apps/v1
+  kind: DaemonSet
+  metadata: {name: target, namespace: scan}
+  spec:
+    selector: {matchLabels: {app: target}}
+    template:
+      metadata: {labels: {app: target}}
+      spec:
+        terminationGracePeriodSeconds: 1
+        tolerations: [{operator: Exists}]
+        containers:
+        - name: agnhost
+          image: registry.k8s.io/e2e-test-images/agnhost:2.57
+          args: [netexec, --http-port=8080, --udp-port=8081]
+          readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: target, namespace: scan}
+  spec:
+    type: NodePort
+    selector: {app: target}
+    ports:
+    - {name: http, port: 80, targetPort: 8080, nodePort: 31337}
+    - {name: udp, port: 80, targetPort: 8081, nodePort: 31337, protocol: UDP}
+"#;
+
+/// The NodePort of [`SERVERS`].
+const NODE_PORT: u16 = 31337;
+
+fn scans(cluster: &Cluster) -> Result<Counts> {
+    fs::write(cluster.bootstrap.root().join("root/scan.yaml"), SERVERS)?;
+    cluster.kubectl(&["apply", "-f", "/root/scan.yaml"])?;
+    let result = cluster
+        .wait_for_pods(Duration::from_secs(60))
+        .and_then(|()| scan_all(cluster));
+    cluster.kubectl(&["delete", "-f", "/root/scan.yaml", "--wait", "--timeout=60s"])?;
+    result
+}
+
+/// One address of one host, asked by one source.
+struct Ask<'a> {
+    source: &'a Source,
+    host: &'a Host,
+    to: IpAddr,
+    /// The source's own interface to the target's link, for a link-local address.
+    interface: Option<&'static str>,
+}
+
+fn scan_all(cluster: &Cluster) -> Result<Counts> {
+    let (bootstrap, worker) = (&cluster.bootstrap, &cluster.worker);
+    let on_bootstrap = Source::host(bootstrap);
+    let on_worker = Source::host(worker);
+    let control = Stranger::plug(cluster, Network::ControlPlane0, STRANGER)?;
+    let workload = Stranger::plug(cluster, Network::Workload, STRANGER)?;
+    let pod_on_bootstrap = pod(cluster, bootstrap)?;
+    let pod_on_worker = pod(cluster, worker)?;
+
+    let address = |text: String| {
+        text.parse::<IpAddr>()
+            .with_context(|| format!("{text:?} is no address"))
+    };
+    let plane = |host: &Host| address(host.control_plane_address());
+    let work = |host: &Host| address(host.workload_address());
+    let link =
+        |host: &Host, interface| link_local(|args| host.run(&[&["ip"], args].concat()), interface);
+    let vip = address("10.10.0.100".to_owned())?;
+    let ask = |source, host, to| Ask {
+        source,
+        host,
+        to,
+        interface: None,
+    };
+    let near = |source, host, to| Ask {
+        source,
+        host,
+        to,
+        interface: Some(INTERFACE),
+    };
+    let asks = [
+        ask(&on_worker, bootstrap, plane(bootstrap)?),
+        ask(&on_worker, bootstrap, work(bootstrap)?),
+        ask(&on_worker, bootstrap, vip),
+        ask(&on_bootstrap, worker, plane(worker)?),
+        ask(&on_bootstrap, worker, work(worker)?),
+        ask(&control.source, bootstrap, plane(bootstrap)?),
+        near(&control.source, bootstrap, link(bootstrap, "eth0")?),
+        ask(&control.source, bootstrap, work(bootstrap)?),
+        ask(&control.source, worker, plane(worker)?),
+        ask(&workload.source, bootstrap, work(bootstrap)?),
+        ask(&workload.source, bootstrap, plane(bootstrap)?),
+        near(&workload.source, bootstrap, link(bootstrap, "eth1")?),
+        ask(&workload.source, worker, work(worker)?),
+        near(&workload.source, worker, link(worker, "eth1")?),
+        ask(&pod_on_bootstrap, bootstrap, plane(bootstrap)?),
+        ask(&pod_on_bootstrap, bootstrap, work(bootstrap)?),
+        near(&pod_on_bootstrap, bootstrap, link(bootstrap, "cni0")?),
+        ask(&pod_on_bootstrap, worker, plane(worker)?),
+        ask(&pod_on_worker, worker, plane(worker)?),
+        ask(&pod_on_worker, worker, work(worker)?),
+        ask(&pod_on_worker, bootstrap, plane(bootstrap)?),
+        ask(&pod_on_worker, bootstrap, work(bootstrap)?),
+    ];
+    let tables = [
+        Table::of(cluster, bootstrap, NODE_PORT)?,
+        Table::of(cluster, worker, NODE_PORT)?,
+    ];
+    let table = |host: &Host| {
+        if host.spec.name == BOOTSTRAP {
+            &tables[0]
+        } else {
+            &tables[1]
+        }
+    };
+    strangers_see_little(table(bootstrap), table(worker))?;
+    let mut wrong = Vec::new();
+    for ask in &asks {
+        wrong.extend(one(ask, table(ask.host))?);
+    }
+    if !wrong.is_empty() {
+        bail!("{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    }
+    Ok(Counts {
+        passed: asks.len(),
+        failed: 0,
+    })
+}
+
+/// The table itself, where it matters most.
+fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
+    let arrival = |from: &str, to: &str| -> Result<Arrival> {
+        Ok(Arrival {
+            from: from.parse()?,
+            to: to.parse()?,
+            from_pod: false,
+        })
+    };
+    ensure!(bootstrap.tcp(arrival("10.10.0.200", "10.10.0.11")?) == [SSH, 4550, 4551, 6443].into());
+    ensure!(bootstrap.tcp(arrival("10.20.0.200", "10.20.0.11")?) == [SSH, 6443, NODE_PORT].into());
+    ensure!(bootstrap.tcp(arrival("192.0.2.1", "10.10.0.11")?) == [SSH].into());
+    ensure!(worker.tcp(arrival("10.10.0.200", "10.10.1.12")?) == [SSH].into());
+    for table in [bootstrap, worker] {
+        ensure!(table.udp(arrival("10.10.0.200", "10.10.0.11")?).is_empty());
+    }
+    Ok(())
+}
+
+/// Scans once and tells the differences.
+fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
+    let ports: Vec<u16> = UDP.into_iter().chain([NODE_PORT]).collect();
+    let target = ask
+        .interface
+        .map_or_else(|| ask.to.to_string(), |i| format!("{}%{i}", ask.to));
+    let family = if ask.to.is_ipv4() { "ipv4" } else { "ipv6" };
+    let to = ask.to.to_string();
+    let tracked = ["-f", family, "-p", "udp", "--orig-dst", &to];
+    // Nothing to delete is a failure to conntrack.
+    ask.host
+        .output(&[&["conntrack", "-D"], &tracked[..]].concat())?;
+    let found = ask.source.scan(&target, &ports, &table.all_tcp())?;
+    let arrival = Arrival {
+        from: ask.source.seen_as(ask.host, ask.to, found.from)?,
+        to: ask.to,
+        from_pod: ask.source.lives_on(ask.host),
+    };
+    // A rejected packet is never entered in the connection table; whether anybody listens makes no
+    // difference.
+    let entries = ask
+        .host
+        .run(&[&["conntrack", "-L"], &tracked[..]].concat())?;
+    let udp: BTreeSet<u16> = entries
+        .lines()
+        .filter_map(|line| entered(line, arrival.from))
+        .filter(|p| ports.contains(p))
+        .collect();
+
+    let mut wrong = Vec::new();
+    let mut compare = |what: &str, expected: &BTreeSet<u16>, seen: &BTreeSet<u16>| {
+        let more: Vec<_> = seen.difference(expected).collect();
+        let less: Vec<_> = expected.difference(seen).collect();
+        if !more.is_empty() || !less.is_empty() {
+            let names = (&ask.source.name, arrival.from, &ask.host.spec.name, ask.to);
+            wrong.push(format!(
+                "{} (as {}) to {} {}, {what}: in no role but let in: {more:?}; declared but not so: {less:?}",
+                names.0, names.1, names.2, names.3
+            ));
+        }
+    };
+    let tcp = table.tcp(arrival);
+    compare("tcp", &tcp, &found.reached());
+    compare("udp", &table.udp(arrival), &udp);
+    let home = ask.to.is_ipv4() && ask.to.to_string() == ask.host.control_plane_address();
+    let answering: BTreeSet<u16> = tcp
+        .into_iter()
+        .filter(|port| *port != SSH && (home || *port == NODE_PORT))
+        .collect();
+    let open: BTreeSet<u16> = found.open.intersection(&answering).copied().collect();
+    compare("tcp, somebody listens", &answering, &open);
+    Ok(wrong)
+}
+
+/// The port of an entry `udp 17 29 src=… dst=… sport=… dport=… …` from that source.
+fn entered(line: &str, from: IpAddr) -> Option<u16> {
+    let field = |key: &str| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix(key))
+    };
+    let source: IpAddr = field("src=")?.parse().ok()?;
+    if source == from {
+        field("dport=")?.parse().ok()
+    } else {
+        None
+    }
+}
+
+/// The server of [`SERVERS`] on that host, once it has an address and the Service leads to it.
+fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
+    let node = format!("spec.nodeName={}", host.spec.name);
+    let query = [
+        "-n",
+        "scan",
+        "get",
+        "pods",
+        "--field-selector",
+        &node,
+        "-o",
+        "jsonpath={.items[0].status.podIP}",
+    ];
+    let address = cluster.kubectl(&query)?;
+    let url = format!("http://{}:{NODE_PORT}/", host.workload_address());
+    let other = if host.spec.name == WORKER {
+        &cluster.bootstrap
+    } else {
+        &cluster.worker
+    };
+    wait::until(&format!("{url} to answer"), Duration::from_secs(30), || {
+        other
+            .run(&[
+                "curl",
+                "-sS",
+                "--max-time",
+                "2",
+                "--output",
+                "/dev/null",
+                &url,
+            ])
+            .map_err(|e| format!("{e:#}"))
+    })?;
+    Source::pod(host, &format!("on {}", host.spec.name), &address)
+}

@@ -1,0 +1,210 @@
+//! Kills: whatever dies in the middle, running the same command again ends in the same state.
+//!
+//! Each kill has a number: a command, a victim, and a moment. While a finished host is mended, the
+//! moment is the repair of one of the prepared damages; while a new host is added or bootstrapped,
+//! it is one of the listed write boundaries. The default run takes four, others each day, one of
+//! them while a host is added. `--full` takes all, a bootstrap for each of its moments among them,
+//! which would take too long, and room for one more host, each day.
+
+mod adding;
+mod bootstrapping;
+mod jobs;
+mod moments;
+mod pending_triggers;
+mod power;
+mod registered;
+mod repairing;
+mod scene;
+
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+use crate::test::{Counts, Test};
+
+/// For a command that lost somebody in the middle to end.
+const COMMAND: Duration = Duration::from_secs(400);
+
+const WORKER_BACK: Test<Cluster> = Test {
+    name: "kills: a worker comes back from a power cut by itself",
+    run: power::worker,
+};
+
+const CONTROL_PLANE_BACK: Test<Cluster> = Test {
+    name: "kills: the control plane comes back from a power cut by itself",
+    run: power::bootstrap,
+};
+
+const OWED: Test<Cluster> = Test {
+    name: "kills: what a dead minion left for others to do is done by the next run",
+    run: pending_triggers::done_later,
+};
+
+// Last comes what takes the worker away in between: after a failure the cluster is not what others
+// expect.
+const DAILY: &[Test<Cluster>] = &[
+    OWED,
+    WORKER_BACK,
+    CONTROL_PLANE_BACK,
+    Test {
+        name: "kills: four of the numbered moments",
+        run: four,
+    },
+];
+
+const FULL: &[Test<Cluster>] = &[
+    OWED,
+    WORKER_BACK,
+    CONTROL_PLANE_BACK,
+    Test {
+        name: "kills: every numbered moment",
+        run: every,
+    },
+];
+
+pub(super) fn tests(full: bool) -> &'static [Test<Cluster>] {
+    if full { FULL } else { DAILY }
+}
+
+/// One of the numbered kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbered {
+    Mending(repairing::Kill),
+    Adding(moments::Kill),
+    Bootstrapping(moments::Kill),
+}
+
+/// All of them: first those while a host is mended, then those while one is added, then those of a
+/// bootstrap.
+fn numbered() -> Vec<Numbered> {
+    let mending = repairing::numbered().into_iter().map(Numbered::Mending);
+    let adding = moments::numbered(&adding::KILLS)
+        .into_iter()
+        .map(Numbered::Adding);
+    let bootstrapping = moments::numbered(&bootstrapping::KILLS)
+        .into_iter()
+        .map(Numbered::Bootstrapping);
+    mending.chain(adding).chain(bootstrapping).collect()
+}
+
+/// The numbers of a day's kills: three while a host is mended, and one while a host is added.
+fn of_day(day: usize) -> [usize; 4] {
+    let (mending, adding) = (
+        repairing::numbered().len(),
+        moments::numbered(&adding::KILLS).len(),
+    );
+    let [a, b, c] = [0, 1, 2].map(|n| (3 * day + n) % mending);
+    [a, b, c, mending + day % adding]
+}
+
+/// The day.
+fn today() -> Result<usize> {
+    let days = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)?
+        .as_secs()
+        / 86_400;
+    Ok(usize::try_from(days)?)
+}
+
+/// Those of the day, or those that `HALITE_KILLS` names: `3,17`.
+fn four(cluster: &Cluster) -> Result<Counts> {
+    let chosen: Vec<usize> = match std::env::var("HALITE_KILLS") {
+        Ok(numbers) => {
+            let numbers: Result<_, _> = numbers.split(',').map(str::parse).collect();
+            numbers.context("HALITE_KILLS is a list of numbers: 3,17")?
+        }
+        Err(_) => of_day(today()?).to_vec(),
+    };
+    let count = numbered().len();
+    println!(
+        "  {chosen:?} of {count}; to repeat one: HALITE_KILLS={}",
+        chosen.first().unwrap_or(&0)
+    );
+    some(cluster, &chosen)
+}
+
+fn every(cluster: &Cluster) -> Result<Counts> {
+    some(cluster, &(0..numbered().len()).collect::<Vec<_>>())
+}
+
+fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
+    let all = numbered();
+    let mut counts = Counts::default();
+    for number in numbers {
+        let kill = *all
+            .get(*number)
+            .with_context(|| format!("there is no kill {number}"))?;
+        let start = std::time::Instant::now();
+        let ended = match kill {
+            Numbered::Mending(kill) => repairing::one(cluster, kill),
+            Numbered::Adding(kill) => adding::one(cluster, kill),
+            Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
+        };
+        let ended = ended.with_context(|| format!("kill {number}: {kill:?}"))?;
+        let took = start.elapsed().as_secs_f64();
+        println!(
+            "  {number}: {kill:?}; the command ended with {ended}, and well when run again ({took:.1} s)"
+        );
+        counts.add(Counts::ONE);
+    }
+    Ok(counts)
+}
+
+/// Starts a command in a host; what it shows is not looked at.
+pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
+    let mut command = host.command(line)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().context("cannot start nsenter")
+}
+
+/// Waits for the end of the command, whatever it comes to.
+pub(super) fn ended(command: &mut Child) -> Result<ExitStatus> {
+    wait::until(
+        "the command to end after the kill",
+        COMMAND,
+        || match command.try_wait() {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err("it still runs".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_a_day_get_around_and_differ() {
+        let all = numbered();
+        let daily = |kill: &&Numbered| !matches!(kill, Numbered::Bootstrapping(_));
+        let mut taken = std::collections::BTreeSet::new();
+        for day in 0..all.len() {
+            let chosen = of_day(day);
+            let power = |number: &&usize| {
+                matches!(
+                    all[**number],
+                    Numbered::Mending(repairing::Kill {
+                        victim: repairing::Victim::Power(_),
+                        ..
+                    })
+                )
+            };
+            assert!(chosen.iter().filter(power).count() <= 2, "{chosen:?}");
+            assert!(matches!(all[chosen[3]], Numbered::Adding(_)), "{chosen:?}");
+            taken.extend(chosen);
+        }
+        assert_eq!(
+            taken.len(),
+            all.iter().filter(daily).count(),
+            "some are never taken"
+        );
+    }
+}

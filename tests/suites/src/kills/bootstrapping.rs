@@ -1,0 +1,103 @@
+//! Kills while the first host of a site is made, in a lab of its own.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster};
+use halite_lab::{Lab, cluster, wait};
+
+use super::moments::{Kill, Moment, Progress, Victim};
+use super::{ended, jobs, moments, registered, spawn};
+
+/// Name of the lab. It is kept after a failure.
+const LAB: &str = "cut";
+
+/// For the pods that come last.
+const PODS: Duration = Duration::from_secs(180);
+
+/// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.
+pub const KILLS: [(Moment, &[Victim]); 14] = {
+    use Moment::{File, Job};
+    use Progress::{Returned, Started, Stored};
+    use Victim::{Master, Minion, Power};
+    [
+        // The bundle is on its way out of the ISO.
+        (
+            File(concat!(
+                "var/lib/halite/bundles/.",
+                env!("CARGO_PKG_VERSION"),
+                ".new/manifest.json"
+            )),
+            &[Power],
+        ),
+        (File("etc/halite/cluster.yaml"), &[Power]),
+        (File("usr/local/bin/halite-master"), &[Power]),
+        (File("var/lib/halite/master/store.db"), &[Master, Power]),
+        (File("var/lib/halite/minion/identity.crt"), &[Power, Minion]),
+        (Job(0, Started), &[Master]),
+        (File("usr/bin/containerd"), &[Minion, Power]),
+        (Job(0, Returned), &[Minion]),
+        // Signed with a CA that is made at its first use.
+        (File("etc/kubernetes/pki/etcd/server.crt"), &[Power]),
+        (File("etc/kubernetes/manifests/etcd.yaml"), &[Master, Power]),
+        (
+            File("etc/kubernetes/manifests/kube-apiserver.yaml"),
+            &[Power, Minion],
+        ),
+        (File("etc/kubernetes/admin.conf"), &[Master]),
+        // By then the master itself is at work, on objects.
+        (Job(4, Stored), &[Master, Power]),
+        (Job(5, Started), &[Minion, Power]),
+    ]
+};
+
+/// Bootstraps a bare host, kills at the moment, runs the same command again, and finds a cluster of
+/// one host. Tells what the first command came to.
+pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
+    let medium = cluster
+        .bootstrap
+        .spec
+        .read_only
+        .first()
+        .context("no bundle stands on the bootstrap host")?;
+    let lab = Lab::new(LAB, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    let status = in_lab(&lab, &medium.0, kill)
+        .with_context(|| format!("the host is kept: cargo lab status --lab {LAB}"))?;
+    lab.down()?;
+    Ok(status)
+}
+
+fn in_lab(lab: &Lab, medium: &Path, kill: Kill) -> Result<ExitStatus> {
+    let host = cluster::boot_bootstrap(lab, medium)?;
+    fs::write(host.file("root/cluster.yaml"), CLUSTER)?;
+    let line = cluster::install();
+    let mut first = spawn(&host, &line)?;
+    moments::wait_for(kill.moment, &host, &host, &mut first)?;
+    moments::strike(kill.victim, lab, &host, &host)?;
+    let status = ended(&mut first)?;
+    host.run(&line)
+        .with_context(|| format!("after the first had ended with {status}"))?;
+    registered::once(&host, &[BOOTSTRAP])?;
+    cluster::wait_for_pods(&host, PODS)?;
+    // A certificate that the kubelet renews in its first minute is work for one more highstate.
+    wait::until(
+        "a highstate with nothing to do",
+        Duration::from_secs(60),
+        || {
+            let test = host
+                .output(&[CTL, "highstate", "--test", "--exit-code"])
+                .map_err(|e| format!("{e:#}"))?;
+            if test.status.success() {
+                Ok(())
+            } else {
+                Err(String::from_utf8_lossy(&test.stdout).into_owned())
+            }
+        },
+    )?;
+    jobs::sound(&[&host], "")?;
+    Ok(status)
+}

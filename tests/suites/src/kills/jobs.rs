@@ -1,0 +1,83 @@
+//! No job is lost, and none is started twice.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::CTL;
+use halite_lab::host::Host;
+use serde_json::Value;
+
+/// More than one kill ever makes.
+const LIMIT: &str = "100";
+
+fn list(bootstrap: &Host) -> Result<Vec<Value>> {
+    let text = bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text).context("`ctl job list` did not print JSON")?;
+    list.as_array()
+        .cloned()
+        .context("`ctl job list` did not print a list")
+}
+
+fn jid(job: &Value) -> String {
+    job["jid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The newest job there is; ids grow.
+pub fn newest(bootstrap: &Host) -> Result<String> {
+    Ok(list(bootstrap)?.first().map(jid).unwrap_or_default())
+}
+
+/// Every job after `newest` has ended, each minion has answered it, and no minion began it twice.
+/// The first of the hosts is the bootstrap host.
+pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
+    let bootstrap = hosts.first().context("no host")?;
+    for job in list(bootstrap)?
+        .iter()
+        .filter(|job| jid(job).as_str() > newest)
+    {
+        let jid = jid(job);
+        ensure!(job["status"] != "running", "job {jid} never ended: {job:#}");
+        let text = bootstrap.run(&[CTL, "job", "show", &jid, "-o", "json"])?;
+        let shown: Value =
+            serde_json::from_str(&text).context("`ctl job show` did not print JSON")?;
+        for row in shown["returns"].as_array().cloned().unwrap_or_default() {
+            ensure!(
+                row["state"] == "returned",
+                "{} never answered job {jid}: {}",
+                row["minion"],
+                row["error"]
+            );
+        }
+    }
+    for host in hosts {
+        let journal = host.run(&[
+            "journalctl",
+            "-u",
+            "halite-minion",
+            "-o",
+            "cat",
+            "--no-pager",
+        ])?;
+        let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in journal.lines().filter(|line| line.contains("applying")) {
+            let id = line
+                .split_once("job=")
+                .and_then(|(_, rest)| rest.split_whitespace().next());
+            *begun
+                .entry(id.with_context(|| format!("no job in {line:?}"))?)
+                .or_default() += 1;
+        }
+        ensure!(
+            !begun.is_empty(),
+            "the journal of {} names no job",
+            host.spec.name
+        );
+        let twice: Vec<_> = begun.iter().filter(|(_, times)| **times > 1).collect();
+        ensure!(
+            twice.is_empty(),
+            "{} began jobs twice: {twice:?}",
+            host.spec.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Moments that can be seen from outside while a host comes into being: the write boundaries of
+//! minion, master and modules.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use halite_lab::cluster::WORKER;
+use halite_lab::host::Host;
+use halite_lab::{Lab, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// For the moment to come; on a busy machine the last of them takes a minute.
+const MOMENT: Duration = Duration::from_secs(180);
+
+/// For somebody to be there who can be killed.
+const VICTIM: Duration = Duration::from_secs(30);
+
+/// Who dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// The master.
+    Master,
+    /// The minion of the new host, or the program that enrols it.
+    Minion,
+    /// The new host as a whole.
+    Power,
+}
+
+/// How far a job is in the minion's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// Its beginning is durable.
+    Started,
+    /// Its answer is durable here; the master may not have it.
+    Returned,
+    /// Its answer is durable in the master's store too.
+    Stored,
+}
+
+impl Progress {
+    /// As the journal writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "started" => Some(Self::Started),
+            "returned" => Some(Self::Returned),
+            "stored" => Some(Self::Stored),
+            _ => None,
+        }
+    }
+}
+
+/// When.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The master has written the node document, and not yet answered.
+    Declared,
+    /// A file of the new host is there.
+    File(&'static str),
+    /// A job of the new host, by its place among them, is that far.
+    Job(usize, Progress),
+}
+
+/// One of the numbered kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    /// When.
+    pub moment: Moment,
+    /// Who.
+    pub victim: Victim,
+}
+
+/// Moments in the order in which they come, and who dies there.
+pub type Table = [(Moment, &'static [Victim])];
+
+/// All kills of a table, so that neighbours differ in their moments: first one of each moment, then
+/// a second of those that have one.
+pub fn numbered(table: &'static Table) -> Vec<Kill> {
+    let most = table
+        .iter()
+        .map(|(_, victims)| victims.len())
+        .max()
+        .unwrap_or_default();
+    let nth = |n: usize| {
+        table.iter().filter_map(move |(moment, victims)| {
+            Some(Kill {
+                moment: *moment,
+                victim: *victims.get(n)?,
+            })
+        })
+    };
+    (0..most).flat_map(nth).collect()
+}
+
+/// Waits for a moment of `new`, a host of the site of `bootstrap`. A command that ends before it
+/// has failed, or the moment is none.
+pub fn wait_for(moment: Moment, bootstrap: &Host, new: &Host, command: &mut Child) -> Result<()> {
+    let over = wait::promptly("the moment", MOMENT, || {
+        if is_reached(moment, bootstrap, new) {
+            return Ok(None);
+        }
+        match command.try_wait().map_err(|e| e.to_string())? {
+            // The moment may have come between the two looks.
+            Some(status) if !is_reached(moment, bootstrap, new) => Ok(Some(status)),
+            Some(_) => Ok(None),
+            None => Err(format!("{moment:?} has not come")),
+        }
+    })?;
+    match over {
+        None => Ok(()),
+        Some(status) => bail!("the command ended with {status} before {moment:?}"),
+    }
+}
+
+/// The worker's node document, which `ctl node add` writes.
+pub fn document(bootstrap: &Host) -> PathBuf {
+    bootstrap.file(&format!("etc/halite/nodes/{WORKER}.yaml"))
+}
+
+fn is_reached(moment: Moment, bootstrap: &Host, new: &Host) -> bool {
+    match moment {
+        Moment::Declared => document(bootstrap).exists(),
+        // A link may lead to where only the host sees a file.
+        Moment::File(path) => new.file(path).symlink_metadata().is_ok(),
+        Moment::Job(number, progress) => {
+            let journal = new.file("var/lib/halite/minion/journal");
+            progress_of(&journal)
+                .get(number)
+                .is_some_and(|reached| *reached >= Some(progress))
+        }
+    }
+}
+
+/// How far each job is, in their order, as the minion's journal has it.
+fn progress_of(journal: &Path) -> Vec<Option<Progress>> {
+    let Ok(entries) = fs::read_dir(journal) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    files.sort();
+    let progress = |path: &PathBuf| {
+        let record: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        Progress::parse(record["progress"].as_str()?)
+    };
+    files.iter().map(progress).collect()
+}
+
+/// Kills; a host without power gets it back.
+pub fn strike(victim: Victim, lab: &Lab, bootstrap: &Host, new: &Host) -> Result<()> {
+    match victim {
+        Victim::Master => die(bootstrap, "halite-master"),
+        Victim::Minion => die(new, "halite-minion"),
+        Victim::Power => {
+            new.power_cut()?;
+            new.boot(&lab.router)
+        }
+    }
+}
+
+/// Kills a program by its name: at first it is not a unit's. The machine does it, because to enter
+/// the host first would take longer than many a moment.
+pub fn die(host: &Host, program: &str) -> Result<()> {
+    wait::promptly(&format!("a {program} to kill"), VICTIM, || {
+        let found = of_host(host, program).map_err(|e| format!("{e:#}"))?;
+        let killed = found
+            .into_iter()
+            .filter(|pid| kill_process(*pid, Signal::KILL).is_ok())
+            .count();
+        if killed > 0 {
+            Ok(())
+        } else {
+            Err(format!("no {program} runs on {}", host.spec.name))
+        }
+    })
+}
+
+/// Processes of a host that run a program of that name, as the machine numbers them. Those of its
+/// pods are not among them.
+fn of_host(host: &Host, program: &str) -> Result<Vec<Pid>> {
+    let init = host
+        .init()
+        .with_context(|| format!("{} does not run", host.spec.name))?;
+    let namespace = fs::read_link(format!("/proc/{init}/ns/pid"))?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let path = entry.path();
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        if name.trim_end() == program
+            && fs::read_link(path.join("ns/pid")).is_ok_and(|ns| ns == namespace)
+        {
+            found.extend(
+                entry
+                    .file_name()
+                    .to_string_lossy()
+                    .parse()
+                    .ok()
+                    .and_then(Pid::from_raw),
+            );
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{adding, bootstrapping};
+    use super::*;
+
+    #[test]
+    fn every_moment_comes_and_none_twice() {
+        for table in [adding::KILLS.as_slice(), bootstrapping::KILLS.as_slice()] {
+            let all = numbered(table);
+            assert_eq!(
+                all.len(),
+                table
+                    .iter()
+                    .map(|(_, victims)| victims.len())
+                    .sum::<usize>()
+            );
+            for (number, kill) in all.iter().enumerate() {
+                assert!(!all[..number].contains(kill), "{kill:?} is there twice");
+            }
+            for (moment, _) in table {
+                assert!(
+                    all.iter()
+                        .take(table.len())
+                        .any(|kill| kill.moment == *moment),
+                    "{moment:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn jobs_are_told_by_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(progress_of(&dir.path().join("none")).is_empty());
+        for (name, text) in [
+            ("20260102000000000001.json", r#"{"progress": "started"}"#),
+            ("20260102000000000000.json", r#"{"progress": "stored"}"#),
+            (
+                ".20260102000000000002.json.halite-new",
+                r#"{"progress": "started"}"#,
+            ),
+        ] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let progress = progress_of(dir.path());
+        assert_eq!(progress.len(), 2, "{progress:?}");
+        assert!(progress[0] > Some(Progress::Returned) && progress[1] == Some(Progress::Started));
+        assert!(Some(Progress::Started) > None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Power cuts of a whole host, after which nobody does anything but switch it on.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_lab::{command, wait};
+use serde_json::Value;
+
+use super::super::repair;
+use crate::test::Counts;
+
+/// From power to Ready: etcd, API server, network, all pods.
+const BACK: Duration = Duration::from_secs(180);
+
+/// The worker.
+pub fn worker(cluster: &Cluster) -> Result<Counts> {
+    comes_back(cluster, &cluster.worker, WORKER)
+}
+
+/// The host that everything hangs on.
+pub fn bootstrap(cluster: &Cluster) -> Result<Counts> {
+    comes_back(cluster, &cluster.bootstrap, BOOTSTRAP)
+}
+
+fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
+    repair::answering(cluster)?;
+    let pods = repair::pods(cluster)?;
+    repair::settled(cluster, pods)?;
+    host.power_cut()?;
+    let cut = now()?;
+    host.boot(&cluster.lab.router)?;
+    // The API may still say what was true before: its word counts once the kubelet has renewed its
+    // lease, and the containers have been started, after the cut.
+    wait::until(&format!("{name} to come back"), BACK, || {
+        back(cluster, name, &cut).map_err(|e| format!("{e:#}"))
+    })?;
+    repair::settled(cluster, pods)?;
+    repair::answering(cluster)?;
+    let status = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
+    let status: Value = serde_json::from_str(&status).context("`ctl status` did not print JSON")?;
+    ensure!(
+        status["api"]["answers"] == true,
+        "the API does not answer: {status:#}"
+    );
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form compare as
+/// times.
+fn now() -> Result<String> {
+    Ok(command::run("date", &["-u", "+%FT%T"])?.trim().to_owned())
+}
+
+fn seconds(time: &str) -> &str {
+    time.split(['.', 'Z']).next().unwrap_or_default()
+}
+
+fn back(cluster: &Cluster, name: &str, cut: &str) -> Result<()> {
+    let lease = [
+        "get",
+        "lease",
+        name,
+        "-n",
+        "kube-node-lease",
+        "-o",
+        "jsonpath={.spec.renewTime}",
+    ];
+    let renewed = cluster.kubectl(&lease)?;
+    ensure!(
+        seconds(&renewed) > cut,
+        "the lease of {name} was renewed last at {renewed}"
+    );
+    let selector = format!("--field-selector=spec.nodeName={name}");
+    let list: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &selector, "-o", "json"])?)?;
+    for pod in list["items"].as_array().context("no list of pods")? {
+        let containers = pod["status"]["containerStatuses"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        ensure!(
+            !containers.is_empty(),
+            "{} has no container",
+            pod["metadata"]["name"]
+        );
+        for container in containers {
+            let started = container["state"]["running"]["startedAt"]
+                .as_str()
+                .unwrap_or_default();
+            let name = &container["name"];
+            ensure!(
+                seconds(started) >= cut,
+                "{name} of {} was started {started:?}",
+                pod["metadata"]["name"]
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What a site knows of its hosts: no host is registered by halves, or twice.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::CTL;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+/// For systemd to start again what was killed, and for that to answer.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// The items of a list that kubectl prints.
+pub fn items(bootstrap: &Host, args: &[&str]) -> Result<Vec<Value>> {
+    let text = bootstrap.run(&[&["kubectl"], args, &["-o", "json"]].concat())?;
+    let list: Value = serde_json::from_str(&text).context("kubectl did not print JSON")?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// All keys that the master has.
+pub fn keys(bootstrap: &Host) -> Result<Vec<Value>> {
+    let text = bootstrap.run(&[CTL, "key", "list", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text).context("`ctl key list` did not print JSON")?;
+    list["keys"]
+        .as_array()
+        .cloned()
+        .context("`ctl key list` did not print keys")
+}
+
+/// Waits until the master answers, whoever else does not.
+pub fn master_answers(bootstrap: &Host) -> Result<()> {
+    wait::until("the master to answer", ANSWER, || {
+        keys(bootstrap).map(drop).map_err(|e| format!("{e:#}"))
+    })
+}
+
+/// One key, accepted and connected, and one Ready node for each of `hosts` (sorted), and none
+/// besides.
+pub fn once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
+    let keys = keys(bootstrap)?;
+    let good = |key: &&Value| key["state"] == "accepted" && key["connected"] == true;
+    let mut names: Vec<&str> = keys
+        .iter()
+        .filter(good)
+        .filter_map(|key| key["id"].as_str())
+        .collect();
+    names.sort_unstable();
+    ensure!(
+        names == hosts && keys.len() == hosts.len(),
+        "not one good key for each host: {keys:#?}"
+    );
+    let nodes = items(bootstrap, &["get", "nodes"])?;
+    let ready = |node: &&Value| {
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    };
+    let mut names: Vec<&str> = nodes
+        .iter()
+        .filter(ready)
+        .filter_map(|node| node["metadata"]["name"].as_str())
+        .collect();
+    names.sort_unstable();
+    ensure!(
+        names == hosts && nodes.len() == hosts.len(),
+        "not one Ready node for each host: {nodes:#?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The prepared damage whose repair gives the moments.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_lab::wait;
+
+use super::super::repair;
+use super::super::repair::damage::{host, lines};
+
+/// Files that are damaged, in the order of their repair; the repair of each is a moment. Between
+/// the first and the second a package is installed, which takes a second or two.
+const FILES: [&str; MOMENTS] = [
+    "etc/apt/apt.conf.d/60halite",
+    "etc/containerd/certs.d/_default/hosts.toml",
+    "etc/kubernetes/kubelet.conf",
+];
+
+/// How many moments there are.
+pub const MOMENTS: usize = 3;
+
+/// For the repair to come to the moment.
+const MOMENT: Duration = Duration::from_secs(120);
+
+/// Everything else that is damaged: what takes time, and what makes others restart.
+const FURTHER: [&str; 2] = [
+    "dpkg --remove --force-depends socat >/dev/null",
+    "printf '\\n# damaged\\n' >> /etc/kubernetes/pki/ca.crt",
+];
+
+/// What must be as before, beside the files.
+const STATE: [&str; 3] = [
+    "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' socat; dpkg --audit",
+    "sha256sum /etc/kubernetes/pki/ca.crt",
+    "systemctl is-active containerd kubelet firewalld halite-minion",
+];
+
+/// Damaged hosts and what they were before.
+pub struct Scene<'a> {
+    cluster: &'a Cluster,
+    pods: usize,
+    files: BTreeMap<(&'static str, usize), Vec<u8>>,
+    state: Vec<Vec<String>>,
+}
+
+impl<'a> Scene<'a> {
+    /// Damages the bootstrap host and, if wanted, the worker.
+    pub fn prepare(cluster: &'a Cluster, worker_too: bool) -> Result<Self> {
+        repair::answering(cluster)?;
+        let pods = repair::pods(cluster)?;
+        repair::settled(cluster, pods)?;
+        let clean = repair::highstate(cluster, &["--test"])?;
+        ensure!(
+            clean.changed.is_empty(),
+            "there was something to mend before any damage: {:#?}",
+            clean.changed
+        );
+        let mut scene = Self {
+            cluster,
+            pods,
+            files: BTreeMap::new(),
+            state: Vec::new(),
+        };
+        scene.state = scene.state()?;
+        let hosts: &[&'static str] = if worker_too {
+            &[BOOTSTRAP, WORKER]
+        } else {
+            &[BOOTSTRAP]
+        };
+        for name in hosts {
+            let host = host(cluster, name);
+            for (moment, file) in FILES.into_iter().enumerate() {
+                let path = host.root().join(file);
+                let content =
+                    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                fs::write(&path, [content.as_slice(), b"\n# damaged\n"].concat())?;
+                scene.files.insert((*name, moment), content);
+            }
+            for answer in lines(host, &FURTHER, true)? {
+                ensure!(answer.is_empty(), "a damage could not be made: {answer}");
+            }
+        }
+        Ok(scene)
+    }
+
+    fn state(&self) -> Result<Vec<Vec<String>>> {
+        [BOOTSTRAP, WORKER]
+            .into_iter()
+            .map(|name| lines(host(self.cluster, name), &STATE, false))
+            .collect()
+    }
+
+    fn is_as_before(&self, place: (&'static str, usize)) -> bool {
+        let file = FILES.get(place.1).copied().unwrap_or_default();
+        let now = fs::read(host(self.cluster, place.0).root().join(file)).ok();
+        now.as_ref() == self.files.get(&place)
+    }
+
+    /// Waits for the repair of one of the files.
+    pub fn wait_for(&self, host: &'static str, moment: usize) -> Result<()> {
+        wait::promptly("the moment", MOMENT, || {
+            if self.is_as_before((host, moment)) {
+                Ok(())
+            } else {
+                Err(format!("file {moment} of {host} is damaged"))
+            }
+        })
+    }
+
+    /// Everything is as before, and stays.
+    pub fn is_mended(&self) -> Result<()> {
+        let damaged: Vec<_> = self
+            .files
+            .keys()
+            .filter(|place| !self.is_as_before(**place))
+            .collect();
+        ensure!(damaged.is_empty(), "still damaged: {damaged:?}");
+        wait::until("the hosts to be as before", Duration::from_secs(60), || {
+            let now = self.state().map_err(|e| format!("{e:#}"))?;
+            if now == self.state {
+                Ok(())
+            } else {
+                Err(format!("was {:?}, is {now:?}", self.state))
+            }
+        })?;
+        repair::settled(self.cluster, self.pods)?;
+        repair::quiet(self.cluster)
+    }
+}

@@ -1,0 +1,201 @@
+//! The same inputs for both: a cluster document for Halite, and for kubeadm the configuration that
+//! says the same.
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::BOOTSTRAP;
+use halite_pillar::cluster::Cluster;
+use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::validate::Context;
+use serde_json::{Value, json};
+
+/// The bootstrap node of the inputs that no cluster runs with.
+const BOOTSTRAP_NODE: &str = "apiVersion: halite/v1
+kind: Node
+metadata:
+  name: bootstrap-1
+roles: [bootstrap, registry, etcd, control-plane]
+address: 192.168.50.11
+";
+
+/// A second node of them.
+const WORKER_NODE: &str = "apiVersion: halite/v1
+kind: Node
+metadata:
+  name: worker-1
+roles: [worker]
+address: 192.168.50.12
+";
+
+/// The runtime's socket, where kubeadm looks for it.
+pub(super) const CRI_SOCKET: &str = "unix:///var/run/containerd/containerd.sock";
+
+/// Reads a cluster document with two nodes.
+pub(super) fn declaration(cluster: &str) -> Result<Declaration> {
+    parse(cluster, &[BOOTSTRAP_NODE, WORKER_NODE])
+}
+
+/// Reads a cluster document and the documents of its nodes.
+pub fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
+    let text = |file: String, text: &str| Text {
+        file,
+        text: text.to_owned(),
+    };
+    let nodes = nodes
+        .iter()
+        .enumerate()
+        .map(|(n, node)| text(format!("node {n}"), node))
+        .collect();
+    let texts = Texts {
+        cluster: text("cluster.yaml".to_owned(), cluster),
+        nodes,
+        custom: None,
+    };
+    load(&texts, &Context::default()).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{}", problems.join("\n"))
+    })
+}
+
+/// What an operator of kubeadm would write for the same cluster, for Kubernetes `version`. JSON is
+/// YAML.
+pub fn kubeadm(declaration: &Declaration, version: &str) -> Result<String> {
+    Ok(text(&configuration(declaration, version)?))
+}
+
+/// Documents as one text.
+pub(super) fn text(documents: &[Value]) -> String {
+    documents
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n---\n")
+}
+
+/// kubeadm's configuration: the `InitConfiguration`, then the others.
+pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<Vec<Value>> {
+    let cluster = &declaration.cluster.value;
+    let node = declaration
+        .nodes
+        .get(BOOTSTRAP)
+        .with_context(|| format!("{BOOTSTRAP} is not declared"))?;
+    let address = node
+        .control_plane()
+        .with_context(|| format!("{BOOTSTRAP} has no address"))?;
+    let mut init = json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "InitConfiguration",
+        "localAPIEndpoint": {"advertiseAddress": address, "bindPort": 6443},
+        "nodeRegistration": {"name": BOOTSTRAP, "criSocket": CRI_SOCKET},
+    });
+    if let Some(taints) = &node.taints {
+        init["nodeRegistration"]["taints"] = json!(taints);
+    }
+    let mut documents = vec![init, cluster_configuration(cluster, version)];
+    // kubeadm notes whether its defaults were changed, so these are written only where there is
+    // something to say.
+    if !cluster.kubelet.config.is_empty() {
+        let base =
+            json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
+        documents.push(with(base, &json!(cluster.kubelet.config)));
+    }
+    let proxy = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": cluster.kube_proxy.mode,
+    });
+    documents.push(with(proxy, &json!(cluster.kube_proxy.config)));
+    Ok(documents)
+}
+
+fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
+    let arguments = |extra: &std::collections::BTreeMap<String, String>| -> Value {
+        extra
+            .iter()
+            .map(|(name, value)| json!({"name": name, "value": value}))
+            .collect()
+    };
+    json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "ClusterConfiguration",
+        "clusterName": cluster.metadata.name,
+        "kubernetesVersion": version,
+        // Not kubeadm's default, but the choice of docs/decisions/0003-key-algorithm.md, which
+        // kubeadm also offers.
+        "encryptionAlgorithm": "ECDSA-P256",
+        "controlPlaneEndpoint": format!("{}:6443", cluster.endpoint()),
+        "networking": {
+            "dnsDomain": cluster.dns_domain,
+            "podSubnet": cluster.networks.pods,
+            "serviceSubnet": cluster.networks.services,
+        },
+        "apiServer": {
+            "certSANs": cluster.api_server.cert_sans,
+            "extraArgs": arguments(&cluster.api_server.extra_args),
+        },
+        "controllerManager": {"extraArgs": arguments(&cluster.controller_manager.extra_args)},
+        "scheduler": {"extraArgs": arguments(&cluster.scheduler.extra_args)},
+        "etcd": {"local": {"extraArgs": arguments(&cluster.etcd.extra_args)}},
+    })
+}
+
+/// The fields of a second mapping beside those of the first; on both sides, the second's.
+fn with(mut base: Value, over: &Value) -> Value {
+    for (key, value) in over.as_object().into_iter().flatten() {
+        base[key] = value.clone();
+    }
+    base
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_lab::cluster::CLUSTER;
+
+    use super::*;
+    use crate::kubeadm::documents::{INPUTS, OTHER_FLAGS};
+
+    #[test]
+    fn every_input_is_valid() {
+        parse(
+            CLUSTER,
+            &[&BOOTSTRAP_NODE.replace("192.168.50.", "10.10.0.")],
+        )
+        .unwrap();
+        for input in INPUTS {
+            declaration(input.document).unwrap();
+        }
+    }
+
+    #[test]
+    fn kubeadm_is_told_what_the_document_says() {
+        let text = kubeadm(&declaration(OTHER_FLAGS).unwrap(), "v1.36.3").unwrap();
+        let documents: Vec<Value> = text
+            .split("\n---\n")
+            .map(|d| serde_json::from_str(d).unwrap())
+            .collect();
+        let kinds: Vec<&str> = documents
+            .iter()
+            .map(|d| d["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "InitConfiguration",
+                "ClusterConfiguration",
+                "KubeletConfiguration",
+                "KubeProxyConfiguration"
+            ]
+        );
+        assert_eq!(
+            documents[1]["apiServer"]["extraArgs"][0],
+            json!({"name": "audit-log-maxage", "value": "30"})
+        );
+        assert_eq!(documents[3]["mode"], "nftables");
+        assert_eq!(documents[2]["maxPods"], 200);
+    }
+
+    #[test]
+    fn defaults_of_the_kubelet_are_left_to_kubeadm() {
+        let text = kubeadm(&declaration(INPUTS[0].document).unwrap(), "v1.36.3").unwrap();
+        assert!(!text.contains("KubeletConfiguration"), "{text}");
+    }
+}

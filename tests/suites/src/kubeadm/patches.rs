@@ -1,0 +1,110 @@
+//! kubeadm's other way to be told flags and settings: patches of what it makes.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use anyhow::{Context as _, Result};
+use halite_pillar::load::Declaration;
+use serde_json::{Value, json};
+
+use super::difference::Picture;
+use super::inputs;
+
+/// Where kubeadm finds the patches; [`super::reference`] writes them there.
+pub(super) const DIRECTORY: &str = "/mnt/patches";
+
+/// What kubeadm writes into the API of what it was told: patches are no part of it.
+const RECORDS: [&str; 2] = [
+    "object/ConfigMap/kube-system/kubeadm-config",
+    "object/ConfigMap/kube-system/kubelet-config",
+];
+
+/// The configuration for kubeadm without flags and kubelet settings, and patches that say those:
+/// names of files and their texts.
+pub(super) fn patched(
+    declaration: &Declaration,
+    version: &str,
+) -> Result<(String, Vec<(String, String)>)> {
+    let mut plain = declaration.clone();
+    let cluster = &mut plain.cluster.value;
+    let mut patches = Vec::new();
+    for (target, extra) in [
+        ("etcd", &mut cluster.etcd.extra_args),
+        ("kube-apiserver", &mut cluster.api_server.extra_args),
+        (
+            "kube-controller-manager",
+            &mut cluster.controller_manager.extra_args,
+        ),
+        ("kube-scheduler", &mut cluster.scheduler.extra_args),
+    ] {
+        patches.push((
+            format!("{target}+json.json"),
+            added(&mem::take(extra)).to_string(),
+        ));
+    }
+    let settings = Value::Object(mem::take(&mut cluster.kubelet.config));
+    patches.push((
+        "kubeletconfiguration+merge.json".to_owned(),
+        settings.to_string(),
+    ));
+    let mut documents = inputs::configuration(&plain, version)?;
+    documents.first_mut().context("no InitConfiguration")?["patches"] =
+        json!({"directory": DIRECTORY});
+    Ok((inputs::text(&documents), patches))
+}
+
+/// A JSON patch that adds flags to the command of a static pod.
+fn added(flags: &BTreeMap<String, String>) -> Value {
+    let flags = flags
+        .iter()
+        .map(|(name, value)| format!("--{name}={value}"));
+    flags
+        .map(|flag| json!({"op": "add", "path": "/spec/containers/0/command/-", "value": flag}))
+        .collect()
+}
+
+/// Takes out where kubeadm writes down what it was told.
+pub(super) fn without_records(picture: &mut Picture) {
+    picture.retain(|place, _| !RECORDS.contains(&place.as_str()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubeadm::documents::OTHER_VERSION;
+
+    #[test]
+    fn what_patches_say_is_not_in_the_configuration() {
+        let declaration = inputs::declaration(OTHER_VERSION).unwrap();
+        let (text, patches) = patched(&declaration, "v1.35.4").unwrap();
+        assert!(
+            text.contains(r#""patches":{"directory":"/mnt/patches"}"#),
+            "{text}"
+        );
+        assert!(
+            !text.contains("KubeletConfiguration") && !text.contains("heartbeat-interval"),
+            "{text}"
+        );
+        assert_eq!(patches.len(), 5);
+        let patch = |name: &str| -> Value {
+            let (_, text) = patches.iter().find(|(file, _)| file == name).unwrap();
+            serde_json::from_str(text).unwrap()
+        };
+        assert_eq!(
+            patch("etcd+json.json")[1],
+            json!({"op": "add", "path": "/spec/containers/0/command/-", "value": "--heartbeat-interval=250"})
+        );
+        assert_eq!(patch("kubeletconfiguration+merge.json")["maxPods"], 64);
+    }
+
+    #[test]
+    fn the_records_are_left_out() {
+        let mut picture: Picture = RECORDS
+            .iter()
+            .chain(&["static-pod/etcd"])
+            .map(|place| ((*place).to_owned(), json!(1)))
+            .collect();
+        without_records(&mut picture);
+        assert_eq!(picture.into_keys().collect::<Vec<_>>(), ["static-pod/etcd"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! The lab itself: a detector that cannot detect, or a power cut that leaves half of it on, would
+//! make every other test worthless.
+
+mod bare_root;
+mod root;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::host::{Host, Spec};
+use halite_lab::net::namespace_exists;
+use halite_lab::{Lab, base, capacity, command, prerequisites, wait};
+
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<()>] = &[
+    Test {
+        name: "lab: both detectors detect",
+        run: detectors,
+    },
+    Test {
+        name: "lab: a power cut takes all but the disk",
+        run: power_cut,
+    },
+    Test {
+        name: "lab: the shipped programs work in a root without any library",
+        run: bare_root::works,
+    },
+];
+
+fn quiet(_: &str) {}
+
+/// A lab of its own with one bare host.
+fn bare(name: &str) -> Result<(Lab, Host)> {
+    prerequisites::ensure(&mut quiet)?;
+    let base = base::ensure(&halite_lab::cache(), &mut quiet)?;
+    let lab = Lab::new(name, &base)?;
+    lab.down()?;
+    let host = lab.boot(Spec {
+        name: "bootstrap-1".to_owned(),
+        number: 11,
+        second_network: false,
+        read_only: Vec::new(),
+        inotify: capacity::BARE,
+    })?;
+    Ok((lab, host))
+}
+
+fn detectors((): &()) -> Result<Counts> {
+    let (lab, host) = bare("detect")?;
+    ensure!(
+        lab.router.unexpected_names()?.is_empty(),
+        "a name was asked for before anybody asked"
+    );
+    let before = lab.router.escaped()?;
+    // Documentation address (RFC 5737): it is nobody's, and the router rejects the packet.
+    host.output(&["ping", "-c", "1", "-W", "1", "192.0.2.1"])?;
+    ensure!(
+        lab.router.escaped()? > before,
+        "the egress counter missed a packet to 192.0.2.1"
+    );
+    host.output(&["getent", "hosts", "registry.example"])?;
+    wait::until(
+        "the resolver to have noted the question",
+        Duration::from_secs(5),
+        || {
+            let names = lab.router.unexpected_names().map_err(|e| e.to_string())?;
+            if names.iter().any(|n| n == "registry.example") {
+                Ok(())
+            } else {
+                Err(format!("only {names:?}"))
+            }
+        },
+    )?;
+    lab.down()?;
+    Ok(Counts::ONE)
+}
+
+/// Made by hand in the kernel of a host, and how it is read back: what makes it, what prints it,
+/// what the print contains. A bare host has no `nft`, so all is done with the machine's programs in
+/// the host's network.
+const BY_HAND: [(&[&str], &[&str], &str); 4] = [
+    (
+        &["ip", "addr", "add", "192.0.2.7/32", "dev", "eth0"],
+        &["ip", "addr"],
+        "192.0.2.7",
+    ),
+    (
+        &["ip", "route", "add", "198.51.100.0/24", "via", "10.10.0.1"],
+        &["ip", "route"],
+        "198.51.100.0",
+    ),
+    (
+        &["nft", "add", "table", "inet", "by_hand"],
+        &["nft", "list", "tables"],
+        "by_hand",
+    ),
+    (
+        &["ip", "link", "add", "by-hand", "type", "bridge"],
+        &["ip", "link"],
+        "by-hand",
+    ),
+];
+
+fn power_cut((): &()) -> Result<Counts> {
+    let (lab, host) = bare("power")?;
+    let namespace = host.namespace();
+    let inside = |args: &[&str]| {
+        command::run(
+            "ip",
+            &[["netns", "exec", &namespace].as_slice(), args].concat(),
+        )
+    };
+    let hardware = || {
+        inside(&[
+            "cat",
+            "/sys/class/net/eth0/address",
+            "/sys/class/net/eth1/address",
+        ])
+    };
+    let network = || -> Result<String> {
+        Ok(inside(&["ip", "-4", "-o", "addr"])? + &inside(&["ip", "route"])?)
+    };
+    let (cards, plugged_in) = (hardware()?, network()?);
+    for (make, look, name) in BY_HAND {
+        inside(make)?;
+        ensure!(
+            inside(look)?.contains(name),
+            "{name} could not be made by hand"
+        );
+    }
+    host.sh("mkdir /sys/fs/cgroup/pids/by-hand; echo here > /run/by-hand")?;
+    host.sh("echo written > /root/on-disk; sync /root/on-disk; mkdir /root/kept; sync /root")?;
+    let boot = host
+        .sh("cat /proc/sys/kernel/random/boot_id; systemctl show -p UserspaceTimestampMonotonic")?;
+
+    host.power_cut()?;
+    ensure!(
+        !namespace_exists(&namespace),
+        "the network of a host without power is still there"
+    );
+    ensure!(
+        host.output(&["true"]).is_err(),
+        "a host without power runs a program"
+    );
+    host.boot(&lab.router)?;
+
+    let now = host
+        .sh("cat /proc/sys/kernel/random/boot_id; systemctl show -p UserspaceTimestampMonotonic")?;
+    ensure!(now != boot, "the host was not booted again: {now}");
+    for (_, look, name) in BY_HAND {
+        let printed = inside(look)?;
+        ensure!(
+            !printed.contains(name),
+            "{name} outlived the power cut: {printed}"
+        );
+    }
+    ensure!(
+        network()? == plugged_in,
+        "plugged in otherwise than before: {}",
+        network()?
+    );
+    ensure!(
+        hardware()? == cards,
+        "the network cards have other addresses: {}",
+        hardware()?
+    );
+    host.sh("! test -e /sys/fs/cgroup/pids/by-hand && ! test -e /run/by-hand")?;
+    ensure!(
+        host.sh("cat /root/on-disk")? == "written\n",
+        "a file that was synced is lost"
+    );
+    host.sh("test -d /root/kept && ping -c 1 -W 2 10.10.0.1")?;
+    lab.down()?;
+    Ok(Counts::ONE)
+}

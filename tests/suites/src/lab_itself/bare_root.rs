@@ -1,0 +1,278 @@
+//! The shipped programs in a root that holds nothing but them: no libc, no shell, no `/proc`, three
+//! devices. There they are a site of their own: master, enrolment with a token, states through the
+//! master, states without it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::command::run;
+use halite_lab::wait;
+use halite_states::tree::sha256;
+use serde_json::{Value, json};
+
+use super::root::{Root, succeeded};
+use crate::test::Counts;
+
+const MASTER: &str = "cluster: bare\nadvertise: [10.10.0.11]\nbundle: /media/halite\n";
+
+const CLUSTER: &str = "apiVersion: halite/v1
+kind: Cluster
+metadata: {name: bare}
+networks:
+  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}
+kubernetes: {version: \"1.36\"}
+";
+
+const MINION: &str = "id: worker-1\nmaster: 10.10.0.11:4550\n";
+
+/// What the declaration needs of a bundle; nothing of it is used here.
+const IMAGES: [&str; 9] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "etcd",
+    "coredns",
+    "pause",
+    "flannel",
+    "flannel-cni-plugin",
+];
+
+/// States that need nothing of the host but a file system.
+const STATES: &str = "/srv/greeting:
+  file.managed:
+    - contents: '{{ grains.id }} of {{ pillar.halite.cluster.name }}'
+    - mode: '0640'
+    - makedirs: True
+/srv/copy:
+  file.managed:
+    - source: salt://motd/copy.txt
+    - require:
+        - file: /srv/greeting
+/srv/link:
+  file.symlink:
+    - target: /srv/copy
+both-are-there:
+  test.succeed_without_changes:
+    - require:
+        - file: /srv/link
+";
+
+const COPY: &str = "byte for byte\n";
+
+/// The same for `ctl local`, which brings a pillar of its own.
+const LOCAL_PILLAR: &str = "halite: {cluster: {name: nobody}}\n";
+
+/// Master, enrolment, and states in such a root.
+pub(super) fn works((): &()) -> Result<Counts> {
+    let mut root = Root::new()?;
+    for program in ["ctl", "halite-master", "halite-minion"] {
+        root.run(program, &["--version"])?;
+    }
+    bundle(&root)?;
+    root.put("etc/halite/master.yaml", MASTER)?;
+    root.put("etc/halite/minion.yaml", MINION)?;
+    root.put("etc/halite/cluster.yaml", CLUSTER)?;
+    let result = site(&mut root).and_then(|()| without_master(&root));
+    result.with_context(|| root.said())?;
+    let found: Vec<String> = libraries(&root)?;
+    ensure!(found.is_empty(), "the root holds libraries: {found:?}");
+    Ok(Counts::ONE)
+}
+
+fn bundle(root: &Root) -> Result<()> {
+    let images: serde_json::Map<String, Value> = IMAGES
+        .iter()
+        .map(|name| {
+            (
+                (*name).to_owned(),
+                json!(format!("registry.k8s.io/{name}:1")),
+            )
+        })
+        .collect();
+    let states = [
+        ("states/motd/init.sls", STATES),
+        ("states/motd/copy.txt", COPY),
+    ];
+    let mut files = serde_json::Map::new();
+    for (path, text) in states {
+        files.insert(
+            path.to_owned(),
+            json!({"sha256": sha256(text.as_bytes()), "size": text.len()}),
+        );
+        root.put(&format!("media/halite/{path}"), text)?;
+    }
+    let manifest = json!({"format": 1, "name": "halite", "version": "0.1.0", "built": "2026-01-01T00:00:00Z",
+        "kubernetes": "v1.36.3", "components": {}, "images": images, "packages": {}, "files": files})
+    .to_string();
+    root.put("media/halite/manifest.json", &manifest)?;
+    let digest = sha256(manifest.as_bytes());
+    root.put(
+        "media/halite/manifest.json.sha256",
+        &format!("{digest}  manifest.json\n"),
+    )
+}
+
+fn site(root: &mut Root) -> Result<()> {
+    root.run("halite-master", &["init"])?;
+    root.start("halite-master")?;
+    wait::until("the master to answer", Duration::from_secs(30), || {
+        root.run("ctl", &["key", "list"])
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })?;
+    let added = root.json(&[
+        "node",
+        "add",
+        "bootstrap-1",
+        "--address",
+        "10.10.0.11",
+        "--roles",
+        "bootstrap,registry,etcd,control-plane",
+        "--no-wait",
+    ])?;
+    ensure!(added["token"].is_string(), "no token: {added}");
+    let added = root.json(&[
+        "node",
+        "add",
+        "worker-1",
+        "--address",
+        "10.10.1.12",
+        "--roles",
+        "worker",
+        "--no-wait",
+    ])?;
+    let token = added["token"]
+        .as_str()
+        .context("`ctl node add` printed no token")?;
+    let enrol = |token: &str| {
+        let mut command = root.command(
+            "halite-minion",
+            &["enrol", "--id", "worker-1", "--master", "10.10.0.11:4550"],
+        );
+        command
+            .env("HALITE_TOKEN", token)
+            .output()
+            .context("cannot start halite-minion")
+    };
+    // Of the right form, and with the right CA: the master itself must refuse it.
+    let authority = token.rsplit('.').next().unwrap_or_default();
+    let refused = enrol(&format!(
+        "{0}.{1}.{authority}",
+        "0".repeat(16),
+        "0".repeat(64)
+    ))?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        !refused.status.success() && said.contains("not valid"),
+        "a wrong token: {said}"
+    );
+    let said = succeeded("halite-minion enrol", &enrol(token)?)?;
+    ensure!(
+        said.contains("enrolled as worker-1"),
+        "halite-minion enrol said {said:?}"
+    );
+    root.start("halite-minion")?;
+    wait::until("the minion to answer", Duration::from_secs(30), || {
+        root.run("ctl", &["ping", "worker-1"])
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })?;
+    let apply = ["apply", "motd", "--target", "worker-1"];
+    ensure!(
+        changes(&root.json(&apply)?["minions"]["worker-1"])? == 3,
+        "not three states changed something"
+    );
+    are_there(root, "worker-1 of bare")?;
+    ensure!(
+        changes(&root.json(&apply)?["minions"]["worker-1"])? == 0,
+        "a second run changed something"
+    );
+    Ok(())
+}
+
+fn without_master(root: &Root) -> Result<()> {
+    root.put("tmp/pillar.yaml", LOCAL_PILLAR)?;
+    let apply = [
+        "local",
+        "apply",
+        "motd",
+        "--tree",
+        "/media/halite/states",
+        "--pillar",
+        "/tmp/pillar.yaml",
+        "--id",
+        "alone",
+    ];
+    ensure!(
+        changes(&root.json(&apply)?)? == 1,
+        "not one state changed something"
+    );
+    let greeting = fs::read_to_string(root.path("srv/greeting"))?;
+    ensure!(
+        greeting.trim_end().ends_with(" of nobody"),
+        "the greeting is {greeting:?}"
+    );
+    ensure!(
+        changes(&root.json(&apply)?)? == 0,
+        "a second run changed something"
+    );
+    Ok(())
+}
+
+/// How many states changed something; all of them must have succeeded.
+fn changes(answer: &Value) -> Result<usize> {
+    let states = answer["states"]
+        .as_array()
+        .with_context(|| format!("no states in {answer:#}"))?;
+    ensure!(
+        states.len() == 4,
+        "{} states instead of 4: {answer:#}",
+        states.len()
+    );
+    let failed: Vec<&Value> = states
+        .iter()
+        .filter(|state| state["result"] != true)
+        .collect();
+    ensure!(failed.is_empty(), "failed: {failed:#?}");
+    let changed = |state: &&Value| {
+        state["changes"]
+            .as_object()
+            .is_some_and(|changes| !changes.is_empty())
+    };
+    Ok(states.iter().filter(changed).count())
+}
+
+fn are_there(root: &Root, greeting: &str) -> Result<()> {
+    let path = root.path("srv/greeting");
+    let text = fs::read_to_string(&path)?;
+    ensure!(text.trim_end() == greeting, "the greeting is {text:?}");
+    let mode = fs::metadata(&path)?.permissions().mode() & 0o7777;
+    ensure!(mode == 0o640, "the greeting has mode {mode:o}");
+    ensure!(
+        fs::read_to_string(root.path("srv/copy"))? == COPY,
+        "the copy is another"
+    );
+    ensure!(
+        fs::read_link(root.path("srv/link"))? == Path::new("/srv/copy"),
+        "the link leads elsewhere"
+    );
+    Ok(())
+}
+
+/// Files whose names say that they are libraries or a loader; there must be none, or the root
+/// proves nothing.
+fn libraries(root: &Root) -> Result<Vec<String>> {
+    let found = run(
+        "find",
+        &[
+            root.path("").as_os_str(),
+            "-name".as_ref(),
+            "*.so*".as_ref(),
+        ],
+    )?;
+    Ok(found.lines().map(str::to_owned).collect())
+}

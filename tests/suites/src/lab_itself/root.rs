@@ -1,0 +1,158 @@
+//! A root that holds nothing but the shipped programs, and a network in which they run.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use halite_lab::build;
+use halite_lab::command::{output, run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where the programs are, in the root as on a host.
+const PROGRAMS: &str = "usr/local/bin";
+
+/// A root, the network in which its programs run, and those of them that go on running.
+pub struct Root {
+    dir: TempDir,
+    namespace: String,
+    running: Vec<(&'static str, Child)>,
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.running {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Nothing could be done about a failure here; the name is not used again.
+        let _ = output("ip", &["netns", "del", &self.namespace]);
+    }
+}
+
+impl Root {
+    /// Makes the root, and a network with the addresses of a bootstrap host and a worker.
+    pub fn new() -> Result<Self> {
+        let programs = build::release()?;
+        let namespace = format!("hl-bare-root-{}", std::process::id());
+        run("ip", &["netns", "add", &namespace])?;
+        let root = Self {
+            dir: tempfile::tempdir()?,
+            namespace,
+            running: Vec::new(),
+        };
+        for name in ["ctl", "halite-master", "halite-minion"] {
+            let target = root.path(PROGRAMS).join(name);
+            fs::create_dir_all(root.path(PROGRAMS))?;
+            fs::copy(programs.join(name), target)
+                .with_context(|| format!("no {name} was built"))?;
+        }
+        for directory in ["tmp", "dev", "etc/halite", "media/halite/states/motd"] {
+            fs::create_dir_all(root.path(directory))?;
+        }
+        // What every kernel offers: a program that is static asks the random devices, not libc.
+        for (device, minor) in [("null", "3"), ("random", "8"), ("urandom", "9")] {
+            let path = root.path("dev").join(device);
+            run(
+                "mknod",
+                &["-m", "666", &path.to_string_lossy(), "c", "1", minor],
+            )?;
+        }
+        // Two ends of one cable: the bootstrap host's address and the worker's.
+        let ns = root.namespace.as_str();
+        run("ip", &["-n", ns, "link", "set", "lo", "up"])?;
+        run(
+            "ip",
+            &[
+                "-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1",
+            ],
+        )?;
+        for (interface, address) in [("eth0", "10.10.0.11/24"), ("eth1", "10.10.1.12/24")] {
+            run("ip", &["-n", ns, "addr", "add", address, "dev", interface])?;
+            run("ip", &["-n", ns, "link", "set", interface, "up"])?;
+        }
+        Ok(root)
+    }
+
+    /// Where the machine sees a file of the root.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        self.dir.path().join(inside)
+    }
+
+    /// Writes a file.
+    pub fn put(&self, inside: &str, text: &str) -> Result<()> {
+        fs::write(self.path(inside), text).with_context(|| format!("cannot write {inside}"))
+    }
+
+    /// A program that will run in the root, with an empty environment.
+    pub fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.namespace, "chroot"])
+            .arg(self.dir.path());
+        command.arg(format!("/{PROGRAMS}/{program}")).args(args);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a program and returns whatever it came to.
+    pub fn output(&self, program: &str, args: &[&str]) -> Result<Output> {
+        self.command(program, args)
+            .output()
+            .with_context(|| format!("cannot start {program}"))
+    }
+
+    /// What a program that must succeed prints.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        let output = self.output(program, args)?;
+        succeeded(&format!("{program} {}", args.join(" ")), &output)
+    }
+
+    /// What `ctl` answers, as a document.
+    pub fn json(&self, args: &[&str]) -> Result<Value> {
+        let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("ctl {} printed no JSON", args.join(" ")))
+    }
+
+    /// Starts a daemon; what it says goes to a file beside the root's own.
+    pub fn start(&mut self, program: &'static str) -> Result<()> {
+        let log = fs::File::create(self.path(&format!("{program}.log")))?;
+        let child = self
+            .command(program, &["run"])
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.running.push((program, child));
+        Ok(())
+    }
+
+    /// What the daemons said, for the message of a failure.
+    pub fn said(&self) -> String {
+        let log =
+            |name: &str| fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+        self.running
+            .iter()
+            .map(|(name, _)| format!("\n{name} said:\n{}", log(name)))
+            .collect()
+    }
+}
+
+/// What a command printed; its failure, with what it said, as an error.
+pub fn succeeded(what: &str, output: &Output) -> Result<String> {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{what} ended with {}: {said}{}",
+            output.status,
+            errors.trim()
+        );
+    }
+    Ok(said)
+}

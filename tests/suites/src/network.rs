@@ -1,0 +1,316 @@
+//! The pod network is changed on a running cluster, from Halite's flannel to an operator's own and
+//! back, as the guide says. On hosts nothing but files of pod networks and the firewall's openings
+//! changes, and nothing that runs is started anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use halite_upstream::chart::PODNET;
+
+use super::cluster::{STAYING, across_nodes, ensure_servers, nodes_ready, remove_servers};
+use super::repair::{highstate, quiet, running};
+use super::{addons, guide};
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "network: an operator's own takes flannel's place, and nothing else changes",
+        run: own,
+    },
+    Test {
+        name: "network: back to flannel, all is as it was",
+        run: back,
+    },
+];
+
+const PAGE: &str = "pod-network.md";
+/// What was before, for the test that goes back.
+const BEFORE: &str = "/root/before-network";
+/// What servers are called that are made after a change.
+const NEW: &str = "new";
+/// The state of the guide that opens the own network's port.
+const OPENING: &str = "own-pod-network";
+/// A namespace with its account and authority, three objects of rights, a ConfigMap, a DaemonSet
+/// with its revision and pods.
+const OBJECTS: usize = 10;
+/// For pods to come and to go.
+const READY: Duration = Duration::from_secs(60);
+
+/// Where files may change: those of pod networks, the firewall's, and what the operator wrote.
+const MAY_CHANGE: &[&str] = &[
+    "/etc/cni/net.d/",
+    "/opt/cni/bin/",
+    "/etc/firewalld/policies/",
+    "/etc/firewalld/zones/",
+    "/etc/halite/custom/",
+    DOCUMENT,
+];
+
+/// Files of configuration and programs beside the distribution's, with their digests. What
+/// firewalld puts aside is none.
+fn files(host: &Host) -> Result<String> {
+    host.sh("find /etc /opt /usr/local -xdev -type f ! -name '*.old' -print0 | sort -z | xargs -0 sha256sum")
+}
+
+/// The paths of the files that are not the same.
+fn changed(before: &str, after: &str) -> BTreeSet<String> {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    let (before, after) = (lines(before), lines(after));
+    let paths = before
+        .symmetric_difference(&after)
+        .filter_map(|line| line.split_once("  "));
+    paths.map(|(_, path)| path.to_owned()).collect()
+}
+
+/// What runs beside the pod networks: units by their start, and each container with its pod's
+/// address.
+fn beside(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let mut all = running(cluster)?;
+    all.retain(|label, _| !label.starts_with("containers") && !label.starts_with("restarts"));
+    let path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP} \
+                {.status.containerStatuses[*].containerID} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+    // One that has done its job goes by itself.
+    let running = "--field-selector=status.phase!=Succeeded";
+    let pods = cluster.kubectl(&["get", "pods", "-A", running, "-o", path])?;
+    let pods = pods.lines().filter_map(|line| line.split_once('='));
+    let others = pods.filter(|(pod, _)| {
+        !["kube-flannel/", "podnet/"]
+            .iter()
+            .any(|of| pod.starts_with(of))
+    });
+    all.extend(others.map(|(pod, containers)| (pod.to_owned(), containers.to_owned())));
+    Ok(all)
+}
+
+fn remembered(cluster: &Cluster, name: &str) -> PathBuf {
+    cluster.bootstrap.file(BEFORE).join(name)
+}
+
+/// A highstate that changes just this: what is of a host, on both.
+fn changes(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
+    let changed = highstate(cluster, &[])?.changed;
+    let of_hosts = wanted.iter().filter(|tag| tag.starts_with("firewalld"));
+    let of_hosts =
+        of_hosts.flat_map(|tag| [BOOTSTRAP, WORKER].map(|host| format!("{host}: {tag}")));
+    let of_master = wanted.iter().filter(|tag| tag.starts_with("kubernetes"));
+    let all: BTreeSet<String> = of_hosts
+        .chain(of_master.map(|tag| format!("master: {tag}")))
+        .collect();
+    ensure!(
+        changed == all,
+        "changed was {changed:#?}, and should have been {all:#?}"
+    );
+    Ok(())
+}
+
+/// Runs the commands of the guide.
+fn as_told(cluster: &Cluster, heading: &str, part: &str) -> Result<()> {
+    cluster
+        .bootstrap
+        .sh(&format!("set -e\n{}", guide::block(PAGE, heading, part)?))
+        .map(drop)
+}
+
+const OPENED: &str = "firewalld.policy own-pod-network [own-pod-network]";
+const OWNED: &str = "kubernetes.owned addons-owned [addons-owned]";
+const ZONE: &str = "firewalld.zone halite-pods [halite-pods]";
+const POLICY: &str = "firewalld.policy halite-host [halite-host]";
+
+fn own(cluster: &Cluster) -> Result<Counts> {
+    ensure_servers(cluster, STAYING)?;
+    across_nodes(cluster, STAYING)?;
+    let document = fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?;
+    let objects = objects(cluster)?;
+    fs::create_dir_all(cluster.bootstrap.file(BEFORE))?;
+    fs::write(remembered(cluster, "cluster.yaml"), &document)?;
+    fs::write(
+        remembered(cluster, "objects"),
+        objects.iter().cloned().collect::<Vec<_>>().join("\n"),
+    )?;
+    for host in cluster.hosts() {
+        fs::write(remembered(cluster, &host.spec.name), files(host)?)?;
+    }
+    let runs = beside(cluster)?;
+
+    guide::own_states(cluster, &guide::block(PAGE, "### Its ports", OPENING)?)?;
+    changes(cluster, &[OPENED])?;
+    ensure!(
+        document.contains("plugin: flannel"),
+        "the document has another pod network: {document}"
+    );
+    let without = document.replace("plugin: flannel", "plugin: none");
+    fs::write(
+        cluster.bootstrap.file(DOCUMENT),
+        format!("{without}charts: [{PODNET}]\n"),
+    )?;
+    changes(
+        cluster,
+        &[
+            ZONE,
+            POLICY,
+            OWNED,
+            "kubernetes.manifest chart-podnet [chart-podnet]",
+        ],
+    )?;
+    ready(cluster, PODNET)?;
+    as_told(cluster, "## Change it", "10-flannel.conflist")?;
+
+    only_flannel_went(cluster, &objects)?;
+    works(cluster, PODNET)?;
+    works_for_new(cluster)?;
+    quiet(cluster)?;
+    goes_on(cluster, &runs)?;
+    for host in cluster.hosts() {
+        let name = &host.spec.name;
+        let changed = changed(
+            &fs::read_to_string(remembered(cluster, name))?,
+            &files(host)?,
+        );
+        let others: Vec<_> = changed
+            .iter()
+            .filter(|path| !MAY_CHANGE.iter().any(|may| path.starts_with(may)))
+            .collect();
+        ensure!(others.is_empty(), "on {name} these changed too: {others:?}");
+        for path in ["/etc/cni/net.d/05-podnet.conflist", "/opt/cni/bin/podnet"] {
+            ensure!(
+                changed.contains(path),
+                "on {name} there is no {path}: {changed:?}"
+            );
+        }
+    }
+    Ok(Counts {
+        passed: 4,
+        failed: 0,
+    })
+}
+
+/// Every object, as the addons' tests name them; the pods of a DaemonSet of a pod network under one
+/// name.
+fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let named = |object: String| match object.rsplit_once('-') {
+        Some((set, _))
+            if set.starts_with("Pod kube-flannel ") || set.starts_with("Pod podnet ") =>
+        {
+            set.to_owned()
+        }
+        _ => object,
+    };
+    Ok(addons::objects(cluster)?.into_iter().map(named).collect())
+}
+
+/// Of all that was there flannel's is gone, and all that came is the chart's.
+fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()> {
+    let of = |objects: &BTreeSet<String>, name: &str| {
+        objects
+            .iter()
+            .filter(|object| object.contains(name))
+            .cloned()
+            .collect::<BTreeSet<_>>()
+    };
+    let flannels = of(before, "flannel");
+    ensure!(
+        flannels.len() >= OBJECTS,
+        "before there was only {flannels:?}"
+    );
+    wait::until("the chart's objects to be all that is new", READY, || {
+        let now = objects(cluster).map_err(|error| format!("{error:#}"))?;
+        let gone: BTreeSet<String> = before.difference(&now).cloned().collect();
+        let come: BTreeSet<String> = now.difference(before).cloned().collect();
+        if gone == flannels && come.len() == OBJECTS && come == of(&come, PODNET) {
+            Ok(())
+        } else {
+            Err(format!("gone are {gone:#?}, and come {come:#?}"))
+        }
+    })
+}
+
+/// Waits until a pod network's own pods are ready on both nodes.
+fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
+    wait::until("the pod network to be ready on both nodes", READY, || {
+        let path = "jsonpath={.items[*].status.numberReady}";
+        let ready = cluster.kubectl(&["-n", namespace, "get", "daemonsets", "-o", path]);
+        match ready.map_err(|error| format!("{error:#}"))?.as_str() {
+            "2" => Ok(()),
+            other => Err(format!("{other:?} of 2")),
+        }
+    })
+}
+
+/// A pod network is ready on both nodes, which stayed Ready, and servers that were there before
+/// reach each other.
+fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
+    ready(cluster, namespace)?;
+    nodes_ready(cluster)?;
+    across_nodes(cluster, STAYING)
+}
+
+/// Servers that are made now reach each other.
+fn works_for_new(cluster: &Cluster) -> Result<()> {
+    ensure_servers(cluster, NEW)?;
+    across_nodes(cluster, NEW)
+}
+
+/// Whatever ran before runs on.
+fn goes_on(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
+    let now = beside(cluster)?;
+    for (what, was) in before {
+        let is = now.get(what).with_context(|| format!("{what} is gone"))?;
+        ensure!(is == was, "{what} was started anew: was {was}, is {is}");
+    }
+    Ok(())
+}
+
+fn back(cluster: &Cluster) -> Result<Counts> {
+    let runs = beside(cluster)?;
+    let document = fs::read_to_string(remembered(cluster, "cluster.yaml"))?;
+    fs::write(cluster.bootstrap.file(DOCUMENT), document)?;
+    guide::no_own_states(cluster)?;
+    changes(
+        cluster,
+        &[ZONE, POLICY, OWNED, "kubernetes.manifest flannel [flannel]"],
+    )?;
+    // Those that the other network gave their addresses, and then others.
+    works(cluster, "kube-flannel")?;
+    across_nodes(cluster, NEW)?;
+    goes_on(cluster, &runs)?;
+    remove_servers(cluster, NEW)?;
+    as_told(cluster, "### Back to flannel", "05-podnet.conflist")?;
+    works_for_new(cluster)?;
+    remove_servers(cluster, NEW)?;
+
+    let before = fs::read_to_string(remembered(cluster, "objects"))?;
+    let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    wait::until("the objects to be those that were there", READY, || {
+        let now = objects(cluster).map_err(|error| format!("{error:#}"))?;
+        let differ: Vec<&String> = now.symmetric_difference(&before).collect();
+        if differ.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{differ:#?}"))
+        }
+    })?;
+    quiet(cluster)?;
+    for host in cluster.hosts() {
+        let name = &host.spec.name;
+        let changed = changed(
+            &fs::read_to_string(remembered(cluster, name))?,
+            &files(host)?,
+        );
+        ensure!(
+            changed.is_empty(),
+            "on {name} these are not as they were: {changed:?}"
+        );
+    }
+    fs::remove_dir_all(cluster.bootstrap.file(BEFORE))?;
+    cluster.nothing_tried_to_leave()?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}

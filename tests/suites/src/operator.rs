@@ -1,0 +1,356 @@
+//! What an operator does with a finished cluster: every command in every form, own states, secrets
+//! that stay secret, mistakes on the new host's side.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::repair;
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "operator: every command answers in every form",
+        run: commands,
+    },
+    Test {
+        name: "operator: no secret is seen where it does not belong",
+        run: secrets,
+    },
+    Test {
+        name: "operator: own states come last, and their failure stops nothing",
+        run: own_states,
+    },
+    Test {
+        name: "operator: an enrolled host does not become another",
+        run: other_name,
+    },
+];
+
+/// Commands that only look; what each is called with.
+const LOOKS: &[&[&str]] = &[
+    &["status"],
+    &["ping"],
+    &["grains", "*", "--item", "os"],
+    &["pillar", WORKER],
+    &["render", BOOTSTRAP],
+    &["render", BOOTSTRAP, "--low"],
+    &["render", "master"],
+    &["highstate", "--test"],
+    &["job", "list"],
+    &["key", "list"],
+    &["token", "list"],
+    &["config", "show"],
+    &["config", "validate"],
+    &["bundle", "list"],
+    &["bundle", "verify", "/media/halite/halite.iso"],
+];
+
+fn ctl(cluster: &Cluster, args: &[&str]) -> Result<String> {
+    let mut all = vec![CTL];
+    all.extend(args);
+    cluster.bootstrap.run(&all)
+}
+
+fn commands(cluster: &Cluster) -> Result<Counts> {
+    for look in LOOKS {
+        let form = |name: &str| ctl(cluster, &[look, ["-o", name].as_slice()].concat());
+        let json: Value = serde_json::from_str(&form("json")?)
+            .with_context(|| format!("ctl {} -o json printed no JSON", look.join(" ")))?;
+        let yaml: Value = serde_saphyr::from_str(&form("yaml")?)
+            .with_context(|| format!("ctl {} -o yaml printed no YAML", look.join(" ")))?;
+        let same = json.as_object().map(|map| map.keys().collect::<Vec<_>>())
+            == yaml.as_object().map(|map| map.keys().collect::<Vec<_>>());
+        ensure!(
+            same,
+            "ctl {} says one thing in JSON and another in YAML",
+            look.join(" ")
+        );
+        let table = form("table")?;
+        ensure!(
+            !table.trim().is_empty(),
+            "ctl {} shows nothing",
+            look.join(" ")
+        );
+        ensure!(
+            !table.contains('\x1b'),
+            "ctl {} writes colours into a pipe",
+            look.join(" ")
+        );
+    }
+    for (args, code) in [
+        (["ping", "nobody*"].as_slice(), 1),
+        (&["job", "show", "nonsense"], 1),
+        (&["key", "delete", WORKER], 1),
+        (
+            &["key", "delete", WORKER, "--force", "--cluster", "another"],
+            1,
+        ),
+        (&["node", "add", "Bad_Name"], 1),
+        (&["node", "add", "localhost"], 1),
+        (&["node", "add", "worker-9", "--address", "192.0.2.1"], 1),
+        (&["node", "add", WORKER, "--roles", "infra"], 1),
+        (&["--master", "127.0.0.1:9", "status"], 1),
+        (&["frobnicate"], 64),
+    ] {
+        let all: Vec<&str> = [CTL].iter().chain(args).copied().collect();
+        let output = cluster.bootstrap.output(&all)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.code() == Some(code) && !said.trim().is_empty(),
+            "{} ended with {} and said {said:?}",
+            all.join(" "),
+            output.status
+        );
+    }
+    ctl(cluster, &["ping", WORKER])?;
+    Ok(Counts::ONE)
+}
+
+/// The part of a PEM key that no other key shares.
+fn unique(pem: &str) -> Result<String> {
+    let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    // PKCS #8 of an elliptic key begins with 36 bytes that all of them have.
+    body.get(50..90)
+        .map(str::to_owned)
+        .context("a key that is too short")
+}
+
+fn secrets(cluster: &Cluster) -> Result<Counts> {
+    let root = cluster.bootstrap.root();
+    let mut canaries = BTreeSet::new();
+    for name in ["ca", "etcd/ca", "front-proxy-ca"] {
+        let path = root.join(format!("etc/kubernetes/pki/{name}.key"));
+        canaries.insert(unique(&fs::read_to_string(&path)?)?);
+        // It is written again, so that it travels.
+        fs::remove_file(path)?;
+    }
+    let holds = |text: &str| canaries.iter().any(|canary| text.contains(canary.as_str()));
+    let clean = |what: &str, text: &[u8]| -> Result<()> {
+        let text = String::from_utf8_lossy(text);
+        // Programs, which are files like others, hold the words; only a key goes on with one.
+        let key = ["PRIVATE KEY-----\nM", "PRIVATE KEY-----\\nM"]
+            .iter()
+            .any(|begin| text.contains(begin));
+        ensure!(!holds(&text) && !key, "{what} holds a private key");
+        Ok(())
+    };
+    let mut highstate = cluster
+        .bootstrap
+        .command(&[CTL, "highstate", "-o", "json"])?;
+    let mut highstate = highstate
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()?;
+    let status = wait::promptly("the highstate to end", Duration::from_secs(120), || {
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            // The line that is found must end the wait too: it is told by the check below.
+            if holds(&String::from_utf8_lossy(&line)) {
+                return Ok(None);
+            }
+        }
+        match highstate.try_wait() {
+            Ok(Some(status)) => Ok(Some(status)),
+            Ok(None) => Err("it still runs".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    })?;
+    ensure!(
+        status
+            .context("a command line held a private key")?
+            .success(),
+        "the highstate failed"
+    );
+    for name in ["ca", "etcd/ca", "front-proxy-ca"] {
+        ensure!(
+            root.join(format!("etc/kubernetes/pki/{name}.key")).exists(),
+            "{name}.key was not mended"
+        );
+    }
+    for look in LOOKS {
+        clean(
+            &format!("ctl {}", look.join(" ")),
+            ctl(cluster, look)?.as_bytes(),
+        )?;
+    }
+    let jobs: Value = serde_json::from_str(&ctl(
+        cluster,
+        &["job", "list", "--limit", "2", "-o", "json"],
+    )?)?;
+    for job in jobs.as_array().context("no list of jobs")? {
+        let jid = job["jid"].as_str().context("a job without an id")?;
+        clean(
+            &format!("job {jid}"),
+            ctl(cluster, &["job", "show", jid, "-o", "json"])?.as_bytes(),
+        )?;
+    }
+    for host in cluster.hosts() {
+        clean(
+            "the journal",
+            host.sh("journalctl -o cat --no-pager")?.as_bytes(),
+        )?;
+        files(&host.root().join("var/lib/halite/minion/journal"), &clean)?;
+        files(&host.root().join("var/lib/halite/minion/blobs"), &clean)?;
+    }
+    for entry in fs::read_dir(root.join("var/lib/halite/master"))?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("store.db") && entry.path().is_file() {
+            clean(
+                &entry.path().display().to_string(),
+                &fs::read(entry.path())?,
+            )?;
+        }
+    }
+    Ok(Counts::ONE)
+}
+
+fn files(directory: &Path, clean: &dyn Fn(&str, &[u8]) -> Result<()>) -> Result<()> {
+    for entry in fs::read_dir(directory)
+        .with_context(|| directory.display().to_string())?
+        .flatten()
+    {
+        if entry.path().is_file() {
+            clean(
+                &entry.path().display().to_string(),
+                &fs::read(entry.path())?,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+const OWN: &str = "
+/etc/halite-own-first:
+  file.managed:
+    - source: salt://custom/files/own.txt
+fails:
+  cmd.run:
+    - name: 'false'
+/etc/halite-own-last:
+  file.managed:
+    - contents: '{{ pillar.halite.node.name }} of {{ pillar.halite.cluster.name }}'
+";
+
+fn own_states(cluster: &Cluster) -> Result<Counts> {
+    let custom = cluster.bootstrap.root().join("etc/halite/custom");
+    ensure!(!custom.exists(), "{} is there already", custom.display());
+    let result = own_states_in(cluster, &custom);
+    if custom.exists() {
+        fs::remove_dir_all(&custom)?;
+    }
+    for host in cluster.hosts() {
+        host.sh("rm -f /etc/halite-own-first /etc/halite-own-last")?;
+    }
+    result?;
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
+    let own_file = "without a newline at the end, then with two\n\n";
+    fs::create_dir_all(custom.join("files"))?;
+    fs::write(custom.join("files/own.txt"), own_file)?;
+    fs::write(custom.join("init.sls"), OWN)?;
+    let output = cluster
+        .bootstrap
+        .output(&[CTL, "highstate", "-o", "json"])?;
+    ensure!(
+        output.status.code() == Some(1),
+        "a failing state of the operator went unnoticed"
+    );
+    let answer: Value = serde_json::from_slice(&output.stdout)?;
+    for host in cluster.hosts() {
+        let states = answer["minions"][&host.spec.name]["states"]
+            .as_array()
+            .context("no states")?;
+        let failed: Vec<&Value> = states
+            .iter()
+            .filter(|state| state["result"] == false)
+            .collect();
+        ensure!(
+            failed.len() == 1 && failed[0]["__id__"] == "fails",
+            "{}: {failed:?}",
+            host.spec.name
+        );
+        let own = |state: &Value| {
+            state["__sls__"]
+                .as_str()
+                .is_some_and(|sls| sls.starts_with("custom"))
+        };
+        let first = states
+            .iter()
+            .position(own)
+            .context("the operator's states are not there")?;
+        // What asks for a restart of the minion itself waits for the very end.
+        let after = |state: &&Value| !own(state) && state["__id__"] != "halite-minion-restart";
+        let wrong: Vec<&Value> = states[first..]
+            .iter()
+            .filter(after)
+            .filter(|s| s["__id__"] != "halite-master-restart")
+            .collect();
+        ensure!(
+            wrong.is_empty(),
+            "{}: after the operator's own states came {wrong:?}",
+            host.spec.name
+        );
+        let text = |name: &str| fs::read_to_string(host.root().join("etc").join(name));
+        ensure!(
+            text("halite-own-first")? == own_file,
+            "a file of the tree was not copied byte for byte"
+        );
+        ensure!(
+            text("halite-own-last")? == format!("{} of demo\n", host.spec.name),
+            "the last state is wrong"
+        );
+    }
+    fs::write(
+        custom.join("init.sls"),
+        "a:\n  file.managed:\n    - nam: /x\n",
+    )?;
+    let output = cluster.bootstrap.output(&[CTL, "highstate"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(1) && said.contains("custom/init.sls:3:"),
+        "a mistake is told without its place: {said}"
+    );
+    Ok(())
+}
+
+fn other_name(cluster: &Cluster) -> Result<Counts> {
+    let worker: &Host = &cluster.worker;
+    let address = cluster.bootstrap.control_plane_address();
+    let fetch = format!(
+        "curl -fsS --noproxy '*' --cacert /etc/halite/pki/site-ca.crt https://{address}:4551/enrol.sh"
+    );
+    let state = "cat /etc/halite/minion.yaml; systemctl show -p InvocationID halite-minion.service";
+    let before = worker.sh(state)?;
+    let output = worker.output(&[
+        "sh",
+        "-c",
+        &format!("{fetch} | sh -s -- --name another --token a.b.c"),
+    ])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && said.contains(WORKER),
+        "enrol.sh let it become another: {said}"
+    );
+    ensure!(
+        worker.sh(state)? == before,
+        "enrol.sh refused, but changed the host"
+    );
+    worker.sh(&format!("{fetch} | sh -s -- --name {WORKER}"))?;
+    wait::until(
+        "the worker's minion to be back",
+        Duration::from_secs(30),
+        || ctl(cluster, &["ping", WORKER]).map_err(|error| format!("{error:#}")),
+    )?;
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,203 @@
+//! One damage: a shell line that makes it, and one that reads the object back as far as it is ours.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use halite_lab::cluster::{BOOTSTRAP, Cluster};
+use halite_lab::host::Host;
+
+use super::low::{State, Tag};
+
+/// One object, damaged in its own way.
+#[derive(Debug, Clone)]
+pub struct Damage {
+    /// The state that must notice and mend it.
+    pub tag: Tag,
+    /// The way, for people.
+    pub what: &'static str,
+    /// The host that it is on.
+    pub host: String,
+    /// Makes the damage.
+    pub line: String,
+    /// Prints the object; the same text again means that it is mended.
+    pub probe: String,
+}
+
+impl Damage {
+    /// A damage of what a state of a host describes.
+    pub fn new(
+        state: &State,
+        what: &'static str,
+        line: impl Into<String>,
+        probe: impl Into<String>,
+    ) -> Self {
+        Self {
+            tag: state.tag.clone(),
+            what,
+            host: state.minion.clone(),
+            line: line.into(),
+            probe: probe.into(),
+        }
+    }
+
+    /// For messages.
+    pub fn label(&self) -> String {
+        format!("{}: {}", self.tag, self.what)
+    }
+}
+
+/// Something that is not ours and must still be there, unchanged, after a repair.
+#[derive(Debug, Clone)]
+pub struct Foreign {
+    /// The host that it is on.
+    pub host: String,
+    /// For people.
+    pub what: &'static str,
+    /// Adds it.
+    pub add: String,
+    /// Prints it.
+    pub probe: String,
+    /// Takes it away again.
+    pub remove: String,
+}
+
+/// A word for the shell.
+pub fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The host with that name.
+pub fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {
+    if name == BOOTSTRAP {
+        &cluster.bootstrap
+    } else {
+        &cluster.worker
+    }
+}
+
+/// Runs many lines on a host, each in a shell of its own, and returns what each printed. They go as
+/// one script: entering a host for each would take most of the time. One that failed says so, with
+/// `errors` in its own words.
+pub fn lines(host: &Host, all: &[&str], errors: bool) -> Result<Vec<String>> {
+    let mut script = String::new();
+    for (number, line) in all.iter().enumerate() {
+        let stderr = if errors { "2>&1" } else { "2>/dev/null" };
+        script.push_str(&format!(
+            "echo '@@@ {number}'\n(\n{line}\n) {stderr} || echo \"@@@ exit $?\"\n"
+        ));
+    }
+    let path = "/root/halite-test-lines.sh";
+    std::fs::write(host.root().join(path.trim_start_matches('/')), script)?;
+    let printed = host.run(&["sh", path])?;
+    let mut parts: Vec<String> = Vec::new();
+    for line in printed.lines() {
+        if line == format!("@@@ {}", parts.len()) {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push_str(line);
+            part.push('\n');
+        }
+    }
+    ensure!(
+        parts.len() == all.len(),
+        "{} answers to {} lines: {printed}",
+        parts.len(),
+        all.len()
+    );
+    Ok(parts)
+}
+
+/// What `line` of each item printed on its host, under the item's label. Both hosts are asked at
+/// the same time.
+fn each<'a, T: 'a>(
+    cluster: &Cluster,
+    items: impl Iterator<Item = &'a T> + Clone,
+    errors: bool,
+    place: impl Fn(&T) -> (String, String, String),
+) -> Result<BTreeMap<String, String>> {
+    let here = |host: &Host| -> Vec<(String, String)> {
+        let placed = items
+            .clone()
+            .map(&place)
+            .filter(|(name, ..)| *name == host.spec.name);
+        placed.map(|(_, label, line)| (label, line)).collect()
+    };
+    let ask = |host: &Host, here: Vec<(String, String)>| -> Result<Vec<(String, String)>> {
+        let script: Vec<&str> = here.iter().map(|(_, line)| line.as_str()).collect();
+        let answers = lines(host, &script, errors)?;
+        Ok(here
+            .into_iter()
+            .zip(answers)
+            .map(|((label, _), answer)| (label, answer))
+            .collect())
+    };
+    let (first, second) = (here(&cluster.bootstrap), here(&cluster.worker));
+    let (first, second) = thread::scope(|scope| {
+        let other = scope.spawn(|| ask(&cluster.worker, second));
+        (ask(&cluster.bootstrap, first), other.join())
+    });
+    let second =
+        second.map_err(|_| anyhow!("the thread that asked {} broke", cluster.worker.spec.name))?;
+    Ok(first?.into_iter().chain(second?).collect())
+}
+
+/// Makes all damages.
+pub fn make(cluster: &Cluster, damages: &[Damage]) -> Result<()> {
+    let printed = each(cluster, damages.iter(), true, |d| {
+        (d.host.clone(), d.label(), d.line.clone())
+    })?;
+    succeeded(&printed).context("a damage could not be made")
+}
+
+/// The objects as they are now.
+pub fn read(cluster: &Cluster, damages: &[Damage]) -> Result<BTreeMap<String, String>> {
+    each(cluster, damages.iter(), false, |d| {
+        (d.host.clone(), d.label(), d.probe.clone())
+    })
+}
+
+/// Adds the foreign things, and returns what they look like.
+pub fn add(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, String>> {
+    let label = |f: &Foreign| format!("{}: {}", f.host, f.what);
+    let printed = each(cluster, foreign.iter(), true, |f| {
+        (f.host.clone(), label(f), f.add.clone())
+    })?;
+    succeeded(&printed).context("a foreign thing could not be added")?;
+    let there = read_foreign(cluster, foreign)?;
+    succeeded(&there).context("a foreign thing is not there")?;
+    Ok(there)
+}
+
+/// The foreign things as they are now.
+pub fn read_foreign(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, String>> {
+    each(cluster, foreign.iter(), true, |f| {
+        (
+            f.host.clone(),
+            format!("{}: {}", f.host, f.what),
+            f.probe.clone(),
+        )
+    })
+}
+
+/// Takes the foreign things away.
+pub fn remove(cluster: &Cluster, foreign: &[Foreign]) -> Result<()> {
+    let printed = each(cluster, foreign.iter(), true, |f| {
+        (
+            f.host.clone(),
+            format!("{}: {}", f.host, f.what),
+            f.remove.clone(),
+        )
+    })?;
+    succeeded(&printed).context("a foreign thing could not be taken away")
+}
+
+fn succeeded(printed: &BTreeMap<String, String>) -> Result<()> {
+    let failed: Vec<String> = printed
+        .iter()
+        .filter(|(_, text)| text.contains("@@@ exit"))
+        .map(|(label, text)| format!("{label}: {}", text.trim()))
+        .collect();
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Damages of files: content, mode, owner, loss.
+
+use halite_lab::cluster::{BOOTSTRAP, WORKER};
+
+use super::damage::{Damage, quote};
+use super::low::{Low, State};
+
+/// Static pods without which the API would be away, so that a prediction could say nothing about
+/// its objects.
+const NEEDED_PODS: [&str; 2] = ["kube-apiserver.yaml", "etcd.yaml"];
+
+/// Names that lead somewhere else: an address of the host itself, so that nothing tries to leave.
+const ELSEWHERE: &str = "127.0.0.9";
+
+fn hosts(low: &Low) -> impl Iterator<Item = &State> {
+    low.0
+        .iter()
+        .filter(|s| [BOOTSTRAP, WORKER].contains(&s.minion.as_str()) && !s.only_follows)
+}
+
+/// Type, mode, owner and content.
+fn whole(path: &str) -> String {
+    let path = quote(path);
+    format!("stat -c '%F %a %U %G' {path}; sha256sum < {path}")
+}
+
+/// Rewrites a file in place, so that mode and owner stay and no second file stands beside it for a
+/// moment.
+fn edited(path: &str, expression: &str) -> String {
+    let path = quote(path);
+    format!(
+        "sed -E {} {path} > /root/halite-test-edit && cat /root/halite-test-edit > {path}",
+        quote(expression)
+    )
+}
+
+/// Every file with another content, every link with another target, every name with another
+/// address.
+pub fn content(low: &Low) -> Vec<Damage> {
+    let mut damages: Vec<Damage> = hosts(low).filter_map(other_content).collect();
+    damages.extend(
+        hosts(low)
+            .filter(|s| s.function == "host.present")
+            .map(|state| {
+                let name = quote(&state.name);
+                let line = edited(
+                    "/etc/hosts",
+                    &format!(
+                        r"/[[:space:]]{}([[:space:]]|$)/ s/^[0-9.]+/{ELSEWHERE}/",
+                        state.name
+                    ),
+                );
+                Damage::new(state, "points elsewhere", line, addresses(&name))
+            }),
+    );
+    damages
+}
+
+/// The addresses that `/etc/hosts` gives a name.
+fn addresses(quoted_name: &str) -> String {
+    format!(
+        "awk -v n={quoted_name} '{{for (i = 2; i <= NF; i++) if ($i == n) print $1}}' /etc/hosts"
+    )
+}
+
+fn other_content(state: &State) -> Option<Damage> {
+    let path = state.name.as_str();
+    let quoted = quote(path);
+    let damage = |what, line: String| Some(Damage::new(state, what, line, whole(path)));
+    match state.function.as_str() {
+        // A program that runs cannot be written to, but replaced.
+        "file.managed" if path.starts_with("/usr/local/bin/") => damage(
+            "replaced program",
+            format!(
+                "cp -p {quoted} {quoted}.x && echo damaged >> {quoted}.x && mv {quoted}.x {quoted}"
+            ),
+        ),
+        "file.managed" if path.starts_with("/etc/kubernetes/manifests/") && !is_needed(path) => {
+            damage(
+                "another flag",
+                edited(
+                    path,
+                    r"s/^(    - )kube-(scheduler|controller-manager)$/&\n\1--v=1/",
+                ),
+            )
+        }
+        "file.managed" => damage(
+            "a line more",
+            format!("printf '\\n# damaged\\n' >> {quoted}"),
+        ),
+        "kubeconfig.managed" => Some(Damage::new(
+            state,
+            "another server",
+            edited(path, "s|(server: ).*|\\1https://127.0.0.1:1|"),
+            kubeconfig(path),
+        )),
+        "pkgrepo.managed" => {
+            let list = repository(path);
+            Some(Damage::new(
+                state,
+                "a line more",
+                format!("echo '# damaged' >> {list}"),
+                format!("cat {list}"),
+            ))
+        }
+        "file.symlink" => Some(Damage::new(
+            state,
+            "leads elsewhere",
+            format!("ln -sfn /nowhere {quoted}"),
+            format!("readlink {quoted}"),
+        )),
+        "file.absent" => Some(Damage::new(
+            state,
+            "is there",
+            // What is to go is ours, from before; what an operator has there may stay.
+            format!("mkdir -p \"$(dirname {quoted})\" && echo '# Written by Halite' > {quoted}"),
+            format!("ls {quoted}"),
+        )),
+        "swap.absent" => Some(Damage::new(
+            state,
+            "an entry in fstab",
+            "echo '/halite-test-swap none swap sw 0 0' >> /etc/fstab",
+            "grep -cE '^[^#].*[[:space:]]swap[[:space:]]' /etc/fstab; true",
+        )),
+        _ => None,
+    }
+}
+
+fn is_needed(path: &str) -> bool {
+    NEEDED_PODS.iter().any(|pod| path.ends_with(pod))
+}
+
+fn repository(name: &str) -> String {
+    quote(&format!("/etc/apt/sources.list.d/{name}.list"))
+}
+
+/// Every file and directory with another mode on one host and another owner on the other.
+pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
+    let ours = [
+        "file.managed",
+        "file.directory",
+        "kubeconfig.managed",
+        "x509.certificate",
+    ];
+    let damage = |state: &State| {
+        let path = quote(&state.name);
+        let probe = format!("stat -c '%F %a %U %G' {path}");
+        let is_owner = (state.index + usize::from(state.minion == WORKER)).is_multiple_of(2);
+        if is_owner {
+            Damage::new(
+                state,
+                "another owner",
+                format!("chown nobody:nogroup {path}"),
+                probe,
+            )
+        } else {
+            Damage::new(state, "another mode", format!("chmod go+w {path}"), probe)
+        }
+    };
+    hosts(low)
+        .filter(|s| ours.contains(&s.function.as_str()))
+        .map(damage)
+        .collect()
+}
+
+/// Lost files. Of the directories only one that holds nothing but what is ours.
+pub fn lost(low: &Low) -> Vec<Damage> {
+    hosts(low).filter_map(lost_one).collect()
+}
+
+fn lost_one(state: &State) -> Option<Damage> {
+    let path = state.name.as_str();
+    let quoted = quote(path);
+    let probe = match state.function.as_str() {
+        "file.managed" if is_needed(path) => return None,
+        "file.managed" => whole(path),
+        "kubeconfig.managed" => kubeconfig(path),
+        "file.symlink" => format!("readlink {quoted}"),
+        "file.directory" if path == "/root/.kube" => format!("stat -c '%F %a %U %G' {quoted}"),
+        "pkgrepo.managed" => {
+            let list = repository(path);
+            return Some(Damage::new(
+                state,
+                "lost",
+                format!("rm {list}"),
+                format!("cat {list}"),
+            ));
+        }
+        _ => return None,
+    };
+    Some(Damage::new(
+        state,
+        "lost",
+        format!("rm -rf {quoted}"),
+        probe,
+    ))
+}
+
+/// Names that are gone from `/etc/hosts`. Not together with anything that breaks a connection:
+/// whoever looked them up anew would ask the name server.
+pub fn lost_names(low: &Low) -> Vec<Damage> {
+    let names = hosts(low).filter(|s| s.function == "host.present");
+    let damage = |state: &State| {
+        let line = edited(
+            "/etc/hosts",
+            &format!(r"/[[:space:]]{}([[:space:]]|$)/d", state.name),
+        );
+        Damage::new(state, "lost", line, addresses(&quote(&state.name)))
+    };
+    names.map(damage).collect()
+}
+
+/// A kubeconfig without its certificate's and key's text, which is new each time, but with what
+/// matters of them.
+pub fn kubeconfig(path: &str) -> String {
+    let path = quote(path);
+    format!(
+        "stat -c '%F %a %U %G' {path}; sed -E 's/(client-(certificate|key)-data: ).*/\\1.../' {path}\n\
+         data() {{ sed -n \"s/.*client-$1-data: //p\" {path} | base64 -d; }}\n\
+         if grep -q client-certificate-data {path}; then\n\
+         data certificate | openssl x509 -noout -subject -issuer -checkend 8640000\n\
+         public=$(data key | openssl pkey -pubout) && test \"$(data certificate | openssl x509 -noout -pubkey)\" = \"$public\" && echo key fits\n\
+         fi"
+    )
+}

@@ -1,0 +1,124 @@
+//! Damages of the firewall: in the running configuration on one host, in the permanent one on the
+//! other.
+
+use halite_lab::cluster::{BOOTSTRAP, WORKER};
+use serde_json::Value;
+
+use super::damage::{Damage, Foreign, quote};
+use super::low::{Low, State};
+
+/// Every zone and policy of ours changed; of what we own as a whole, additions too.
+pub fn damages(low: &Low) -> Vec<Damage> {
+    let mut all: Vec<Damage> = low.0.iter().filter_map(damage).collect();
+    // Without a zone that a policy names, firewall-cmd changes nothing more in the permanent
+    // configuration.
+    all.sort_by_key(|damage| damage.line.contains("--delete-zone"));
+    all
+}
+
+fn damage(state: &State) -> Option<Damage> {
+    let name = quote(&state.name);
+    let runtime = state.minion == BOOTSTRAP;
+    let permanent = if runtime { "" } else { "--permanent " };
+    let (what, line) = match (state.function.as_str(), first(state, "rich_rules"), runtime) {
+        ("firewalld.policy", Some(rule), _) => {
+            let rule = quote(rule);
+            let port = "--add-rich-rule='rule family=\"ipv4\" source address=\"10.10.0.0/16\" port port=\"9\" protocol=\"tcp\" accept'";
+            let edit = format!(
+                "firewall-cmd -q {permanent}--policy={name} --remove-rich-rule={rule} && firewall-cmd -q {permanent}--policy={name} {port}"
+            );
+            ("one rule less, one more", edit)
+        }
+        ("firewalld.policy", None, true) => (
+            "no egress zone now",
+            format!("firewall-cmd -q --policy={name} --remove-egress-zone=ANY"),
+        ),
+        ("firewalld.policy", None, false) => (
+            "another target at boot",
+            format!("firewall-cmd -q --permanent --policy={name} --set-target=DROP"),
+        ),
+        ("firewalld.zone", _, true) => {
+            let interface = first(state, "interfaces").unwrap_or("lo");
+            (
+                "an interface less",
+                format!("firewall-cmd -q --zone={name} --remove-interface={interface}"),
+            )
+        }
+        ("firewalld.zone", _, false) => (
+            "gone at boot",
+            format!("firewall-cmd -q --permanent --delete-zone={name}"),
+        ),
+        ("firewalld.owned", _, true) => (
+            "a zone of an earlier version",
+            "firewall-cmd -q --permanent --new-zone=halite-earlier".to_owned(),
+        ),
+        ("firewalld.owned", _, false) => (
+            "a policy of an earlier version",
+            "firewall-cmd -q --permanent --new-policy=halite-earlier".to_owned(),
+        ),
+        _ => return None,
+    };
+    let probe = match state.function.as_str() {
+        "firewalld.policy" => probe("policy", "getPolicySettings", "policies", &state.name),
+        "firewalld.zone" => probe("zone", "getZoneSettings2", "zones", &state.name),
+        _ => "ls /etc/firewalld/zones /etc/firewalld/policies | grep 'halite-.*[.]xml$'".to_owned(),
+    };
+    Some(Damage::new(state, what, line, probe))
+}
+
+fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
+    state
+        .args
+        .get(key)
+        .and_then(Value::as_array)
+        .and_then(|list| list.first())
+        .and_then(Value::as_str)
+}
+
+/// Both configurations; the order of rules in a list has no meaning.
+fn probe(kind: &str, method: &str, directory: &str, name: &str) -> String {
+    format!(
+        "busctl --json=pretty call org.fedoraproject.FirewallD1 /org/fedoraproject/FirewallD1 \
+         org.fedoraproject.FirewallD1.{kind} {method} s {name} | sed 's/,$//' | sort\n\
+         sort /etc/firewalld/{directory}/{name}.xml"
+    )
+}
+
+/// What an operator set up: a zone, a port of a zone at run time only, another for the next boot
+/// only.
+pub fn foreign() -> Vec<Foreign> {
+    [BOOTSTRAP, WORKER]
+        .into_iter()
+        .flat_map(foreign_of)
+        .collect()
+}
+
+fn foreign_of(host: &str) -> [Foreign; 3] {
+    let foreign = |what, add: &str, probe: &str, remove: &str| Foreign {
+        host: host.to_owned(),
+        what,
+        add: add.to_owned(),
+        probe: probe.to_owned(),
+        remove: remove.to_owned(),
+    };
+    [
+        foreign(
+            "a zone",
+            "firewall-cmd -q --permanent --new-zone=operator && firewall-cmd -q --permanent --zone=operator --add-source=192.0.2.0/24 && firewall-cmd -q --reload",
+            "firewall-cmd --zone=operator --list-sources && cat /etc/firewalld/zones/operator.xml",
+            "firewall-cmd -q --permanent --delete-zone=operator && firewall-cmd -q --reload",
+        ),
+        foreign(
+            "a port at run time",
+            "firewall-cmd -q --zone=public --add-port=7771/tcp",
+            "firewall-cmd --zone=public --query-port=7771/tcp",
+            "firewall-cmd -q --zone=public --remove-port=7771/tcp",
+        ),
+        foreign(
+            "a port at the next boot",
+            "firewall-cmd -q --permanent --zone=public --add-port=7772/tcp",
+            "firewall-cmd --permanent --zone=public --query-port=7772/tcp && ! firewall-cmd -q --zone=public --query-port=7772/tcp",
+            "firewall-cmd -q --permanent --zone=public --remove-port=7772/tcp",
+        ),
+    ]
+}

@@ -1,0 +1,129 @@
+//! The low state of the whole cluster: what can be damaged, and what follows from a change.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use serde_json::{Map, Value};
+
+/// The target whose states are Kubernetes objects.
+pub const MASTER: &str = "master";
+
+/// Names a state of one minion: `worker-1: file.managed /etc/x [its id]`.
+pub type Tag = String;
+
+/// One state of one minion.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Whose it is.
+    pub minion: String,
+    /// Position in its low state.
+    pub index: usize,
+    /// `file.managed`
+    pub function: String,
+    /// The object's name.
+    pub name: String,
+    /// Arguments.
+    pub args: Map<String, Value>,
+    /// How it is named in answers.
+    pub tag: Tag,
+    /// States whose change makes this one act: `watch`, `onchanges`, `listen`.
+    follows: Vec<usize>,
+    /// It never acts on its own.
+    pub only_follows: bool,
+}
+
+impl State {
+    /// A text among the arguments.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.args.get(key).and_then(Value::as_str)
+    }
+
+    /// A switch among the arguments.
+    pub fn flag(&self, key: &str) -> bool {
+        self.args.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+/// The tag of a state from its parts.
+pub fn tag(minion: &str, function: &str, name: &str, id: &str) -> Tag {
+    format!("{minion}: {function} {name} [{id}]")
+}
+
+/// All states of all minions.
+#[derive(Debug, Clone)]
+pub struct Low(pub Vec<State>);
+
+impl Low {
+    /// Asks the master.
+    pub fn read(cluster: &Cluster) -> Result<Self> {
+        let mut states = Vec::new();
+        for minion in [BOOTSTRAP, WORKER, MASTER] {
+            let text = cluster
+                .bootstrap
+                .run(&[CTL, "render", minion, "--low", "-o", "json"])?;
+            let low: Value =
+                serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
+            let chunks = low["chunks"]
+                .as_array()
+                .context("a low state without chunks")?;
+            states.extend(
+                chunks
+                    .iter()
+                    .enumerate()
+                    .map(|(index, chunk)| state(minion, index, chunk)),
+            );
+        }
+        Ok(Self(states))
+    }
+
+    /// The states of one minion.
+    pub fn of<'a>(&'a self, minion: &'a str) -> impl Iterator<Item = &'a State> {
+        self.0.iter().filter(move |state| state.minion == minion)
+    }
+
+    /// Everything that may act because something of `changed` does.
+    pub fn followers(&self, changed: &BTreeSet<Tag>) -> BTreeSet<Tag> {
+        let mut all = changed.clone();
+        loop {
+            let before = all.len();
+            for state in &self.0 {
+                let leads = |index: &usize| {
+                    self.of(&state.minion)
+                        .any(|s| s.index == *index && all.contains(&s.tag))
+                };
+                if state.follows.iter().any(leads) {
+                    all.insert(state.tag.clone());
+                }
+            }
+            if all.len() == before {
+                return all;
+            }
+        }
+    }
+}
+
+fn state(minion: &str, index: usize, chunk: &Value) -> State {
+    let text = |key: &str| chunk[key].as_str().unwrap_or_default();
+    let function = format!("{}.{}", text("state"), text("fun"));
+    let follows = |kinds: &[&str]| -> Vec<usize> {
+        let lists = kinds
+            .iter()
+            .filter_map(|kind| chunk["requisites"][kind].as_array())
+            .flatten();
+        lists
+            .filter_map(Value::as_u64)
+            .filter_map(|index| usize::try_from(index).ok())
+            .collect()
+    };
+    State {
+        minion: minion.to_owned(),
+        index,
+        name: text("name").to_owned(),
+        tag: tag(minion, &function, text("name"), text("id")),
+        function,
+        args: chunk["args"].as_object().cloned().unwrap_or_default(),
+        follows: follows(&["watch", "watch_any", "onchanges", "onchanges_any", "listen"]),
+        only_follows: !follows(&["onchanges", "onchanges_any"]).is_empty(),
+    }
+}

@@ -1,0 +1,169 @@
+//! Repair: whatever is damaged is listed by `ctl highstate --test`, mended by `ctl highstate`, and
+//! stays mended; nothing to do is nothing done.
+//!
+//! The damages are made from the low state itself, so a new state in the tree is damaged too, or
+//! the last test here says that it is not.
+
+mod answer;
+mod certificates;
+mod cover;
+pub(super) mod damage;
+mod files;
+mod firewall;
+mod foreign;
+mod low;
+mod objects;
+mod one_cycle;
+mod system;
+mod wait_ready;
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use halite_lab::cluster::{BOOTSTRAP, Cluster};
+
+use self::damage::{Damage, Foreign};
+use self::low::Low;
+use self::objects::Objects;
+use self::one_cycle::Round;
+use crate::test::{Counts, Test};
+
+pub(super) use self::answer::{highstate, highstate_by};
+pub(super) use self::one_cycle::quiet;
+pub(super) use self::wait_ready::{
+    answering, daemons, daemons_restarted, pods, running, settled, still, workload,
+};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "repair: a second highstate changes and restarts nothing",
+        run: second_highstate,
+    },
+    Test {
+        name: "repair: every state is damaged, or left out for a reason",
+        run: complete,
+    },
+    Test {
+        name: "repair: other content",
+        run: content,
+    },
+    Test {
+        name: "repair: other modes and owners",
+        run: modes_and_owners,
+    },
+    Test {
+        name: "repair: lost files",
+        run: lost,
+    },
+    Test {
+        name: "repair: units, packages, parameters and images",
+        run: system,
+    },
+    Test {
+        name: "repair: certificates and firewall",
+        run: certificates,
+    },
+    Test {
+        name: "repair: Kubernetes objects and names",
+        run: objects,
+    },
+];
+
+fn second_highstate(cluster: &Cluster) -> Result<Counts> {
+    highstate(cluster, &[])?;
+    quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn system_damages(low: &Low) -> Vec<Damage> {
+    // Images first: with the runtime stopped nobody could take one away.
+    let mut all: Vec<Damage> = system::images(low)
+        .into_iter()
+        .filter(|d| d.host == BOOTSTRAP)
+        .collect();
+    all.extend(system::packages_and_kernel(low));
+    all.extend(system::units(low));
+    all
+}
+
+fn certificate_damages(low: &Low) -> Vec<Damage> {
+    let mut all: Vec<Damage> = system::images(low)
+        .into_iter()
+        .filter(|d| d.host != BOOTSTRAP)
+        .collect();
+    all.extend(certificates::damages(low));
+    all.extend(firewall::damages(low));
+    all
+}
+
+fn complete(cluster: &Cluster) -> Result<Counts> {
+    let low = Low::read(cluster)?;
+    let rounds = [
+        files::content,
+        files::modes_and_owners,
+        files::lost,
+        system_damages,
+        certificate_damages,
+        files::lost_names,
+    ];
+    let mut tags: BTreeSet<_> = rounds
+        .iter()
+        .flat_map(|make| make(&low))
+        .map(|damage| damage.tag)
+        .collect();
+    tags.extend(Objects::of(&low).tags());
+    println!("  {} states", cover::complete(&low, &tags)?);
+    Ok(Counts::ONE)
+}
+
+fn round(
+    cluster: &Cluster,
+    make: fn(&Low) -> Vec<Damage>,
+    foreign: Vec<Foreign>,
+    objects: fn(&Low) -> Option<Objects>,
+) -> Result<Counts> {
+    let low = Low::read(cluster)?;
+    let round = Round {
+        cluster,
+        low: &low,
+        damages: make(&low),
+        objects: objects(&low),
+        foreign,
+    };
+    round.run().map_err(|error| match round.clear() {
+        Ok(()) => error,
+        Err(left) => error.context(format!(
+            "and the tests after this one find damage: {left:#}"
+        )),
+    })
+}
+
+fn none(_: &Low) -> Option<Objects> {
+    None
+}
+
+fn content(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, files::content, foreign::files(), none)
+}
+
+fn modes_and_owners(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, files::modes_and_owners, Vec::new(), none)
+}
+
+fn lost(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, files::lost, Vec::new(), none)
+}
+
+fn system(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, system_damages, Vec::new(), none)
+}
+
+fn certificates(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, certificate_damages, firewall::foreign(), none)
+}
+
+fn objects(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, files::lost_names, Vec::new(), |low| {
+        Some(Objects::of(low))
+    })
+}

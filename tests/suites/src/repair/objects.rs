@@ -1,0 +1,339 @@
+//! Damages of Kubernetes objects, each read back from the API.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+use halite_lab::cluster::Cluster;
+use serde_json::{Map, Value, json};
+
+use super::low::{Low, MASTER, State, Tag};
+
+/// It may do everything, whichever bindings are gone.
+const KUBECONFIG: &str = "--kubeconfig=/etc/kubernetes/super-admin.conf";
+
+/// A label and an annotation that are none of ours: they stay on every object.
+const FOREIGN: &str = "operator.example/theirs";
+
+/// One object that a state of the target `master` describes.
+struct Object {
+    tag: Tag,
+    wanted: Value,
+    /// All of it is ours: what others add to it goes.
+    whole: bool,
+}
+
+/// What is done to an object.
+enum Change {
+    Replaced(Value),
+    Deleted,
+}
+
+/// All objects of the low state that can be damaged.
+pub struct Objects(Vec<Object>);
+
+impl Objects {
+    /// Those of the target `master`.
+    pub fn of(low: &Low) -> Self {
+        Self(low.of(MASTER).flat_map(objects).collect())
+    }
+
+    /// States that a damage of their objects covers.
+    pub fn tags(&self) -> BTreeSet<Tag> {
+        self.0.iter().map(|object| object.tag.clone()).collect()
+    }
+
+    fn file(&self) -> String {
+        json!({"apiVersion": "v1", "kind": "List", "items": self.0.iter().map(|o| &o.wanted).collect::<Vec<_>>()}).to_string()
+    }
+
+    /// The objects as they are, under their names, without what the server keeps for itself.
+    fn live(&self, cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
+        std::fs::write(
+            cluster
+                .bootstrap
+                .root()
+                .join("root/halite-test-objects.json"),
+            self.file(),
+        )?;
+        let get = [
+            "get",
+            "-f",
+            "/root/halite-test-objects.json",
+            "--ignore-not-found",
+            "-o",
+            "json",
+        ];
+        let text = kubectl(cluster, &get)?;
+        let list: Value = serde_json::from_str(&text).context("kubectl did not print JSON")?;
+        let items = list["items"]
+            .as_array()
+            .context("kubectl did not print a list")?;
+        Ok(items.iter().map(|item| (key(item), bare(item))).collect())
+    }
+
+    /// For comparison: as [`Self::live`], but without what is foreign, and of nodes only labels and
+    /// taints.
+    pub fn read(&self, cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+        let live = self.live(cluster)?;
+        let one = |object: &Object| {
+            let key = key(&object.wanted);
+            let text = live.get(&key).map_or_else(
+                || "not there".to_owned(),
+                |found| compared(found).to_string(),
+            );
+            (key, text)
+        };
+        Ok(self.0.iter().map(one).collect())
+    }
+
+    /// Damages every object and puts foreign labels on those that stay; returns their names.
+    pub fn damage(&self, cluster: &Cluster) -> Result<BTreeSet<String>> {
+        let live = self.live(cluster)?;
+        let (mut replaced, mut deleted) = (Vec::new(), Vec::new());
+        let mut stay = BTreeSet::new();
+        for (number, object) in self.0.iter().enumerate() {
+            let key = key(&object.wanted);
+            let found = live
+                .get(&key)
+                .with_context(|| format!("{key} is not there"))?;
+            match damaged(object, found, number)? {
+                Change::Replaced(value) => {
+                    stay.insert(key);
+                    replaced.push(value);
+                }
+                Change::Deleted => deleted.push(found.clone()),
+            }
+        }
+        send(cluster, "replace", &replaced)?;
+        send(cluster, "delete", &deleted)?;
+        Ok(stay)
+    }
+
+    /// Takes the foreign labels and annotations off again; fails where one is gone already.
+    pub fn without_foreign(&self, cluster: &Cluster, stay: &BTreeSet<String>) -> Result<()> {
+        let mut items = Vec::new();
+        for (name, mut object) in self
+            .live(cluster)?
+            .into_iter()
+            .filter(|(name, _)| stay.contains(name))
+        {
+            for field in ["labels", "annotations"] {
+                let map = object["metadata"]
+                    .get_mut(field)
+                    .and_then(Value::as_object_mut);
+                let kept = map.is_some_and(|map| map.shift_remove(FOREIGN).is_some());
+                ensure!(kept, "{name} lost what is foreign among its {field}");
+            }
+            items.push(object);
+        }
+        send(cluster, "replace", &items)
+    }
+}
+
+fn send(cluster: &Cluster, verb: &str, items: &[Value]) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    std::fs::write(
+        cluster
+            .bootstrap
+            .root()
+            .join("root/halite-test-damage.json"),
+        list.to_string(),
+    )?;
+    kubectl(cluster, &[verb, "-f", "/root/halite-test-damage.json"]).map(drop)
+}
+
+/// Asks the API server by its address: its name may be among what is damaged.
+fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
+    let server = format!(
+        "--server=https://{}:6443",
+        cluster.bootstrap.control_plane_address()
+    );
+    let mut all = vec![KUBECONFIG, server.as_str()];
+    all.extend(args);
+    cluster.kubectl(&all)
+}
+
+fn objects(state: &State) -> Vec<Object> {
+    let object = |wanted: Value| Object {
+        tag: state.tag.clone(),
+        wanted,
+        whole: state.flag("whole"),
+    };
+    match state.function.as_str() {
+        "kubernetes.manifest" => {
+            let documents = state
+                .args
+                .get("documents")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            // A service account has nothing but its name, and made anew it is another one: the
+            // tokens of the pods that run under it would be worth nothing.
+            documents
+                .into_iter()
+                .filter(|d| d["kind"] != "ServiceAccount")
+                .map(object)
+                .collect()
+        }
+        "kubernetes.node" => {
+            let name = state.text("object").unwrap_or(&state.name);
+            let metadata = json!({"name": name, "labels": state.args.get("labels")});
+            vec![object(
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}),
+            )]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn key(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    format!(
+        "{} {} {}",
+        text(&object["kind"]),
+        text(&metadata["namespace"]),
+        text(&metadata["name"])
+    )
+}
+
+/// Without what the server keeps for itself.
+fn bare(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.shift_remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "generation",
+            "creationTimestamp",
+        ] {
+            metadata.shift_remove(field);
+        }
+    }
+    object
+}
+
+fn compared(object: &Value) -> Value {
+    let mut object = object.clone();
+    for field in ["labels", "annotations"] {
+        if let Some(map) = object["metadata"]
+            .get_mut(field)
+            .and_then(Value::as_object_mut)
+        {
+            map.shift_remove(FOREIGN);
+            if map.is_empty() {
+                object["metadata"]
+                    .as_object_mut()
+                    .and_then(|metadata| metadata.shift_remove(field));
+            }
+        }
+    }
+    if object["kind"] == "Node" {
+        return json!({"labels": sorted(&object["metadata"]["labels"]), "taints": object["spec"]["taints"]});
+    }
+    sorted(&object)
+}
+
+/// The order of fields has no meaning.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let ordered: BTreeMap<&String, Value> = fields
+                .iter()
+                .map(|(key, value)| (key, sorted(value)))
+                .collect();
+            ordered
+                .into_iter()
+                .map(|(key, value)| (key.clone(), value))
+                .collect::<Map<_, _>>()
+                .into()
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The object damaged in the way of its kind; objects of equal kind take turns between their ways.
+fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
+    let mut after = live.clone();
+    let done = match live["kind"].as_str().unwrap_or_default() {
+        "ConfigMap" => config_map(object, &mut after),
+        "Role" | "ClusterRole" => {
+            after["rules"][0]["verbs"] = json!(["list"]);
+            true
+        }
+        "RoleBinding" | "ClusterRoleBinding" if number.is_multiple_of(2) => {
+            return Ok(Change::Deleted);
+        }
+        "RoleBinding" | "ClusterRoleBinding" => {
+            let stranger = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "stranger"});
+            after["subjects"] = json!([stranger]);
+            true
+        }
+        "Deployment" => {
+            after["spec"]["replicas"] = json!(1);
+            true
+        }
+        "Node" => {
+            if let Some(spec) = after["spec"].as_object_mut() {
+                spec.shift_remove("taints");
+            }
+            first_label(object, &mut after, None)
+        }
+        // The values of its labels are checked.
+        "Namespace" => first_label(object, &mut after, None),
+        _ => first_label(object, &mut after, Some("damaged")),
+    };
+    if !done {
+        bail!("there is no way to damage {}", key(live));
+    }
+    for field in ["labels", "annotations"] {
+        after["metadata"][field][FOREIGN] = json!("yes");
+    }
+    Ok(Change::Replaced(after))
+}
+
+/// A line more in the first value; where all of it is ours, a foreign value too. kube-proxy ends
+/// when a file of its configuration changes, so only a label of that one is changed.
+fn config_map(object: &Object, after: &mut Value) -> bool {
+    if after["metadata"]["name"] == "kube-proxy" {
+        return first_label(object, after, Some("damaged"));
+    }
+    let first = object.wanted["data"]
+        .as_object()
+        .and_then(|data| data.keys().next())
+        .cloned();
+    let Some(first) = first else { return false };
+    let text = after["data"][&first]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    after["data"][&first] = json!(format!("{text}\n# damaged\n"));
+    if object.whole {
+        after["data"]["foreign"] = json!("of nobody");
+    }
+    true
+}
+
+/// Changes, or takes away, the first label that is ours.
+fn first_label(object: &Object, after: &mut Value, value: Option<&str>) -> bool {
+    let ours = object.wanted["metadata"]["labels"]
+        .as_object()
+        .and_then(|labels| labels.keys().next());
+    let (Some(label), Some(labels)) = (ours, after["metadata"]["labels"].as_object_mut()) else {
+        return false;
+    };
+    match value {
+        Some(value) => {
+            labels.insert(label.clone(), json!(value));
+        }
+        None => {
+            labels.shift_remove(label);
+        }
+    }
+    true
+}

@@ -1,0 +1,190 @@
+//! One round: damage, predict, mend, look again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::wait;
+
+use super::answer::{Answer, highstate};
+use super::damage::{Damage, Foreign};
+use super::low::{Low, Tag};
+use super::objects::Objects;
+use super::{damage, wait_ready};
+use crate::test::Counts;
+
+/// For an object to be as it was after a repair: a unit may still be starting.
+const MENDED: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Everything that is damaged at the same time, and what is added beside it.
+pub struct Round<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Its low state.
+    pub low: &'a Low,
+    /// On hosts.
+    pub damages: Vec<Damage>,
+    /// In the API.
+    pub objects: Option<Objects>,
+    /// Added, and not ours.
+    pub foreign: Vec<Foreign>,
+}
+
+impl Round<'_> {
+    fn read(&self) -> Result<BTreeMap<String, String>> {
+        let mut all = damage::read(self.cluster, &self.damages)?;
+        if let Some(objects) = &self.objects {
+            all.extend(objects.read(self.cluster)?);
+        }
+        Ok(all)
+    }
+
+    fn tags(&self) -> BTreeSet<Tag> {
+        let mut tags: BTreeSet<Tag> = self.damages.iter().map(|d| d.tag.clone()).collect();
+        tags.extend(self.objects.iter().flat_map(Objects::tags));
+        tags
+    }
+
+    /// Runs it. Counts the damages as tests that passed.
+    pub fn run(&self) -> Result<Counts> {
+        let cluster = self.cluster;
+        wait_ready::answering(cluster)?;
+        let pods = wait_ready::pods(cluster)?;
+        wait_ready::settled(cluster, pods)?;
+        let clean = highstate(cluster, &["--test"])?;
+        ensure!(
+            clean.changed.is_empty(),
+            "there was something to mend before any damage: {:#?}",
+            clean.changed
+        );
+        let theirs = damage::add(cluster, &self.foreign)?;
+        let before = self.read()?;
+        damage::make(cluster, &self.damages)?;
+        let labelled = self
+            .objects
+            .as_ref()
+            .map(|objects| objects.damage(cluster))
+            .transpose()?;
+        let during = self.read()?;
+        let untouched: Vec<&String> = before
+            .keys()
+            .filter(|k| before.get(*k) == during.get(*k))
+            .collect();
+        ensure!(
+            untouched.is_empty(),
+            "the damage did not reach: {untouched:#?}"
+        );
+
+        let predicted = highstate(cluster, &["--test"])?;
+        let moved = differences(&during, &self.read()?);
+        ensure!(
+            moved.is_empty(),
+            "`ctl highstate --test` changed something: {}",
+            moved.join("\n")
+        );
+        self.expect_named(&predicted)?;
+        let daemons = wait_ready::daemons(cluster)?;
+        let mended = highstate(cluster, &[])?;
+        let surprises: Vec<&Tag> = mended.changed.difference(&predicted.changed).collect();
+        ensure!(
+            surprises.is_empty(),
+            "changed, but not named by --test: {surprises:#?}"
+        );
+        let idle: Vec<&Tag> = predicted
+            .changed
+            .difference(&mended.changed)
+            .filter(|tag| !predicted.open.contains(*tag))
+            .collect();
+        ensure!(
+            idle.is_empty(),
+            "named by --test without doubt, but not changed: {idle:#?}"
+        );
+
+        wait_ready::daemons_restarted(cluster, &daemons, &mended)?;
+        wait::until("the objects to be as they were", MENDED, || {
+            let after = self.read().map_err(|e| format!("{e:#}"))?;
+            let differ = differences(&before, &after);
+            if differ.is_empty() {
+                Ok(())
+            } else {
+                Err(differ.join("\n"))
+            }
+        })?;
+        wait_ready::settled(cluster, pods)?;
+        quiet(cluster).context("after the repair")?;
+        ensure!(
+            damage::read_foreign(cluster, &self.foreign)? == theirs,
+            "something foreign is not as it was"
+        );
+        damage::remove(cluster, &self.foreign)?;
+        if let (Some(objects), Some(labelled)) = (&self.objects, &labelled) {
+            objects.without_foreign(cluster, labelled)?;
+        }
+        Ok(Counts {
+            passed: before.len(),
+            failed: 0,
+        })
+    }
+
+    /// After a failure: takes away what is foreign and mends, so that the next round begins with a
+    /// sound cluster.
+    pub fn clear(&self) -> Result<()> {
+        // Not all of it need be there.
+        let _ = damage::remove(self.cluster, &self.foreign);
+        wait_ready::answering(self.cluster)?;
+        highstate(self.cluster, &[])?;
+        let left = highstate(self.cluster, &["--test"])?;
+        ensure!(
+            left.changed.is_empty(),
+            "still to mend: {:#?}",
+            left.changed
+        );
+        Ok(())
+    }
+
+    /// The prediction names every damaged state, and beside them only what acts because of one, or
+    /// cannot be known.
+    fn expect_named(&self, predicted: &Answer) -> Result<()> {
+        let tags = self.tags();
+        let missed: Vec<&Tag> = tags.difference(&predicted.changed).collect();
+        ensure!(
+            missed.is_empty(),
+            "damaged, but not named by --test: {missed:#?}"
+        );
+        let mut expected = self.low.followers(&tags);
+        expected.extend(predicted.open.iter().cloned());
+        let others: Vec<&Tag> = predicted.changed.difference(&expected).collect();
+        ensure!(
+            others.is_empty(),
+            "named by --test, but neither damaged nor following from a damage: {others:#?}"
+        );
+        Ok(())
+    }
+}
+
+/// What is not as it was, for people.
+fn differences(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) -> Vec<String> {
+    let differ = was
+        .iter()
+        .filter(|(label, text)| is.get(*label) != Some(text));
+    differ
+        .map(|(label, text)| {
+            format!(
+                "{label}:\nwas {text}\nis {}",
+                is.get(label).map_or("", String::as_str)
+            )
+        })
+        .collect()
+}
+
+/// A highstate that changes nothing and restarts nothing.
+pub fn quiet(cluster: &Cluster) -> Result<()> {
+    let before = wait_ready::running(cluster)?;
+    let again = highstate(cluster, &[])?;
+    ensure!(
+        again.changed.is_empty(),
+        "a further highstate changed something: {:#?}",
+        again.changed
+    );
+    wait_ready::still(cluster, &before)
+}

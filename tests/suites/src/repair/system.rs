@@ -1,0 +1,96 @@
+//! Damages of units, packages, kernel parameters and images.
+
+use halite_lab::cluster::{BOOTSTRAP, WORKER};
+
+use super::damage::{Damage, quote};
+use super::low::{Low, State};
+
+/// Packages whose absence harms nobody for the moment.
+const PACKAGES: &str = "socat ethtool";
+
+/// Without these two nobody would be there to mend anything: they are switched off, not stopped.
+const MENDERS: [&str; 2] = ["halite-master", "halite-minion"];
+
+/// Units, each stopped on one host and switched off on the other.
+pub fn units(low: &Low) -> Vec<Damage> {
+    let mut damages = Vec::new();
+    for (place, minion) in [BOOTSTRAP, WORKER].into_iter().enumerate() {
+        for (number, state) in low
+            .of(minion)
+            .filter(|s| s.function == "service.running")
+            .enumerate()
+        {
+            let unit = quote(&state.name);
+            let probe = format!("systemctl is-active {unit}; systemctl is-enabled {unit}");
+            let stays = MENDERS.contains(&state.name.as_str());
+            damages.push(if stays || (number + place).is_multiple_of(2) {
+                Damage::new(
+                    state,
+                    "switched off",
+                    format!("systemctl -q disable {unit}"),
+                    probe,
+                )
+            } else {
+                Damage::new(state, "stopped", format!("systemctl stop {unit}"), probe)
+            });
+        }
+    }
+    damages
+}
+
+/// Packages taken away, parameters changed: live on one host, in the file that sets them at boot on
+/// the other.
+pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
+    low.0.iter().filter_map(package_or_parameter).collect()
+}
+
+fn package_or_parameter(state: &State) -> Option<Damage> {
+    match state.function.as_str() {
+        "pkg.installed" => Some(Damage::new(
+            state,
+            "packages removed",
+            format!("dpkg --remove --force-depends {PACKAGES}"),
+            format!(
+                "dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}}\\n' {PACKAGES}; command -v {PACKAGES}"
+            ),
+        )),
+        "sysctl.present" => {
+            let path = format!("/proc/sys/{}", state.name.replace('.', "/"));
+            let file = quote(
+                state
+                    .text("config")
+                    .unwrap_or("/etc/sysctl.d/99-halite.conf"),
+            );
+            let key = quote(&state.name);
+            let line = if state.minion == BOOTSTRAP {
+                format!("echo 0 > {path}")
+            } else {
+                format!(
+                    "grep -vF {key} {file} > /root/halite-test-edit; cat /root/halite-test-edit > {file}"
+                )
+            };
+            Some(Damage::new(
+                state,
+                "other value",
+                line,
+                format!("cat {path}; grep -F {key} {file}"),
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Images taken from the runtime. Containers that run have their files already.
+pub fn images(low: &Low) -> Vec<Damage> {
+    let images = low.0.iter().filter(|s| s.function == "image.present");
+    let damage = |state: &State| {
+        let reference = quote(&state.name);
+        Damage::new(
+            state,
+            "image removed",
+            format!("ctr -n k8s.io images rm {reference}"),
+            format!("ctr -n k8s.io images ls -q | grep -Fx {reference}"),
+        )
+    };
+    images.map(damage).collect()
+}

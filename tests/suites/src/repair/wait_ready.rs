@@ -1,0 +1,195 @@
+//! What runs, and waiting until it stays as it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::answer::Answer;
+
+/// For everything to be up again after a repair: an API server and an etcd among it.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// All pods but those that have done their job (kubeadm's health check leaves one), which go by
+/// themselves after a while.
+const PODS: [&str; 4] = [
+    "get",
+    "pods",
+    "-A",
+    "--field-selector=status.phase!=Succeeded",
+];
+
+/// Units that Halite manages, on either host, and its own.
+const UNITS: [(&str, &str); 2] = [
+    ("units", "kubelet containerd firewalld nginx keepalived"),
+    (OWN, "halite-master halite-minion"),
+];
+
+/// What Halite's own units are called in [`running`].
+const OWN: &str = "daemons";
+
+/// Invocation ids of units, ids of containers and restart counts of pods: they change when
+/// something restarts.
+pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for host in cluster.hosts() {
+        let name = &host.spec.name;
+        for (label, units) in UNITS {
+            let shown = host.sh(&format!("systemctl show -p Id,InvocationID {units}"))?;
+            all.insert(format!("{label} on {name}"), shown);
+        }
+        all.insert(format!("containers on {name}"), tasks(host)?.join("\n"));
+    }
+    let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+    all.insert(
+        "restarts of pods".to_owned(),
+        cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?,
+    );
+    Ok(all)
+}
+
+/// The same without Halite's own daemons, for when these are replaced.
+pub fn workload(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let mut all = running(cluster)?;
+    all.retain(|label, _| !label.starts_with(OWN));
+    Ok(all)
+}
+
+/// Fails when anything was started anew since then.
+pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
+    let after = running(cluster)?;
+    for (label, was) in before {
+        let is = after.get(label).map_or("", String::as_str);
+        ensure!(
+            is == was,
+            "something was restarted: {label}:\nwas {was}\nis {is}"
+        );
+    }
+    Ok(())
+}
+
+fn tasks(host: &Host) -> Result<Vec<String>> {
+    let text = host.sh("ctr -n k8s.io tasks ls -q | sort")?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Our own daemons' invocation ids, by `host unit`.
+pub fn daemons(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for (host, unit) in [
+        (&cluster.bootstrap, "halite-master"),
+        (&cluster.bootstrap, "halite-minion"),
+        (&cluster.worker, "halite-minion"),
+    ] {
+        let id = host.run(&["systemctl", "show", "-p", "InvocationID", "--value", unit])?;
+        all.insert(format!("{} {unit}", host.spec.name), id);
+    }
+    Ok(all)
+}
+
+/// Waits for the daemons whose restart `answer` left to systemd, and until all answer.
+pub fn daemons_restarted(
+    cluster: &Cluster,
+    before: &BTreeMap<String, String>,
+    answer: &Answer,
+) -> Result<()> {
+    let restarted = |label: &str| {
+        let (host, unit) = label.split_once(' ').unwrap_or_default();
+        answer.changed.iter().any(|tag| {
+            tag.starts_with(&format!("{host}: cmd.")) && tag.ends_with(&format!("[{unit}-restart]"))
+        })
+    };
+    wait::until("restarted daemons", Duration::from_secs(60), || {
+        let now = daemons(cluster).map_err(|e| format!("{e:#}"))?;
+        let same: Vec<&String> = before
+            .iter()
+            .filter(|(label, id)| restarted(label) && now.get(*label) == Some(id))
+            .map(|(l, _)| l)
+            .collect();
+        if same.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("not restarted yet: {same:?}"))
+        }
+    })?;
+    answering(cluster)
+}
+
+/// Waits until master and minions answer.
+pub fn answering(cluster: &Cluster) -> Result<()> {
+    wait::until("master and minions to answer", LIMIT, || {
+        cluster
+            .bootstrap
+            .run(&[CTL, "ping", "*"])
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })
+}
+
+/// Waits until the nodes are Ready, each pod is, static pods are those of their files, and no
+/// container is left over.
+pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
+    wait::until("the cluster to settle", LIMIT, || {
+        look(cluster, pods_before).map_err(|e| format!("{e:#}"))
+    })
+}
+
+/// How many pods there are.
+pub fn pods(cluster: &Cluster) -> Result<usize> {
+    Ok(items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?.len())
+}
+
+fn items(text: &str) -> Result<Vec<Value>> {
+    let list: Value = serde_json::from_str(text).context("kubectl did not print JSON")?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
+    for node in items(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)? {
+        ensure!(is_ready(&node), "{} is not Ready", node["metadata"]["name"]);
+    }
+    let pods = items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?;
+    for pod in &pods {
+        let leaving = !pod["metadata"]["deletionTimestamp"].is_null();
+        ensure!(
+            is_ready(pod) && !leaving,
+            "{} is not Ready, or leaving",
+            pod["metadata"]["name"]
+        );
+    }
+    ensure!(
+        pods.len() == pods_before,
+        "{} pods instead of {pods_before}",
+        pods.len()
+    );
+    for (host, name) in [(&cluster.bootstrap, BOOTSTRAP), (&cluster.worker, WORKER)] {
+        let here = || pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
+        let of_pod = |pod: &Value| {
+            pod["status"]["containerStatuses"]
+                .as_array()
+                .map_or(0, Vec::len)
+        };
+        // A sandbox for each pod, and its containers.
+        let known: usize = here().map(|pod| 1 + of_pod(pod)).sum();
+        let found = tasks(host)?.len();
+        ensure!(
+            found == known,
+            "{found} containers on {name}, and {known} of pods"
+        );
+    }
+    Ok(())
+}

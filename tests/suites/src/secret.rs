@@ -1,0 +1,107 @@
+//! A secret of the site that a chart needs: made as the guide says, and nowhere else.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
+use halite_lab::host::Host;
+use serde_json::Value;
+
+use super::guide;
+use super::repair::{highstate, quiet};
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "operator: a secret for a chart is made as the guide says",
+    run: for_a_chart,
+}];
+
+const PAGE: &str = "own-states.md";
+const HEADING: &str = "### A secret for a chart";
+/// As in the guide: the namespace, the object, and the state that makes it.
+const NAMESPACE: &str = "app";
+const NAME: &str = "app-login";
+const VALUE: &str = "another-word-of-no-dictionary";
+
+/// The files on a host that hold a text, and the lines of its journal that do.
+pub(super) fn holders(host: &Host, text: &str) -> Result<Vec<String>> {
+    // What the lab itself calls with a password is no finding.
+    let found = host.sh(&format!(
+        "grep -rlF -e '{text}' /etc /var/lib/halite /var/log /run/systemd /tmp /usr/local 2>/dev/null; \
+         journalctl --no-pager | grep -F '{text}' | grep -vF 'ctr -n' ; true"
+    ))?;
+    Ok(found.lines().map(str::to_owned).collect())
+}
+
+fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
+    let file = cluster.bootstrap.file(DOCUMENT);
+    let before = fs::read_to_string(&file)?;
+    let secrets = guide::block(PAGE, HEADING, "\nsecrets:")?;
+    ensure!(
+        !before.contains("\nsecrets:") && secrets.contains('…'),
+        "the guide declares {secrets}"
+    );
+    guide::own_states(
+        cluster,
+        &guide::block(PAGE, HEADING, "/etc/halite/custom/init.sls")?,
+    )?;
+    fs::write(&file, format!("{before}{}", secrets.replace('…', VALUE)))?;
+    let result = made(cluster);
+    fs::write(&file, before)?;
+    guide::no_own_states(cluster)?;
+    // What a state made stays when the state goes.
+    let removed = cluster.kubectl(&[
+        "delete",
+        "namespace",
+        NAMESPACE,
+        "--ignore-not-found",
+        "--timeout=60s",
+    ]);
+    result?;
+    removed?;
+    quiet(cluster)?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+fn made(cluster: &Cluster) -> Result<()> {
+    let changed = highstate(cluster, &[])?.changed;
+    let only = |tag: &String| tag.starts_with(BOOTSTRAP) && tag.ends_with(&format!("[{NAME}]"));
+    ensure!(
+        changed.len() == 1 && changed.iter().all(only),
+        "{changed:#?}"
+    );
+    let template = "-o=go-template={{.data.password | base64decode}}";
+    let held = cluster.kubectl(&["-n", NAMESPACE, "get", "secret", NAME, template])?;
+    ensure!(held == VALUE, "the secret holds {held:?}");
+    quiet(cluster)?;
+
+    let ctl = |args: &[&str]| cluster.bootstrap.run(&[&[CTL], args].concat());
+    let jobs: Value = serde_json::from_str(&ctl(&["job", "list", "--limit", "10", "-o", "json"])?)?;
+    let mut told = false;
+    for job in jobs.as_array().context("no list of jobs")? {
+        let jid = job["jid"].as_str().context("a job without an id")?;
+        let shown = ctl(&["job", "show", jid, "-o", "json"])?;
+        ensure!(
+            !shown.contains(VALUE),
+            "the job {jid} holds the secret: {shown}"
+        );
+        told |= shown.contains(NAME);
+    }
+    ensure!(
+        told,
+        "no job tells of the state {NAME}, so this shows nothing"
+    );
+    for host in cluster.hosts() {
+        let found = holders(host, VALUE)?;
+        let expected: &[&str] = if host.spec.name == BOOTSTRAP {
+            &[DOCUMENT]
+        } else {
+            &[]
+        };
+        ensure!(found == expected, "on {}: {found:?}", host.spec.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,552 @@
+//! The registry of the site's own images: pushed to with a name and a password, pulled from by
+//! pods, backed up, brought back, moved to another host, and switched off without losing anything.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use halite_upstream::versions::BUSYBOX;
+use serde_json::{Value, json};
+
+use super::addons::declare;
+use super::registry::{CA, curl};
+use super::repair::{highstate, quiet};
+use super::secret::holders;
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "site registry: switched on, images are pushed with a password only, and pods pull",
+        run: on,
+    },
+    Test {
+        name: "site registry: the password is nowhere but in the document",
+        run: secret,
+    },
+    Test {
+        name: "site registry: killed in the middle of a push it comes back, and the push ends",
+        run: killed,
+    },
+    Test {
+        name: "site registry: backed up, lost, brought back",
+        run: backup,
+    },
+    Test {
+        name: "site registry: a backup that fails is a problem of the status until one succeeds",
+        run: told,
+    },
+    Test {
+        name: "site registry: without a user for all hosts, pods bring their own",
+        run: own_login,
+    },
+    Test {
+        name: "site registry: switched off, it is gone, and images and backups stay",
+        run: off,
+    },
+];
+
+/// What images of it are called.
+const NAME: &str = "registry.demo.internal:4552";
+/// The password of its user `ci`.
+pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
+/// Where its backups go.
+pub(super) const BACKUPS: &str = "/srv/registry-backups";
+const DATA: &str = "/var/lib/halite/registry";
+const READY: Duration = Duration::from_secs(60);
+/// A minion looks every 30 s at what a run has left.
+const TOLD: Duration = Duration::from_secs(90);
+
+/// An image that the bundle has, on the bootstrap host.
+fn busybox() -> String {
+    format!("docker.io/library/busybox:{BUSYBOX}")
+}
+
+fn document(further: &str) -> String {
+    format!(
+        "{{enabled: true, node: {WORKER}, users: {{ci: ci, dev: dev}}, backup: {{directory: {BACKUPS}, keep: 2}}{further}}}"
+    )
+}
+
+/// A request to the registry: status and body.
+fn asked(from: &Host, options: &str, path: &str) -> Result<(String, String)> {
+    let options = format!("-w '\\n%{{http_code}}' {options}");
+    let answer = curl(from, &options, &format!("https://{NAME}{path}"))?;
+    let (body, code) = answer.trim_end().rsplit_once('\n').context("no status")?;
+    Ok((code.to_owned(), body.to_owned()))
+}
+
+/// Pushes an image of the bundle under another name, as people would from any machine: the one
+/// client that every host has.
+fn push(host: &Host, image: &str, login: &str) -> Result<String> {
+    let source = busybox();
+    host.sh(&format!(
+        "ctr -n k8s.io images tag --force {source} {image} >/dev/null && \
+         ctr -n k8s.io images push --local --tlscacert {CA} {login} {image} 2>&1"
+    ))
+}
+
+/// Takes an image from a host, so that it has to be pulled.
+pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
+    host.sh(&format!(
+        "ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true"
+    ))
+    .map(drop)
+}
+
+/// Runs a pod on a node to its end and returns what it said.
+pub(super) fn run_pod(
+    cluster: &Cluster,
+    name: &str,
+    node: &str,
+    image: &str,
+    login: Option<&str>,
+) -> Result<String> {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{
+            "name": "it", "image": image, "imagePullPolicy": "Always", "command": ["sh", "-c", "echo it runs"],
+        }]},
+    });
+    if let Some(login) = login {
+        pod["spec"]["imagePullSecrets"] = json!([{"name": login}]);
+    }
+    fs::write(
+        cluster.bootstrap.root().join("root/pod.json"),
+        pod.to_string(),
+    )?;
+    cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--wait=true"])?;
+    cluster.kubectl(&["apply", "-f", "/root/pod.json"])?;
+    let ended = wait::until("the pod to have run", READY, || {
+        let answer = cluster
+            .kubectl(&["get", "pod", name, "-o", "json"])
+            .map_err(|error| error.to_string())?;
+        let pod: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        match pod["status"]["phase"].as_str() {
+            Some("Succeeded") => Ok(()),
+            _ => Err(pod["status"]["containerStatuses"].to_string()),
+        }
+    });
+    let said = ended.and_then(|()| cluster.kubectl(&["logs", name]));
+    cluster.kubectl(&["delete", "pod", name, "--wait=true"])?;
+    said
+}
+
+fn on(cluster: &Cluster) -> Result<Counts> {
+    let secrets = format!("{{ci: {{value: {PASSWORD}}}, dev: {{value: another-one-of-these}}}}");
+    declare(cluster, "secrets", &secrets)?;
+    declare(cluster, "siteRegistry", &document(", pullAs: ci"))?;
+    highstate(cluster, &[])?;
+    quiet(cluster)?;
+    for host in cluster.hosts() {
+        for login in ["", "-u ci:wrong", "-u nobody:", "-X POST"] {
+            let (code, _) = asked(host, login, "/v2/_catalog")?;
+            ensure!(code == "401", "{login:?} from {}: {code}", host.spec.name);
+        }
+        let (code, body) = asked(host, &format!("-u ci:{PASSWORD}"), "/v2/_catalog")?;
+        ensure!(code == "200", "{code} {body}");
+    }
+    pulled_by_pods(cluster)?;
+    // Not into the bundle, and the bundle's servers do not know it.
+    let (_, catalog) = asked(
+        &cluster.bootstrap,
+        "-u dev:another-one-of-these",
+        "/v2/_catalog",
+    )?;
+    ensure!(catalog.contains("team/app"), "{catalog}");
+    let first = cluster.bootstrap.control_plane_address();
+    let bundles = cluster.bootstrap.sh(&format!(
+        "curl -sS --noproxy '*' --cacert {CA} https://{first}:4551/v2/_catalog"
+    ))?;
+    ensure!(!bundles.contains("team/app"), "{bundles}");
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+/// An image is pushed by whoever knows the password, and by nobody else; pods of every host pull
+/// it.
+pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
+    let image = format!("{NAME}/team/app:1");
+    forget(&cluster.bootstrap, &image)?;
+    cluster.bootstrap.sh(&format!(
+        "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d {} >/dev/null",
+        busybox()
+    ))?;
+    for login in ["", "--user ci:wrong"] {
+        match push(&cluster.bootstrap, &image, login) {
+            Ok(said) => bail!("pushed with {login:?}: {said}"),
+            Err(error) => {
+                let told = format!("{error:#}");
+                ensure!(
+                    told.contains("401") || told.contains("authorization"),
+                    "{told}"
+                );
+            }
+        }
+    }
+    push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
+    for node in [BOOTSTRAP, WORKER] {
+        forget(
+            if node == BOOTSTRAP {
+                &cluster.bootstrap
+            } else {
+                &cluster.worker
+            },
+            &image,
+        )?;
+        let said = run_pod(cluster, "own-image", node, &image, None)?;
+        ensure!(said.trim() == "it runs", "on {node}: {said:?}");
+    }
+    Ok(())
+}
+
+/// The password stands in the document alone; as a header, where hosts pull with it, in
+/// containerd's file.
+fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
+    for host in cluster.hosts() {
+        // As containerd sends it, which only its own file may hold.
+        let basic = host.sh(&format!("printf 'ci:{PASSWORD}' | base64 -w0"))?;
+        let found = host.sh(&format!(
+            "grep -rlF -e '{basic}' /etc /var/lib/halite /var/log 2>/dev/null; true"
+        ))?;
+        let own = format!("/etc/containerd/certs.d/{NAME}/hosts.toml");
+        let found: Vec<&str> = found.lines().collect();
+        ensure!(
+            found
+                == if pulled_as {
+                    vec![own.as_str()]
+                } else {
+                    Vec::new()
+                },
+            "{found:?}"
+        );
+        let found = holders(host, PASSWORD)?;
+        let expected: &[&str] = if host.spec.name == BOOTSTRAP {
+            &[DOCUMENT]
+        } else {
+            &[]
+        };
+        ensure!(found == expected, "on {}: {found:?}", host.spec.name);
+    }
+    Ok(())
+}
+
+fn secret(cluster: &Cluster) -> Result<Counts> {
+    nowhere_else(cluster, true)?;
+    let modes = cluster.worker.sh(&format!(
+        "stat -c '%n %a %U' /etc/halite/registry/htpasswd /etc/halite/registry/server.key \
+         '/etc/containerd/certs.d/{NAME}/hosts.toml' {DATA}"
+    ))?;
+    for line in modes.lines() {
+        ensure!(
+            line.contains(" 640 root")
+                || line.contains(" 600 ")
+                || line.contains(" 750 halite-registry"),
+            "{modes}"
+        );
+    }
+    let shown = cluster
+        .bootstrap
+        .run(&["ctl", "pillar", WORKER, "-o", "json"])?;
+    ensure!(
+        !shown.contains(PASSWORD) && !shown.contains("$2y$"),
+        "{shown}"
+    );
+    Ok(Counts::ONE)
+}
+
+fn killed(cluster: &Cluster) -> Result<Counts> {
+    let (host, login) = (&cluster.bootstrap, format!("-u ci:{PASSWORD}"));
+    let digest = host.sh(
+        "cd /root && head -c 200000 /dev/urandom > blob && head -c 80000 blob > half && tail -c 120000 blob > rest && \
+         sha256sum < blob | cut -d' ' -f1",
+    )?;
+    let digest = digest.trim();
+    // Each answer says where the upload goes on.
+    let step = |options: &str, path: &str| -> Result<String> {
+        let (code, _) = asked(
+            host,
+            &format!("{login} -D /root/upload.txt {options}"),
+            path,
+        )?;
+        ensure!(code == "202", "{options}: {code}");
+        let place = host.sh("tr -d '\\r' < /root/upload.txt | sed -n 's/^location: //Ip'")?;
+        Ok(place.trim().to_owned())
+    };
+    let octets = "-H 'Content-Type: application/octet-stream'";
+    let begun = step("-X POST", "/v2/team/cut/blobs/uploads/")?;
+    let half = format!("-X PATCH {octets} -H 'Content-Range: 0-79999' --data-binary @/root/half");
+    let place = step(&half, &begun)?;
+    // Half a blob is there, and then its server dies.
+    cluster
+        .worker
+        .sh("systemctl kill --signal=KILL halite-registry.service")?;
+    wait::until("the registry to be back", READY, || {
+        match asked(host, &login, "/v2/") {
+            Ok((code, _)) if code == "200" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    let rest = format!(
+        "{login} -X PUT {octets} -H 'Content-Range: 80000-199999' --data-binary @/root/rest"
+    );
+    let (code, body) = asked(host, &rest, &format!("{place}&digest=sha256:{digest}"))?;
+    ensure!(code == "201", "{code} {body}");
+    let got = host.sh(&format!(
+        "curl -sS --noproxy '*' --cacert {CA} {login} https://{NAME}/v2/team/cut/blobs/sha256:{digest} | cmp - /root/blob"
+    ));
+    host.sh("cd /root && rm blob half rest upload.txt")?;
+    got.context("another blob came back")?;
+    // And a new one.
+    let image = format!("{NAME}/team/cut:1");
+    push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
+    let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;
+    ensure!(said.trim() == "it runs", "{said:?}");
+    Ok(Counts::ONE)
+}
+
+fn backup(cluster: &Cluster) -> Result<Counts> {
+    let (worker, login) = (&cluster.worker, format!("-u ci:{PASSWORD}"));
+    let timer = worker.sh("systemctl list-timers --no-pager halite-registry-backup.timer")?;
+    ensure!(timer.contains("02:30:00"), "{timer}");
+    let digest = |tag: &str| -> Result<String> {
+        let head = format!(
+            "{login} -I -H 'Accept: application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json'"
+        );
+        let (code, text) = asked(
+            &cluster.bootstrap,
+            &head,
+            &format!("/v2/team/app/manifests/{tag}"),
+        )?;
+        ensure!(code == "200", "{tag}: {code}");
+        let line = text.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("docker-content-digest: ")
+                .map(str::to_owned)
+        });
+        line.map(|digest| digest.trim().to_owned())
+            .context("no digest")
+    };
+    let before = digest("1")?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    let backups = || -> Result<Vec<String>> {
+        Ok(worker
+            .sh(&format!("ls {BACKUPS}"))?
+            .lines()
+            .map(str::to_owned)
+            .collect())
+    };
+    ensure!(backups()?.len() == 2, "{:?}", backups()?);
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    ensure!(backups()?.len() == 2, "two are kept: {:?}", backups()?);
+    worker.run(&["ctl", "registry", "verify", BACKUPS])?;
+    // A disk is lost, with a new one in its place.
+    worker.sh(&format!("systemctl stop halite-registry && rm -rf {DATA}"))?;
+    highstate(cluster, &[])?;
+    let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
+    ensure!(code == "404", "{code}");
+    worker.run(&["ctl", "registry", "restore", BACKUPS])?;
+    ensure!(
+        digest("1")? == before && digest(&before)? == before,
+        "another image came back"
+    );
+    let image = format!("{NAME}/team/app:1");
+    forget(&cluster.bootstrap, &image)?;
+    let said = run_pod(cluster, "brought-back", BOOTSTRAP, &image, None)?;
+    ensure!(said.trim() == "it runs", "{said:?}");
+    // And it can be pushed to again.
+    push(
+        &cluster.bootstrap,
+        &format!("{NAME}/team/app:2"),
+        &format!("--user ci:{PASSWORD}"),
+    )?;
+    quiet(cluster)?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+/// As [`problem`], without the half minute that a minion may take until it looks: who asks for its
+/// grains has those of now.
+fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
+    cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
+    problem(cluster, parts)
+}
+
+/// Waits until `ctl status` has one problem of the registry with each of these parts, and no other;
+/// without any, none.
+fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
+    let what = format!("the status to say {parts:?} of the registry");
+    wait::until(&what, TOLD, || {
+        let status = cluster
+            .bootstrap
+            .run(&[CTL, "status", "-o", "json"])
+            .map_err(|e| e.to_string())?;
+        let status: Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
+        let all = status["problems"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let own: Vec<&str> = all
+            .filter(|problem| problem.contains("site's registry"))
+            .collect();
+        match own.as_slice() {
+            [] if parts.is_empty() => Ok(status),
+            [one] if !parts.is_empty() && parts.iter().all(|part| one.contains(part)) => Ok(status),
+            _ => Err(format!("{own:?}")),
+        }
+    })
+}
+
+fn told(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    let newest = || -> Result<String> {
+        let all = worker.sh(&format!("ls {BACKUPS}"))?;
+        all.lines()
+            .last()
+            .map(str::to_owned)
+            .context("there is no backup")
+    };
+    let timers = worker.sh("systemctl list-timers --no-pager halite-registry-verify.timer")?;
+    ensure!(
+        timers.contains("Sun") && timers.contains("02:30:00"),
+        "{timers}"
+    );
+    // Both at once, as on a Sunday: the second waits for the first.
+    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
+    let last = newest()?;
+    wait::until("the status to know the last backup", TOLD, || {
+        let status = problem(cluster, &[]).map_err(|error| error.to_string())?;
+        let known = &status["registry"];
+        let good = known["node"] == WORKER
+            && known["backup"] == last.as_str()
+            && known["verified"].is_string();
+        if good { Ok(()) } else { Err(known.to_string()) }
+    })?;
+    // Its disk is not mounted.
+    worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;
+    let failed = worker.sh("systemctl start halite-registry-backup.service");
+    ensure!(failed.is_err(), "a backup without its disk: {failed:?}");
+    problem_now(
+        cluster,
+        &[
+            WORKER,
+            "not mounted?",
+            "systemctl start halite-registry-backup",
+        ],
+    )?;
+    worker.sh(&format!("rm -rf {BACKUPS} && mv {BACKUPS}.away {BACKUPS}"))?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    problem_now(cluster, &[])?;
+    // It cannot even begin.
+    worker.sh("chmod a-x /usr/local/bin/ctl")?;
+    let failed = worker.sh("systemctl start halite-registry-backup.service");
+    worker.sh("chmod a+x /usr/local/bin/ctl")?;
+    ensure!(failed.is_err(), "a backup without its program: {failed:?}");
+    problem_now(cluster, &["could not start or was cut off"])?;
+    worker.sh("systemctl start halite-registry-backup.service")?;
+    problem_now(cluster, &[])?;
+    // A blob rots: in its place, so in all backups at once.
+    let layer = worker.sh(&format!(
+        "find {BACKUPS}/{}/docker -name data -size +100k | head -n 1",
+        newest()?
+    ))?;
+    let layer = layer.trim();
+    ensure!(!layer.is_empty(), "no layer in {}", newest()?);
+    worker.sh(&format!(
+        "printf rotten | dd of={layer} bs=1 seek=1000 conv=notrunc status=none"
+    ))?;
+    let found = worker.sh("systemctl start halite-registry-verify.service");
+    ensure!(found.is_err(), "the damage was not found: {found:?}");
+    problem_now(
+        cluster,
+        &["verification", "is damaged", "ctl registry verify"],
+    )?;
+    // What that says to do.
+    let hex = layer.rsplit('/').nth(1).context("no digest")?;
+    worker.sh(&format!("find {BACKUPS} -path '*/{hex}/data' -delete"))?;
+    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
+    problem_now(cluster, &[])?;
+    quiet(cluster)?;
+    Ok(Counts {
+        passed: 4,
+        failed: 0,
+    })
+}
+
+fn own_login(cluster: &Cluster) -> Result<Counts> {
+    declare(cluster, "siteRegistry", &document(""))?;
+    highstate(cluster, &[])?;
+    let image = format!("{NAME}/team/app:1");
+    for host in cluster.hosts() {
+        let file = host.sh(&format!("cat '/etc/containerd/certs.d/{NAME}/hosts.toml'"))?;
+        ensure!(!file.contains("Authorization"), "{file}");
+    }
+    nowhere_else(cluster, false)?;
+    forget(&cluster.worker, &image)?;
+    let refused = cluster.worker.sh(&format!(
+        "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d {image} 2>&1"
+    ));
+    ensure!(refused.is_err(), "pulled without a login: {refused:?}");
+    let server = format!("--docker-server={NAME}");
+    let password = format!("--docker-password={PASSWORD}");
+    let login = [
+        "create",
+        "secret",
+        "docker-registry",
+        "own-login",
+        &server,
+        "--docker-username=ci",
+        &password,
+    ];
+    cluster.kubectl(&login)?;
+    let said = run_pod(cluster, "with-a-login", WORKER, &image, Some("own-login"));
+    cluster.kubectl(&["delete", "secret", "own-login"])?;
+    ensure!(said?.trim() == "it runs", "it did not run");
+    Ok(Counts::ONE)
+}
+
+fn off(cluster: &Cluster) -> Result<Counts> {
+    declare(cluster, "siteRegistry", "")?;
+    declare(cluster, "secrets", "")?;
+    highstate(cluster, &[])?;
+    quiet(cluster)?;
+    let worker = &cluster.worker;
+    let listening = worker.sh("ss -Hltn 'sport = :4552'")?;
+    ensure!(listening.trim().is_empty(), "it still listens: {listening}");
+    for path in [
+        "/etc/halite/registry",
+        "/etc/systemd/system/halite-registry.service",
+        "/etc/systemd/system/halite-registry-verify.timer",
+        "/var/lib/halite/reports",
+        "/etc/containerd/certs.d/registry.demo.internal:4552",
+    ] {
+        ensure!(
+            !worker.root().join(path.trim_start_matches('/')).exists(),
+            "{path} is still there"
+        );
+    }
+    let rules = worker.sh("firewall-cmd --info-policy=halite-host")?;
+    ensure!(!rules.contains("4552"), "{rules}");
+    let kept = worker.sh(&format!(
+        "find {DATA} -path '*team/app/_manifests/tags/1/current/link' && ls {BACKUPS}"
+    ))?;
+    ensure!(
+        kept.contains("/team/app/") && kept.lines().count() == 3,
+        "{kept}"
+    );
+    worker.sh(&format!("rm -rf {DATA} {BACKUPS} /usr/local/bin/ctl"))?;
+    for host in [&cluster.bootstrap, worker] {
+        host.sh(&format!(
+            "ctr -n k8s.io images ls -q | grep {NAME} | xargs -r ctr -n k8s.io images rm --sync"
+        ))?;
+    }
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,126 @@
+//! The source tree: format, lint, dependencies, and all unit and protocol tests.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use halite_lab::build::source_root;
+use halite_upstream::cargo_deny;
+
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<()>] = &[
+    Test {
+        name: "source: format",
+        run: format,
+    },
+    Test {
+        name: "source: lint",
+        run: lint,
+    },
+    Test {
+        name: "source: unit and protocol tests",
+        run: unit,
+    },
+    Test {
+        name: "source: dependencies",
+        run: dependencies,
+    },
+];
+
+fn cargo(args: &[&str]) -> Result<String> {
+    cargo_with(&[], args)
+}
+
+fn cargo_with(environment: &[(&str, &OsStr)], args: &[&str]) -> Result<String> {
+    let output = Command::new("cargo")
+        .args(args)
+        .envs(environment.iter().copied())
+        .current_dir(source_root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    if !output.status.success() {
+        bail!(
+            "cargo {} ended with {}:\n{text}",
+            args.join(" "),
+            output.status
+        );
+    }
+    Ok(text)
+}
+
+fn format((): &()) -> Result<Counts> {
+    cargo(&["fmt", "--all", "--check"])?;
+    Ok(Counts::ONE)
+}
+
+fn lint((): &()) -> Result<Counts> {
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "--deny",
+        "warnings",
+    ])?;
+    Ok(Counts::ONE)
+}
+
+/// Licences, duplicates, banned crates and sources, as `deny.toml` has them.
+fn dependencies((): &()) -> Result<Counts> {
+    let program = cargo_deny::ensure(&halite_lab::cache())?;
+    let output = Command::new(&program)
+        .args(["--offline", "check", "bans", "licenses", "sources"])
+        .current_dir(source_root())
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    if !output.status.success() {
+        bail!(
+            "cargo deny found:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(Counts::ONE)
+}
+
+fn unit((): &()) -> Result<Counts> {
+    let all = ["test", "--workspace", "--locked", "--no-fail-fast"];
+    // Before what the tests need besides: that is made meanwhile.
+    cargo(&[&all[..], &["--no-run"]].concat())?;
+    let mut told = |line: &str| println!("  {line}");
+    let registry = halite_upstream::registry(&halite_lab::cache(), &mut told)?;
+    let helm = halite_upstream::helm(&halite_lab::cache(), &mut told)?;
+    let text = cargo_with(
+        &[
+            ("HALITE_REGISTRY", registry.as_os_str()),
+            ("HALITE_HELM", helm.as_os_str()),
+        ],
+        &all,
+    )?;
+    let mut counts = Counts::default();
+    for line in text.lines().filter(|l| l.starts_with("test result: ")) {
+        counts.passed += number_before(line, " passed");
+        counts.failed += number_before(line, " failed");
+    }
+    if counts.passed == 0 {
+        bail!("cargo test ran no test");
+    }
+    Ok(counts)
+}
+
+fn number_before(line: &str, word: &str) -> usize {
+    line.split(word)
+        .next()
+        .and_then(|l| l.rsplit(' ').next())
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
+}

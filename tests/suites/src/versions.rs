@@ -1,0 +1,309 @@
+//! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was
+//! recorded when the cluster was made counts for every node that is added later, too. Its cluster
+//! is also the one with every option on.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, NEWER, WORKER};
+use halite_lab::host::Host;
+use halite_lab::{Lab, cluster};
+use halite_upstream::versions::{NEWEST, OLDER, Release};
+use halite_upstream::{ISO, prepare};
+use serde_json::Value;
+
+use super::cluster::nothing_left;
+use super::repair::highstate;
+use super::{every_option, external, kubeadm};
+use crate::checks::{only_served, refused};
+use crate::site::Site;
+use crate::test::{Counts, Test};
+
+/// Its own lab: the other suites' cluster is of the newest Kubernetes.
+const LAB: &str = "versions";
+
+const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "versions: the older Kubernetes is as its own kubeadm makes it",
+        run: as_kubeadm,
+    },
+    Test {
+        name: "versions: a newer bundle stands beside it, and is not used",
+        run: newer_beside,
+    },
+    Test {
+        name: "versions: a node that is added then gets the recorded version",
+        run: added_node,
+    },
+];
+
+const AT_THE_END: &[Test<Cluster>] = &[
+    Test {
+        name: "versions: the newer bundle goes as it came",
+        run: newer_gone,
+    },
+    Test {
+        name: "versions: nothing tried to leave",
+        run: nothing_left,
+    },
+];
+
+/// On the cluster of the other suites.
+pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
+    name: "operator: an older bundle beside the one in use changes no node",
+    run: older_beside,
+}];
+
+/// Packages that have Kubernetes' own version, as `dpkg-query` begins their lines.
+const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
+
+pub(super) fn site() -> Site {
+    Site {
+        lab: LAB.to_owned(),
+        made: "versions: bootstrap with the older Kubernetes and every option",
+        make,
+        tests: TESTS
+            .iter()
+            .chain(every_option::TESTS)
+            .chain(AT_THE_END)
+            .collect(),
+    }
+}
+
+/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A
+/// document that asks for another Kubernetes than the bundle has is refused before.
+fn make(lab: &str) -> Result<Cluster> {
+    let mut progress = |line: &str| println!("  {line}");
+    let newer = prepare::medium(&mut progress)?;
+    let older = prepare::medium_of(&OLDER, &mut progress)?;
+    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
+    let host = &cluster.bootstrap;
+    fs::write(host.root().join("root/cluster.yaml"), CLUSTER)?;
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        OLDER.kubernetes,
+        NEWEST.minor()
+    );
+    refused(
+        host,
+        &cluster::install(),
+        &["kubernetes.version: ", &reason],
+    )?;
+    let left = host.root().join("etc/halite/cluster.yaml");
+    ensure!(
+        !left.exists(),
+        "the refused bootstrap left its cluster document"
+    );
+    every_option::prepare(host)?;
+    external::harmless_chrony(&cluster.worker)?;
+    cluster.bootstrap(&every_option::document())?;
+    Ok(cluster)
+}
+
+fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
+    kubeadm::compare(cluster, &OLDER)
+}
+
+fn newer_beside(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let before = recorded(host)?;
+    for version in [
+        format!("bundle: {}", OLDER.bundle()),
+        format!("kubernetes: {}", OLDER.kubernetes),
+    ] {
+        ensure!(
+            before.replace('"', "").contains(&version),
+            "no {version:?} is recorded:\n{before}"
+        );
+    }
+    host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
+    listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
+    let (newer, older) = (NEWEST.bundle(), OLDER.bundle());
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        NEWEST.kubernetes, OLDER.kubernetes
+    );
+    for more in [["--test"].as_slice(), &[]] {
+        let command = [&[CTL, "bundle", "use", &newer], more].concat();
+        refused(host, &command, &["kubernetes.version: ", &reason])?;
+    }
+    refused(
+        host,
+        &[CTL, "bundle", "remove", &older],
+        &[&older, "is in use"],
+    )?;
+    listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
+    ensure!(
+        recorded(host)? == before,
+        "what is recorded has changed:\n{before}\n{}",
+        recorded(host)?
+    );
+    only_served(cluster)?;
+    of_release(cluster, host, &OLDER, &NEWEST)?;
+    Ok(Counts::ONE)
+}
+
+fn added_node(cluster: &Cluster) -> Result<Counts> {
+    cluster.add_worker_with(every_option::ROLES)?;
+    cluster.wait_for_pods(Duration::from_secs(120))?;
+    for host in cluster.hosts() {
+        of_release(cluster, host, &OLDER, &NEWEST)?;
+    }
+    // The host serves bundles, too: those that are enrolled after it ask it as well.
+    let changed = highstate(cluster, &[])?.changed;
+    let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
+    ensure!(
+        changed.iter().all(|tag| *tag == enrol),
+        "a highstate changed more than {enrol}: {changed:?}"
+    );
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn newer_gone(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.run(&[CTL, "bundle", "remove", &NEWEST.bundle()])?;
+    listed(host, &[(&OLDER, true)])?;
+    let place = cluster::bundle_place(&NEWEST.bundle());
+    let copy = cluster.worker.file(&place);
+    ensure!(!host.file(&place).exists(), "{place} is still there");
+    ensure!(
+        copy.exists(),
+        "{WORKER} serves bundles, and never had a copy of {place}"
+    );
+    only_served(cluster)?;
+    ensure!(
+        !copy.exists(),
+        "the copy of {place} on {WORKER} is still there"
+    );
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn older_beside(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let carried = host.root().join("root/older.iso");
+    fs::copy(prepare::medium_of(&OLDER, &mut |_| ())?.join(ISO), &carried)?;
+    let added = host.run(&[CTL, "bundle", "add", "/root/older.iso"]);
+    fs::remove_file(carried)?;
+    added?;
+    listed(host, &[(&NEWEST, true), (&OLDER, false)])?;
+    let reason = format!(
+        "has Kubernetes {}, not {}",
+        OLDER.kubernetes, NEWEST.kubernetes
+    );
+    let command = [CTL, "bundle", "use", &OLDER.bundle(), "--allow-downgrade"];
+    refused(host, &command, &["kubernetes.version: ", &reason])?;
+    only_served(cluster)?;
+    for host in cluster.hosts() {
+        of_release(cluster, host, &NEWEST, &OLDER)?;
+    }
+    host.run(&[CTL, "bundle", "remove", &OLDER.bundle()])?;
+    listed(host, &[(&NEWEST, true)])?;
+    only_served(cluster)?;
+    nothing_to_do(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// What the cluster document records.
+fn recorded(host: &Host) -> Result<String> {
+    let text = fs::read_to_string(host.root().join("etc/halite/cluster.yaml"))?;
+    let (_, resolved) = text
+        .split_once("\nresolved:")
+        .context("nothing is recorded in the cluster document")?;
+    Ok(resolved.to_owned())
+}
+
+/// Whether `ctl bundle list` shows these releases' bundles, whole, and which of them is in use.
+fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
+    let printed = host.run(&[CTL, "bundle", "list", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&printed).context("ctl bundle list printed no JSON")?;
+    let rows = list.as_array().context("ctl bundle list printed no list")?;
+    let right = |(release, in_use): &(&Release, bool)| {
+        rows.iter().any(|row| {
+            row["version"] == release.bundle()
+                && row["kubernetes"] == release.kubernetes
+                && row["in_use"] == *in_use
+                && row["problem"].is_null()
+        })
+    };
+    ensure!(
+        rows.len() == wanted.len() && wanted.iter().all(right),
+        "ctl bundle list: {printed}"
+    );
+    Ok(())
+}
+
+/// A highstate of every host and of the API that finds nothing to change.
+fn nothing_to_do(cluster: &Cluster) -> Result<()> {
+    let changed = highstate(cluster, &[])?.changed;
+    ensure!(
+        changed.is_empty(),
+        "a highstate changed something: {changed:?}"
+    );
+    Ok(())
+}
+
+/// Whether everything of Kubernetes on a host is of one release, and nothing of the other.
+fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
+    let name = &host.spec.name;
+    let wanted = release.kubernetes;
+    let node: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
+    let kubelet = &node["status"]["nodeInfo"]["kubeletVersion"];
+    ensure!(
+        kubelet == wanted,
+        "the kubelet of {name} is {kubelet}, not {wanted}"
+    );
+    let packages = host.run(&["dpkg-query", "-W", "-f=${Package} ${Version}\\n"])?;
+    let packages: Vec<&str> = packages
+        .lines()
+        .filter(|line| PACKAGES.iter().any(|p| line.starts_with(p)))
+        .collect();
+    let version = format!(" {}-", wanted.trim_start_matches('v'));
+    ensure!(
+        packages.iter().any(|line| line.starts_with("kubelet "))
+            && packages.iter().all(|line| line.contains(&version)),
+        "{name} has {packages:?}, not {wanted}"
+    );
+    let field = format!("--field-selector=spec.nodeName={name}");
+    let pods: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &field, "-o", "json"])?)?;
+    let images: Vec<&str> = pods["items"]
+        .as_array()
+        .context("no list of pods")?
+        .iter()
+        .flat_map(|pod| pod["spec"]["containers"].as_array().into_iter().flatten())
+        .filter_map(|container| container["image"].as_str())
+        .filter(|image| image.starts_with("registry.k8s.io/kube-"))
+        .collect();
+    ensure!(!images.is_empty(), "no pod of Kubernetes runs on {name}");
+    let others: Vec<&&str> = images
+        .iter()
+        .filter(|image| !image.ends_with(&format!(":{wanted}")))
+        .collect();
+    ensure!(others.is_empty(), "on {name} run {others:?}, not {wanted}");
+    let there = host.run(&["ctr", "-n", "k8s.io", "images", "list", "-q"])?;
+    ensure!(
+        there.contains(&format!("pause:{}", release.pause)),
+        "{name} lacks its pause image:\n{there}"
+    );
+    // Not only does nothing of the other release run: nothing of it was brought to the host.
+    let brought: Vec<&str> = there
+        .lines()
+        .filter(|image| {
+            [other.kubernetes, other.pause]
+                .iter()
+                .any(|tag| image.ends_with(&format!(":{tag}")))
+        })
+        .collect();
+    ensure!(
+        brought.is_empty(),
+        "{name} has {brought:?} of {}",
+        other.kubernetes
+    );
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! The virtual address of the API: held, let go and taken again, moved away and back without new
+//! certificates.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use halite_lab::cluster::{Cluster, DOCUMENT, WORKER};
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::repair;
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "vip: it is held, and the API answers through it",
+        run: held,
+    },
+    Test {
+        name: "vip: it goes with what it stands for and comes back",
+        run: comes_back,
+    },
+    Test {
+        name: "vip: none, an external one and back need no new certificates",
+        run: moves,
+    },
+];
+
+/// As in the cluster document.
+const VIP: &str = "10.10.0.100";
+const NAME: &str = "api.demo.internal";
+const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
+const EXTERNAL: &str = "  vip: 10.10.0.100\n  keepalived: false\n";
+const NONE: &str = "  endpoint: api.demo.internal\n";
+
+/// For the address to move: three failed checks a second apart, and a new election.
+const MOVE: Duration = Duration::from_secs(20);
+/// For the API server's own pod to be stopped or started again.
+const POD: Duration = Duration::from_secs(90);
+
+fn has_address(cluster: &Cluster) -> Result<bool> {
+    let addresses = cluster.bootstrap.run(&["ip", "-4", "-o", "addr"])?;
+    Ok(addresses.contains(&format!(" {VIP}/")))
+}
+
+fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> {
+    let what = if wanted {
+        "the address to be held"
+    } else {
+        "the address to be let go"
+    };
+    wait::until(what, limit, || match has_address(cluster) {
+        Ok(has) if has == wanted => Ok(()),
+        Ok(has) => Err(format!("held: {has}")),
+        Err(error) => Err(format!("{error:#}")),
+    })
+}
+
+/// The worker asks the API by name, as everybody does: once at `address`, once where its host entry
+/// leads.
+fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
+    let url = format!("https://{NAME}:6443/readyz");
+    let pinned = format!("{NAME}:6443:{address}");
+    let base = [
+        "curl",
+        "-4sS",
+        "--fail",
+        "--max-time",
+        "2",
+        "--noproxy",
+        "*",
+        "--cacert",
+        "/etc/kubernetes/pki/ca.crt",
+    ];
+    wait::until(
+        &format!("the API to answer at {address} and as {NAME}"),
+        POD,
+        || {
+            for more in [
+                &["--resolve", pinned.as_str(), url.as_str()][..],
+                &[url.as_str()][..],
+            ] {
+                let answer = cluster
+                    .worker
+                    .run(&[&base[..], more].concat())
+                    .map_err(|e| format!("{e:#}"))?;
+                if answer != "ok" {
+                    return Err(format!("{more:?} answered {answer:?}"));
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+fn nodes_ready(cluster: &Cluster) -> Result<()> {
+    wait::until("both nodes to be Ready", POD, || {
+        let text = cluster
+            .kubectl(&["get", "nodes", "-o", "json"])
+            .map_err(|e| format!("{e:#}"))?;
+        let list: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let nodes = list["items"].as_array().cloned().unwrap_or_default();
+        let ready = |node: &Value| {
+            let conditions = node["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
+        };
+        let waiting: Vec<_> = nodes
+            .iter()
+            .filter(|n| !ready(n))
+            .map(|n| n["metadata"]["name"].to_string())
+            .collect();
+        if nodes.len() == 2 && waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} nodes; not Ready: {waiting:?}", nodes.len()))
+        }
+    })
+}
+
+fn held(cluster: &Cluster) -> Result<Counts> {
+    wait_address(cluster, true, MOVE)?;
+    let elsewhere = cluster.worker.run(&["ip", "-4", "-o", "addr"])?;
+    ensure!(!elsewhere.contains(VIP), "{WORKER} has the address too");
+    wait_answers(cluster, VIP)?;
+    let server = cluster
+        .worker
+        .run(&["grep", "server:", "/etc/kubernetes/kubelet.conf"])?;
+    ensure!(server.contains(NAME), "kubelet of {WORKER} uses {server}");
+    Ok(Counts::ONE)
+}
+
+fn comes_back(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    wait_address(cluster, true, MOVE)?;
+    // Stopped on purpose: it stays down until somebody wants it again.
+    host.run(&["systemctl", "stop", "keepalived"])?;
+    wait_address(cluster, false, MOVE)?;
+    host.run(&["systemctl", "start", "keepalived"])?;
+    wait_address(cluster, true, MOVE)?;
+    // Killed: nobody has to come.
+    let invocation = [
+        "systemctl",
+        "show",
+        "-p",
+        "InvocationID",
+        "--value",
+        "keepalived",
+    ];
+    let before = host.run(&invocation)?;
+    host.sh("kill -9 $(systemctl show -p MainPID --value keepalived)")?;
+    wait::until("keepalived to be started again", MOVE, || {
+        let now = host.run(&invocation).map_err(|e| format!("{e:#}"))?;
+        if now != before && !now.trim().is_empty() {
+            Ok(())
+        } else {
+            Err("it has not been".to_owned())
+        }
+    })?;
+    wait_address(cluster, true, MOVE)?;
+    // An address with nothing behind it is worse than none.
+    host.run(&[
+        "mv",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml",
+        "/root/kube-apiserver.yaml",
+    ])?;
+    let gone = wait_address(cluster, false, POD);
+    host.run(&[
+        "mv",
+        "/root/kube-apiserver.yaml",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml",
+    ])?;
+    gone?;
+    wait_address(cluster, true, POD)?;
+    wait_answers(cluster, VIP)?;
+    nodes_ready(cluster)?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+fn moves(cluster: &Cluster) -> Result<Counts> {
+    let path = cluster.bootstrap.file(DOCUMENT);
+    let original = fs::read_to_string(&path)?;
+    if !original.contains(HELD) {
+        bail!(
+            "the cluster document no longer has\n{HELD}and this test must change with it:\n{original}"
+        );
+    }
+    let before = certificates(cluster)?;
+    let result = away(cluster, &original, &before);
+    // By hand, as the operator put it on; gone already is fine.
+    cluster
+        .bootstrap
+        .output(&["ip", "addr", "del", &format!("{VIP}/32"), "dev", "eth0"])?;
+    fs::write(&path, &original)?;
+    repair::highstate(cluster, &[])?;
+    result?;
+    wait_address(cluster, true, MOVE)?;
+    arrived(cluster, VIP, &before)?;
+    Ok(Counts {
+        passed: 3,
+        failed: 0,
+    })
+}
+
+fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let path = host.file(DOCUMENT);
+    fs::write(&path, original.replace(HELD, NONE))?;
+    repair::highstate(cluster, &[])?;
+    wait_address(cluster, false, MOVE)?;
+    arrived(cluster, &host.control_plane_address(), before)?;
+    idle(cluster)?;
+
+    fs::write(&path, original.replace(HELD, EXTERNAL))?;
+    host.run(&["ip", "addr", "add", &format!("{VIP}/32"), "dev", "eth0"])?;
+    repair::highstate(cluster, &[])?;
+    arrived(cluster, VIP, before)?;
+    idle(cluster)?;
+    ensure!(has_address(cluster)?, "the external address was taken away");
+    Ok(())
+}
+
+/// What must hold after each move.
+fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
+    for host in cluster.hosts() {
+        let entry = host.run(&["getent", "ahostsv4", NAME])?;
+        ensure!(
+            entry.starts_with(&format!("{address} ")),
+            "{} takes {NAME} for {entry}",
+            host.spec.name
+        );
+        // kube-proxy has a file of its own, from when its container was started.
+        wait::until(
+            &format!(
+                "kube-proxy on {} to take {NAME} for {address}",
+                host.spec.name
+            ),
+            MOVE,
+            || {
+                let hosts = host
+                    .sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts")
+                    .map_err(|e| format!("{e:#}"))?;
+                let found = hosts
+                    .lines()
+                    .find(|line| line.contains(NAME))
+                    .unwrap_or_default();
+                if found.starts_with(&format!("{address}\t")) {
+                    Ok(())
+                } else {
+                    Err(format!("it has {found:?}"))
+                }
+            },
+        )?;
+    }
+    wait_answers(cluster, address)?;
+    nodes_ready(cluster)?;
+    let after = certificates(cluster)?;
+    ensure!(after == before, "certificates changed:\n{before}\n{after}");
+    let again = repair::highstate(cluster, &[])?.changed;
+    ensure!(
+        again.is_empty(),
+        "a further highstate changed something: {again:?}"
+    );
+    Ok(())
+}
+
+/// keepalived is down, stays down, and has nothing of ours to start with.
+fn idle(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let state = host.sh("systemctl is-active keepalived; systemctl is-enabled keepalived; true")?;
+    ensure!(
+        !state.contains("\nenabled") && !state.starts_with("active"),
+        "keepalived is {state}"
+    );
+    let left = host.sh(
+        "grep -ls 'Written by Halite' /etc/keepalived/* /etc/systemd/system/keepalived.service.d/*; true",
+    )?;
+    ensure!(left.is_empty(), "left behind: {left}");
+    Ok(())
+}
+
+/// Digests of all certificates on both hosts: kubelet's own too, which hold serial numbers like all
+/// others.
+fn certificates(cluster: &Cluster) -> Result<String> {
+    let list = "find /etc/kubernetes/pki /var/lib/kubelet/pki -name '*.crt' -o -name '*-current.pem' | sort | xargs sha256sum";
+    Ok(format!(
+        "{}{}",
+        cluster.bootstrap.sh(list)?,
+        cluster.worker.sh(list)?
+    ))
+}

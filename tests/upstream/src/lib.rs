@@ -1,0 +1,100 @@
+//! The upstream of the lab's site: what a connected site would download. Programs are built from
+//! published Go modules, operating system packages come from the machine's own package sources,
+//! images are made of both. Everything is kept outside the source tree under a key of its inputs:
+//! the first time takes about a quarter of an hour on two cores, and four minutes more for each
+//! further release of Kubernetes; afterwards it takes seconds.
+
+pub mod cargo_deny;
+pub mod chart;
+mod command;
+mod golang;
+mod image;
+mod images;
+mod licences;
+mod medium;
+mod packages;
+mod pause;
+pub mod prepare;
+mod programs;
+mod recipe;
+pub mod store;
+pub mod versions;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use store::Store;
+use versions::Release;
+
+pub use images::Image;
+pub use medium::{ISO, medium};
+pub use recipe::bundle;
+
+/// Where everything is.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// Whose Kubernetes it is.
+    pub release: Release,
+    /// The directory of all of it.
+    pub dir: PathBuf,
+    /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as
+    /// `cni-NAME`.
+    pub bin: PathBuf,
+    /// Every image, each in a layout of its own.
+    pub images: Vec<Image>,
+}
+
+/// Makes whatever of a release is not there yet, and says where everything is.
+pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
+    let dir = cache.join("upstream");
+    let store = Store::new(dir.clone())?;
+    let go = golang::Go::find()?;
+    let mut built = BTreeMap::new();
+    for module in [&programs::kubernetes(release)]
+        .into_iter()
+        .chain(programs::MODULES)
+    {
+        built.extend(go.build(&store, module, progress)?);
+    }
+    built.insert("pause", pause::ensure(&store, &go, release, progress)?);
+    let bin = store.get("bin", &store::key(&built)?, |out| {
+        for (name, file) in &built {
+            fs::hard_link(file, out.join(name))
+                .with_context(|| format!("cannot link {}", file.display()))?;
+        }
+        Ok(())
+    })?;
+    let images = images::make(&store, release, &built, progress)?;
+    Ok(Upstream {
+        release: *release,
+        dir,
+        bin,
+        images,
+    })
+}
+
+/// The program of a registry, for the tests of what pulls from one.
+pub fn registry(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::REGISTRY, progress)
+}
+
+/// Helm, for the tests of what renders charts.
+pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::HELM, progress)
+}
+
+fn tool(
+    cache: &Path,
+    module: &programs::Module,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
+    let store = Store::new(cache.join("upstream"))?;
+    let built = golang::Go::find()?.build(&store, module, progress)?;
+    built
+        .into_iter()
+        .next()
+        .map(|(_, program)| program)
+        .context("no program was built")
+}

@@ -1,0 +1,248 @@
+//! The recipe of the lab's bundle, and the bundle that `ctl` makes from it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use halite_lab::build::source_root;
+use serde_json::{Value, json};
+
+use super::golang::Go;
+use super::image::file_digest;
+use super::programs::{CNI_PREFIX, MODULES};
+use super::store::Store;
+use super::{Upstream, command, licences, store, versions};
+
+/// The revision of the packages that the build makes.
+const REVISION: u32 = 1;
+
+/// Halite's own programs in a bundle.
+const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
+
+/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content
+/// is there, and returns its directory. The base root must be there: the bundle brings what it
+/// lacks.
+pub fn bundle(
+    cache: &Path,
+    upstream: &Upstream,
+    programs: &Path,
+    tree: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
+    let programs = &std::path::absolute(programs)?;
+    let tree = &std::path::absolute(tree)?;
+    let dir = std::path::absolute(cache)?.join("bundle");
+    let store = Store::new(dir.clone())?;
+    let charts = charts(upstream)?;
+    let helm = if charts.is_empty() {
+        None
+    } else {
+        Some(super::helm(cache, progress)?)
+    };
+    // The recipe of a site is one file.
+    let _claim = store.claim("site")?;
+    let base = cache.join("base-root/var/lib/dpkg/status");
+    let mut site = store::key(&(
+        REVISION,
+        &upstream.bin,
+        upstream
+            .images
+            .iter()
+            .map(|image| &image.layout)
+            .collect::<Vec<_>>(),
+        versions::HOST_PACKAGES,
+        file_digest(&base)?,
+    ))?;
+    if helm.is_some() {
+        site = store::key(&(site, chart_key(upstream, &charts)?))?;
+    }
+    let paper = Paper::make(&store, cache, upstream, programs, progress)?;
+    let mut content = vec![site.clone(), paper.key()?];
+    for name in BINARIES {
+        content.push(file_digest(&programs.join(name))?);
+    }
+    for file in store::files(tree)? {
+        content.push(format!(
+            "{} {}",
+            file.strip_prefix(tree)?.display(),
+            file_digest(&file)?
+        ));
+    }
+    let made = store.get("bundle", &store::key(&content)?, |out| {
+        // What the packages came to is recorded beside the recipe, once for each site.
+        let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
+        fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
+        let mut document = document(&dir, &base, upstream, programs, tree, &paper)?;
+        if let Some(helm) = &helm {
+            document["helm"] = json!(std::path::absolute(helm)?);
+            document["charts"] = json!(charts);
+        }
+        fs::write(&recipe, serde_json::to_string_pretty(&document)?)
+            .with_context(|| format!("cannot write {}", recipe.display()))?;
+        progress("building the bundle");
+        let mut ctl = Command::new(programs.join("ctl"));
+        ctl.args(["bundle", "build", "--recipe"])
+            .arg(&recipe)
+            .arg("--out")
+            .arg(out.join("bundle"));
+        if let Some(resolved) = upstream.release.resolved {
+            ctl.env("SOURCE_DATE_EPOCH", resolved.to_string());
+        }
+        command::run(&mut ctl, "building the bundle", progress)
+    })?;
+    Ok(made.join("bundle"))
+}
+
+/// What the recipe says of the release's charts, whose pods run its own images.
+fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
+    let image = |component: &str| -> Result<String> {
+        let image = upstream
+            .images
+            .iter()
+            .find(|image| image.component == component);
+        let image = image.with_context(|| format!("no image {component} is made"))?;
+        Ok(image.reference.clone())
+    };
+    upstream
+        .release
+        .charts
+        .iter()
+        .map(|chart| chart.entry(image))
+        .collect()
+}
+
+/// Another one whenever a chart or its values are: what a chart came to is recorded too.
+fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
+    let mut content: Vec<String> = entries.iter().map(Value::to_string).collect();
+    for folder in upstream.release.charts.iter().map(|chart| chart.folder()) {
+        for file in store::files(&folder)? {
+            content.push(format!(
+                "{} {}",
+                file.strip_prefix(&folder)?.display(),
+                file_digest(&file)?
+            ));
+        }
+    }
+    store::key(&content)
+}
+
+/// What the bundle says of itself is made from this.
+struct Paper {
+    /// Manual pages and completions, one folder for each of our own packages.
+    pages: PathBuf,
+    licences: PathBuf,
+    inputs: PathBuf,
+    docs: PathBuf,
+}
+
+impl Paper {
+    fn make(
+        store: &Store,
+        cache: &Path,
+        upstream: &Upstream,
+        programs: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let ctl = programs.join("ctl");
+        let pages = store.get("pages", &store::key(&file_digest(&ctl)?)?, |out| {
+            let mut write = Command::new(&ctl);
+            command::run(
+                write.arg("paper").arg(out.join("pages")),
+                "writing the manual pages",
+                progress,
+            )
+        })?;
+        let common = cache.join("base-root/usr/share/common-licenses");
+        Ok(Self {
+            pages: pages.join("pages"),
+            licences: licences::gather(store, &Go::find()?, &upstream.bin, &common, progress)?,
+            inputs: licences::inputs(store, programs, BINARIES)?,
+            docs: source_root().join("docs"),
+        })
+    }
+
+    /// Another one whenever any of it is.
+    fn key(&self) -> Result<String> {
+        let mut content = vec![format!("{:?}", (&self.pages, &self.licences, &self.inputs))];
+        for file in store::files(&self.docs)? {
+            content.push(format!(
+                "{} {}",
+                file.strip_prefix(&self.docs)?.display(),
+                file_digest(&file)?
+            ));
+        }
+        store::key(&content)
+    }
+
+    /// One of our own packages.
+    fn package(&self, name: &str, program: &str, programs: &Path) -> Value {
+        let version = format!("{}-{REVISION}", env!("CARGO_PKG_VERSION"));
+        let pages = self.pages.join(name);
+        json!({"package": name, "version": version, "programs": {program: programs.join(program)},
+            "files": {"usr/share": pages}})
+    }
+}
+
+/// The recipe; JSON is YAML.
+fn document(
+    dir: &Path,
+    base: &Path,
+    upstream: &Upstream,
+    programs: &Path,
+    tree: &Path,
+    paper: &Paper,
+) -> Result<Value> {
+    let images: Vec<Value> = upstream
+        .images
+        .iter()
+        .map(|image| json!({"component": image.component, "reference": image.reference, "layout": image.layout}))
+        .collect();
+    let package = |name: &str, version: &str, files: &[&str]| {
+        let programs: serde_json::Map<String, Value> = files
+            .iter()
+            .map(|file| {
+                (
+                    file.trim_start_matches(CNI_PREFIX).to_owned(),
+                    json!(upstream.bin.join(file)),
+                )
+            })
+            .collect();
+        let version = format!("{}-{REVISION}", version.trim_start_matches('v'));
+        json!({"package": name, "version": version, "programs": programs})
+    };
+    let plugins = MODULES
+        .iter()
+        .find(|module| module.version == versions::CNI_PLUGINS && module.path.contains("/plugins"));
+    let plugins = plugins.context("no CNI plugin is built")?;
+    let plugins: Vec<&str> = plugins.programs.iter().map(|(name, _)| *name).collect();
+    let kubernetes = upstream.release.kubernetes;
+    Ok(json!({
+        "format": 1,
+        "version": upstream.release.bundle(),
+        "kubernetes": kubernetes,
+        "images": images,
+        "packages": {
+            "base": base,
+            "apt": versions::HOST_PACKAGES,
+            "made": [
+                package("kubelet", kubernetes, &["kubelet"]),
+                package("kubeadm", kubernetes, &["kubeadm"]),
+                package("kubectl", kubernetes, &["kubectl"]),
+                package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
+                package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
+                package("distribution-registry", versions::REGISTRY, &["registry"]),
+                paper.package("halite-ctl", "ctl", programs),
+                paper.package("halite-master", "halite-master", programs),
+                paper.package("halite-minion", "halite-minion", programs),
+            ],
+        },
+        "binaries": BINARIES.iter().map(|name| ((*name).to_owned(), json!(programs.join(name)))).collect::<serde_json::Map<_, _>>(),
+        "states": tree,
+        "signing-key": dir.join("signing-key.asc"),
+        "cache": dir.join("parts"),
+        "docs": paper.docs,
+        "licences": paper.licences,
+        "sbom-inputs": paper.inputs,
+    }))
+}
