@@ -12,7 +12,6 @@ mod minion;
 mod output;
 mod paper;
 mod preflight;
-mod registry;
 mod site;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::{Refusal, chain};
 use crate::serve::ServeError;
-use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good_copies};
+use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
 use crate::{metrics, serve};
 
 /// The age at which events and audit lines are removed.
@@ -86,7 +86,7 @@ where
             tracing::error!(%error, "cannot serve metrics any longer");
         }
     });
-    background.spawn(keep_good_copies(Arc::clone(&store)));
+    background.spawn(write_backups(Arc::clone(&store)));
     background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");

@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -44,11 +45,11 @@ fn tag(root: &Path, repository: &str, tag: &str, named: &str) {
 }
 
 fn read_all(root: &Path) -> Tree {
-    Tree::read(&Folder::open(root).unwrap(), true)
+    scan(&Folder::open(root).unwrap(), true)
 }
 
 #[test]
-fn every_kind_of_link_is_found_in_repositories_within_one_another() {
+fn every_kind_of_link_is_found_in_nested_repositories() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     put(
@@ -69,7 +70,7 @@ fn every_kind_of_link_is_found_in_repositories_within_one_another() {
     fs::write(root.join("app/_uploads/id/data"), "half").unwrap();
     fs::create_dir_all(root.join("empty/_manifests/tags")).unwrap();
     let tree = read_all(root);
-    assert_eq!(tree.strange, BTreeMap::new());
+    assert_eq!(tree.unexpected, BTreeMap::new());
     assert_eq!(tree.counts(), (2, 1));
     let needs: Vec<String> = tree.needs().keys().map(ToString::to_string).collect();
     let mut wanted: Vec<String> = ["layer", "canonical", "old", "new"]
@@ -78,13 +79,16 @@ fn every_kind_of_link_is_found_in_repositories_within_one_another() {
     wanted.sort();
     assert_eq!(needs, wanted);
     let new = &tree.links["app/web/_manifests/tags/1/current/link"];
-    assert_eq!((new.kind, new.repository.as_str()), (Kind::Tag, "app/web"));
+    assert_eq!(
+        (new.kind, new.repository.as_str()),
+        (LinkKind::Tag, "app/web")
+    );
     assert_eq!(new.digest.to_string(), format!("sha256:{}", digest("new")));
     assert_eq!(tree.repositories_of(&new.digest), ["app/web"]);
     assert!(
         tree.folders.contains("empty/_manifests/tags") && !tree.folders.contains("app/_uploads")
     );
-    // What is read again is the same, and a change is seen.
+    // A second scan is equal, and a change is seen.
     let before = tree.sha256();
     assert_eq!(read_all(root).sha256(), before);
     tag(root, "app/web", "1", "old");
@@ -92,7 +96,7 @@ fn every_kind_of_link_is_found_in_repositories_within_one_another() {
 }
 
 #[test]
-fn what_no_registry_makes_is_named_and_not_followed() {
+fn unexpected_files_are_named_and_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("repositories");
     let outside = dir.path().join("outside");
@@ -125,9 +129,9 @@ fn what_no_registry_makes_is_named_and_not_followed() {
     let tree = read_all(&root);
     assert_eq!(tree.links.len(), 1, "{:?}", tree.links);
     let why = |path: &str| {
-        tree.strange
+        tree.unexpected
             .get(path)
-            .unwrap_or_else(|| panic!("{path}: {:#?}", tree.strange))
+            .unwrap_or_else(|| panic!("{path}: {:#?}", tree.unexpected))
     };
     let link = |name: &str| {
         why(&format!(
@@ -140,22 +144,22 @@ fn what_no_registry_makes_is_named_and_not_followed() {
         (why("linked").as_str(), "symbolic link"),
         (why("app/_layers"), "symbolic link"),
         (link("link"), "symbolic link"),
-        (link("pipe"), "no plain file"),
-        (link("empty"), "\"\" is no digest"),
-        (link("path"), "is no digest"),
+        (link("pipe"), "not a regular file"),
+        (link("empty"), "\"\" is not a digest"),
+        (link("path"), "is not a digest"),
         (link("binary"), "cannot be read"),
-        (why("app/_manifests/notes"), "nothing that a registry has"),
-        (why("app/_other"), "nothing that a registry has"),
+        (why("app/_manifests/notes"), "not part of a registry"),
+        (why("app/_other"), "not part of a registry"),
         (why("white space"), "name that no registry gives"),
-        (why("plain"), "no directory"),
+        (why("plain"), "not a directory"),
     ] {
         assert!(said.contains(wanted), "{said:?} instead of {wanted:?}");
     }
-    assert_eq!(tree.strange.len(), 11, "{:#?}", tree.strange);
+    assert_eq!(tree.unexpected.len(), 11, "{:#?}", tree.unexpected);
 }
 
 #[test]
-fn a_tag_without_a_manifest_is_coming_or_going() {
+fn a_tag_without_a_manifest_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     tag(dir.path(), "app", "1", "one");
     tag(dir.path(), "app", "2", "one");
@@ -166,16 +170,16 @@ fn a_tag_without_a_manifest_is_coming_or_going() {
         "{:?}",
         tree.links
     );
-    assert_eq!((tree.links.len(), tree.strange.len()), (2, 0));
+    assert_eq!((tree.links.len(), tree.unexpected.len()), (2, 0));
     tree.drop_link("app/_manifests/tags/2/current/link");
     assert!(tree.links.is_empty());
 }
 
-/// Whatever is in a tree has what it needs, however it is interleaved with somebody who pushes in
-/// the order of the registry: a part, the whole that names it, the tag.
+/// Each link in a tree has the links that it needs, in every interleaving with a thread that pushes
+/// in the order of the registry: a part, the manifest that names it, the tag.
 #[test]
-fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
-    /// After so many pushes, somebody has to have read once.
+fn a_tree_that_is_read_during_pushes_is_complete() {
+    /// The pushes after which the writer waits for a scan.
     const STRETCH: usize = 30;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
@@ -191,10 +195,10 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
         })
         .collect();
     let done = AtomicBool::new(false);
-    // Whoever holds it keeps the other from writing, at whatever point of a push that is.
+    // Its holder keeps the writer from writing, at any point of a push.
     let writes = Mutex::new(());
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (scanned, scans) = mpsc::channel();
         let (pushes, done, writes) = (&pushes, &done, &writes);
         scope.spawn(move || {
             let step = |write: &dyn Fn()| {
@@ -213,9 +217,9 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
                 step(&|| revision(root, "app", whole));
                 step(&|| tag(root, "app", &format!("{}", i % 97), whole));
                 if i % STRETCH == 0 {
-                    while told.try_recv().is_ok() {}
-                    // Whoever reads has failed otherwise.
-                    let _ = told.recv();
+                    while scans.try_recv().is_ok() {}
+                    // An error means that the scanning thread has failed.
+                    let _ = scans.recv();
                 }
             }
             done.store(true, Ordering::SeqCst);
@@ -223,19 +227,23 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
         let mut seen = Vec::new();
         while !done.load(Ordering::SeqCst) {
             let mut tree = read_all(root);
-            if tree.strange.contains_key("app") {
-                // The other was too fast on this machine, and that was told.
+            if tree.unexpected.contains_key("app") {
+                // The writer was too fast on this machine, and the scan reported that.
                 let _turn = writes.lock();
                 tree = read_all(root);
             }
-            // Nobody waits for it at the end.
-            let _ = tell.send(());
-            assert_eq!(tree.strange, BTreeMap::new());
-            let of = |kind: Kind| -> BTreeSet<String> {
+            // The writer may have ended already.
+            let _ = scanned.send(());
+            assert_eq!(tree.unexpected, BTreeMap::new());
+            let of = |kind: LinkKind| -> BTreeSet<String> {
                 let links = tree.links.values().filter(|link| link.kind == kind);
                 links.map(|link| link.digest.to_string()).collect()
             };
-            let (layers, revisions, tags) = (of(Kind::Layer), of(Kind::Revision), of(Kind::Tag));
+            let (layers, revisions, tags) = (
+                of(LinkKind::Layer),
+                of(LinkKind::Revision),
+                of(LinkKind::Tag),
+            );
             for [layer, part, whole] in &named {
                 let there = revisions.contains(whole);
                 assert!(there || !tags.contains(whole), "a tag without its manifest");
@@ -251,6 +259,9 @@ fn a_tree_that_is_read_while_somebody_pushes_is_closed() {
             seen.push(tree.links.len());
         }
         seen.dedup();
-        assert!(seen.len() > 2, "nothing was pushed meanwhile: {seen:?}");
+        assert!(
+            seen.len() > 2,
+            "nothing was pushed during the scans: {seen:?}"
+        );
     });
 }

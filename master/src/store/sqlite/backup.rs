@@ -1,4 +1,4 @@
-//! The last good copy: `store.db.good` beside the store, made whole or not at all.
+//! The backup of the store: `store.db.backup` beside it, written whole or not at all.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::{SqliteStore, StoreError};
 
-/// How often a running master keeps a new copy.
+/// Interval between two backups of a running master.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) fn good_path(path: &Path) -> PathBuf {
-    beside(path, ".good")
+pub(super) fn backup_path(path: &Path) -> PathBuf {
+    beside(path, ".backup")
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -23,10 +23,10 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// What to do about a store that cannot be used.
 pub(super) fn advice(path: &Path) -> String {
     let shown = path.display();
-    let good = good_path(path);
+    let good = backup_path(path);
     let Ok(found) = std::fs::metadata(&good) else {
         return format!(
-            "There is no good copy beside it. Put back a backup of {shown}, or move the file away to begin with an empty \
+            "There is no backup beside it. Put back a copy of {shown}, or move the file away to begin with an empty \
              store: accepted minions then have to be accepted again"
         );
     };
@@ -36,20 +36,20 @@ pub(super) fn advice(path: &Path) -> String {
         .and_then(|time| jiff::Timestamp::try_from(time).ok());
     let when = age.map_or_else(|| "an unknown time".to_owned(), |time| format!("{time:.0}"));
     format!(
-        "The last good copy is of {when}; to go back to it: systemctl stop halite-master; mkdir -p {shown}.damaged; \
+        "The last backup is of {when}; to go back to it: systemctl stop halite-master; mkdir -p {shown}.damaged; \
          mv {shown} {shown}-wal {shown}-shm {shown}.damaged/; cp -p {} {shown}; systemctl start halite-master",
         good.display()
     )
 }
 
 impl SqliteStore {
-    /// Copies the store as it is now to `store.db.good`, replacing the copy before only when the
+    /// Copies the store as it is now to `store.db.backup`, replacing the copy before only when the
     /// new one is complete and on disk.
     ///
     /// # Errors
     /// The copy could not be written; the one before stays.
-    pub async fn keep_good_copy(&self) -> Result<(), StoreError> {
-        let new = beside(&self.path, ".good.new");
+    pub async fn write_backup(&self) -> Result<(), StoreError> {
+        let new = beside(&self.path, ".backup.new");
         let copied = self.copy(&new).await;
         if copied.is_err() {
             // Half a copy must not hold the room that the store needs.
@@ -75,7 +75,7 @@ impl SqliteStore {
             .bind(new.display().to_string())
             .execute(&self.writer)
             .await?;
-        let good = good_path(&self.path);
+        let good = backup_path(&self.path);
         let copied = std::fs::File::open(new).and_then(|file| file.sync_all());
         copied
             .and_then(|()| std::fs::rename(new, &good))
@@ -88,11 +88,11 @@ impl SqliteStore {
 }
 
 /// Keeps a good copy every day until dropped; a failure is logged and tried again the next day.
-pub async fn keep_good_copies(store: Arc<SqliteStore>) {
+pub async fn write_backups(store: Arc<SqliteStore>) {
     let mut days = tokio::time::interval_at(tokio::time::Instant::now() + EVERY, EVERY);
     loop {
         days.tick().await;
-        match store.keep_good_copy().await {
+        match store.write_backup().await {
             Ok(()) => tracing::info!("kept a good copy of the store"),
             Err(error) => tracing::error!(%error, "could not keep a good copy of the store"),
         }

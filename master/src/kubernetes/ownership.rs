@@ -5,24 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::modules::Cluster;
+use super::modules::KubernetesModules;
 use super::sets::{ends, same};
-use super::{ApiError, Reference, Served};
+use super::{ApiError, ObjectRef, Served};
 
 /// A kind that is to go with its definition, and so all objects of it.
 #[derive(Debug)]
 pub(super) struct Defined {
     pub group: String,
     pub kind: String,
-    pub definition: Reference,
+    pub definition: ObjectRef,
     /// It was served at some time, so that there may be objects.
     pub established: bool,
 }
 
 /// What is to go, to ask what goes with it; each owner is read once.
 pub(super) struct Owners<'a> {
-    cluster: &'a Cluster,
-    remove: &'a [Reference],
+    cluster: &'a KubernetesModules,
+    remove: &'a [ObjectRef],
     defined: &'a [Defined],
     known: BTreeMap<String, Owner>,
 }
@@ -39,12 +39,16 @@ enum Owner {
 
 /// An entry of `ownerReferences`. An owner lives in the namespace of what it owns, or in none.
 struct Named {
-    reference: Reference,
+    reference: ObjectRef,
     uid: String,
 }
 
 impl<'a> Owners<'a> {
-    pub fn new(cluster: &'a Cluster, remove: &'a [Reference], defined: &'a [Defined]) -> Self {
+    pub fn new(
+        cluster: &'a KubernetesModules,
+        remove: &'a [ObjectRef],
+        defined: &'a [Defined],
+    ) -> Self {
         Self {
             cluster,
             remove,
@@ -55,7 +59,7 @@ impl<'a> Owners<'a> {
 
     /// Claims and volumes that do not go by their own name but with something that does, by what
     /// takes them.
-    pub async fn data(&mut self) -> Result<BTreeMap<Reference, Vec<String>>, ApiError> {
+    pub async fn data(&mut self) -> Result<BTreeMap<ObjectRef, Vec<String>>, ApiError> {
         let kinds = [("PersistentVolumeClaim", true), ("PersistentVolume", false)].map(
             |(kind, namespaced)| Served {
                 api_version: "v1".into(),
@@ -63,10 +67,10 @@ impl<'a> Owners<'a> {
                 namespaced,
             },
         );
-        let mut taken: BTreeMap<Reference, Vec<String>> = BTreeMap::new();
+        let mut taken: BTreeMap<ObjectRef, Vec<String>> = BTreeMap::new();
         for found in self.cluster.of_kinds(&kinds, "", "").await {
             for object in found? {
-                let reference = Reference::of(&object)?;
+                let reference = ObjectRef::of(&object)?;
                 if ends(&object) || self.remove.iter().any(|removed| same(removed, &reference)) {
                     continue;
                 }
@@ -79,7 +83,7 @@ impl<'a> Owners<'a> {
     }
 
     /// What is to go and owns an object, at however many removes.
-    pub async fn taker(&mut self, object: &Value) -> Result<Option<Reference>, ApiError> {
+    pub async fn taker(&mut self, object: &Value) -> Result<Option<ObjectRef>, ApiError> {
         let mut left = owners(object);
         let mut seen = BTreeSet::new();
         while let Some(named) = left.pop() {
@@ -95,7 +99,7 @@ impl<'a> Owners<'a> {
                 }
                 Owner::There(owner) if is_scratch(object, &owner) => {}
                 Owner::There(owner) => {
-                    if let Some(taker) = self.going(&Reference::of(&owner)?) {
+                    if let Some(taker) = self.going(&ObjectRef::of(&owner)?) {
                         return Ok(Some(taker));
                     }
                     left.extend(owners(&owner));
@@ -106,7 +110,7 @@ impl<'a> Owners<'a> {
     }
 
     /// What says that an object is to go: itself, or its definition.
-    fn going(&self, reference: &Reference) -> Option<Reference> {
+    fn going(&self, reference: &ObjectRef) -> Option<ObjectRef> {
         let itself = self
             .remove
             .iter()
@@ -145,7 +149,7 @@ fn owners(object: &Value) -> Vec<Named> {
         .pointer("/metadata/ownerReferences")
         .and_then(Value::as_array);
     let named = |entry: &Value| Named {
-        reference: Reference {
+        reference: ObjectRef {
             api_version: text(entry, "/apiVersion"),
             kind: text(entry, "/kind"),
             namespace: text(object, "/metadata/namespace"),

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::modules::Cluster;
-use super::owners::{Defined, Owners};
+use super::apply_order::Removal;
+use super::modules::KubernetesModules;
+use super::ownership::{Defined, Owners};
 use super::sets::{ends, same};
 use super::waits::condition;
-use super::waves::Removal;
-use super::{ApiError, Reference, Served};
+use super::{ApiError, ObjectRef, Served};
 
 /// What is in every namespace, or made and remade by controllers: no reason to keep one.
 const ALWAYS_THERE: [(&str, &str); 2] = [
@@ -22,7 +22,7 @@ const PASSING: [(&str, &str); 3] = [
 /// So many reasons are named at most, of each kind of loss.
 const NAMED: usize = 5;
 
-impl Cluster {
+impl KubernetesModules {
     /// What would be lost, or cut off, with these objects. With those that are on their way out it
     /// is lost already.
     pub(super) async fn losses(&self, removals: &[Removal]) -> Result<Vec<String>, ApiError> {
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// The kinds of which nothing can be any more, as the definitions among these objects say.
-    pub(super) async fn defined_by(&self, remove: &[Reference]) -> Result<Vec<Defined>, ApiError> {
+    pub(super) async fn defined_by(&self, remove: &[ObjectRef]) -> Result<Vec<Defined>, ApiError> {
         let mut all = Vec::new();
         for reference in remove.iter().filter(|reference| reference.is_definition()) {
             let Some(definition) = self.patiently(|| self.api.get(reference)).await? else {
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// Claims of a storage class, and volumes of it that no such claim stands for.
+    /// Claims of a storage class, and volumes of it that no such claim is bound to.
     async fn volumes_of(&self, class: &str) -> Result<Vec<String>, ApiError> {
         let of_class = |object: &Value| {
             object
@@ -119,7 +119,7 @@ impl Cluster {
         };
         let alone = volumes.iter().filter(|volume| !claimed(volume));
         let used = claims.iter().chain(alone).filter(|object| of_class(object));
-        used.map(|object| Reference::of(object).map(|reference| reference.to_string()))
+        used.map(|object| ObjectRef::of(object).map(|reference| reference.to_string()))
             .collect()
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
     async fn objects_of(
         &self,
         of: &Defined,
-        remove: &[Reference],
+        remove: &[ObjectRef],
         owners: &mut Owners<'_>,
     ) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
@@ -153,7 +153,7 @@ impl Cluster {
     async fn inhabitants(
         &self,
         namespace: &str,
-        remove: &[Reference],
+        remove: &[ObjectRef],
     ) -> Result<Vec<String>, ApiError> {
         let members = self.members().await?;
         let passing = |kind: &Served| {
@@ -162,9 +162,9 @@ impl Cluster {
         let inside = |kind: &&Served| kind.namespaced && !passing(kind);
         let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
         let others = self.others(&kinds, namespace, remove).await?;
-        // What has an owner is not counted beside it; but data is, whoever made the claim.
+        // What has an owner is not counted beside it; but data is, whichever controller made the claim.
         let counts =
-            |(reference, object): &&(Reference, Value)| is_data(reference) || !has_owner(object);
+            |(reference, object): &&(ObjectRef, Value)| is_data(reference) || !has_owner(object);
         Ok(others
             .iter()
             .filter(counts)
@@ -176,12 +176,12 @@ impl Cluster {
         &self,
         kinds: &[Served],
         namespace: &str,
-        remove: &[Reference],
-    ) -> Result<Vec<(Reference, Value)>, ApiError> {
+        remove: &[ObjectRef],
+    ) -> Result<Vec<(ObjectRef, Value)>, ApiError> {
         let mut others = Vec::new();
         for found in self.of_kinds(kinds, namespace, "").await {
             for object in found? {
-                let reference = Reference::of(&object)?;
+                let reference = ObjectRef::of(&object)?;
                 let goes = ends(&object)
                     || (reference.group().is_empty()
                         && ALWAYS_THERE
@@ -203,8 +203,8 @@ fn has_owner(object: &Value) -> bool {
     owners.is_some_and(|owners| !owners.is_empty())
 }
 
-/// Whether an object stands for data.
-fn is_data(reference: &Reference) -> bool {
+/// True for an object that holds data.
+fn is_data(reference: &ObjectRef) -> bool {
     reference.group().is_empty()
         && matches!(
             reference.kind.as_str(),

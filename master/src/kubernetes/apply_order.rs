@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Reference, group};
+use super::{ObjectRef, group};
 
 /// The wave of a kind of a group; a lower one is made first. What others live in or are described
-/// by comes first; what stands between the API and a program of the same manifest comes last,
-/// because it would refuse everything until that runs. A kind of somebody else's is none of these,
+/// by comes first; what is between the API and a program of the same manifest comes last,
+/// because it would refuse everything until that runs. A kind of another group is none of these,
 /// whatever its name.
 fn wave(group: &str, kind: &str) -> u8 {
     match (group, kind) {
@@ -25,7 +25,7 @@ fn wave(group: &str, kind: &str) -> u8 {
 
 /// The wave of an object.
 #[must_use]
-pub fn wave_of(reference: &Reference) -> u8 {
+pub fn wave_of(reference: &ObjectRef) -> u8 {
     wave(reference.group(), &reference.kind)
 }
 
@@ -55,7 +55,7 @@ pub const CUSTOM: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// Its name.
-    pub reference: Reference,
+    pub reference: ObjectRef,
     /// What is of one step has gone before the next one begins.
     pub step: u8,
     /// It is on its way out already: it is only waited for.
@@ -67,7 +67,7 @@ impl Removal {
     /// has gone would keep namespaces from ending, and a custom resource whose controller has gone
     /// would keep its definition: its finalizers are that controller's.
     #[must_use]
-    pub fn new(reference: Reference, ends: bool, custom: &BTreeSet<String>) -> Self {
+    pub fn new(reference: ObjectRef, ends: bool, custom: &BTreeSet<String>) -> Self {
         let step = match wave_of(&reference) {
             3 => 0,
             2 if custom.contains(reference.group()) => CUSTOM,
@@ -141,7 +141,7 @@ mod tests {
         let custom = BTreeSet::from(["x.io".to_owned()]);
         let mut removed = objects.map(|(api_version, kind)| {
             let (api_version, kind) = (api_version.into(), kind.into());
-            let reference = Reference {
+            let reference = ObjectRef {
                 api_version,
                 kind,
                 namespace: String::new(),

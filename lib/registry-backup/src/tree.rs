@@ -1,115 +1,90 @@
-//! The links of a registry: which repository has which blobs, manifests and tags.
+//! The links of a registry: the blobs, manifests and tags of each repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_durable::digest;
 
-use super::digest::Digest;
-use super::folder::{Folder, Found};
-use super::pass;
+use crate::digest::Digest;
+use crate::folder::{Folder, Lookup};
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A blob that can be pulled from a repository.
+pub enum LinkKind {
+    /// Names a blob that can be pulled from the repository.
     Layer,
-    /// A manifest that can be.
+    /// Names a manifest that can be pulled from the repository.
     Revision,
-    /// The manifest that a tag names.
+    /// Names the manifest of a tag.
     Tag,
-    /// A manifest that a tag names or named. It outlives that manifest.
+    /// Names a present or earlier manifest of a tag. The link remains when that manifest is
+    /// deleted.
     History,
 }
 
-/// A link.
+/// A file that names a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub repository: String,
-    pub kind: Kind,
+    pub kind: LinkKind,
     pub digest: Digest,
 }
 
-/// Links by their paths below `repositories`.
+/// All links of a registry, by their paths below `repositories`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     pub links: BTreeMap<String, Link>,
-    /// Directories that mean something without a link in them.
+    /// Directories that have a meaning even without a link in them.
     pub folders: BTreeSet<String>,
-    /// What is not as the registry makes it, and why.
-    pub strange: BTreeMap<String, String>,
+    /// Files and directories that a registry does not make, with the reason, which follows the
+    /// path.
+    pub unexpected: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// Reads everything below `repositories`. A registry may be writing there if it is `live`: what
-    /// comes or goes meanwhile is in the tree or not, and whatever is has everything that it needs.
-    pub fn read(repositories: &Folder, live: bool) -> Self {
-        let mut tree = Self::default();
-        tree.gather(repositories, "", live);
-        tree
-    }
-
-    fn gather(&mut self, folder: &Folder, name: &str, live: bool) {
-        let Some(names) = self.names(folder, name) else {
-            return;
-        };
-        let (own, nested): (Vec<_>, Vec<_>) = names
-            .into_iter()
-            .partition(|entry| !name.is_empty() && entry.starts_with('_'));
-        if !own.is_empty() {
-            self.merge(pass::steady(folder, name, live));
-        }
-        for entry in nested {
-            let path = join(name, &entry);
-            if let Some(below) = self.enter(folder, &entry, &path) {
-                self.gather(&below, &path, live);
-                self.folders.insert(path);
-            }
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
+    /// Adds another tree.
+    pub fn merge(&mut self, other: Self) {
         self.links.extend(other.links);
         self.folders.extend(other.folders);
-        self.strange.extend(other.strange);
+        self.unexpected.extend(other.unexpected);
     }
 
-    /// The names in a directory that the registry can have given.
+    /// The names in a directory that a registry can have given. Other names become unexpected.
     pub fn names(&mut self, folder: &Folder, path: &str) -> Option<Vec<String>> {
         let mut names = match folder.names() {
             Ok(names) => names,
             Err(error) => {
-                self.strange
+                self.unexpected
                     .insert(path.to_owned(), format!("cannot be listed: {error}"));
                 return None;
             }
         };
         names.retain(|name| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            let good = name.bytes().all(plain) && !name.starts_with('.');
-            if !good {
-                self.strange.insert(
+            let valid = name.bytes().all(plain) && !name.starts_with('.');
+            if !valid {
+                self.unexpected.insert(
                     join(path, name),
                     "has a name that no registry gives".to_owned(),
                 );
             }
-            good
+            valid
         });
         Some(names)
     }
 
-    /// A directory in one, if there is one.
+    /// Opens a directory, if it exists. Anything else with that name becomes unexpected.
     pub fn enter(&mut self, folder: &Folder, name: &str, path: &str) -> Option<Folder> {
         match folder.enter(name) {
-            Found::Here(below) => Some(below),
-            Found::Gone => None,
-            Found::Strange(why) => {
-                self.strange.insert(path.to_owned(), why);
+            Lookup::Found(below) => Some(below),
+            Lookup::Missing => None,
+            Lookup::Unexpected(why) => {
+                self.unexpected.insert(path.to_owned(), why);
                 None
             }
         }
     }
 
-    /// Every blob that is named, with the paths of the links that do.
+    /// Every blob that a link names, with the paths of these links.
     pub fn needs(&self) -> BTreeMap<&Digest, Vec<&str>> {
         let mut needs: BTreeMap<&Digest, Vec<&str>> = BTreeMap::new();
         for (path, link) in &self.links {
@@ -127,19 +102,19 @@ impl Tree {
             .collect()
     }
 
-    /// How many repositories there are, and how many tags.
+    /// The number of repositories and the number of tags.
     pub fn counts(&self) -> (usize, usize) {
         let repositories: BTreeSet<_> = self.links.values().map(|link| &link.repository).collect();
         (
             repositories.len(),
             self.links
                 .values()
-                .filter(|link| link.kind == Kind::Tag)
+                .filter(|link| link.kind == LinkKind::Tag)
                 .count(),
         )
     }
 
-    /// One SHA-256 for all links.
+    /// The SHA-256 over all links and their paths.
     pub fn sha256(&self) -> String {
         let lines = self
             .links
@@ -148,7 +123,7 @@ impl Tree {
         digest::sha256(lines.collect::<String>().as_bytes())
     }
 
-    /// Takes a link out, and with that of a tag its history.
+    /// Removes a link; with the link of a tag also the tag's history.
     pub fn drop_link(&mut self, path: &str) {
         self.links.remove(path);
         if let Some(tag) = path.strip_suffix("current/link") {
@@ -158,7 +133,7 @@ impl Tree {
     }
 }
 
-/// A path of names.
+/// Joins names to a path with `/`; `above` may be empty.
 pub fn join(above: &str, name: &str) -> String {
     if above.is_empty() {
         name.to_owned()
@@ -166,7 +141,3 @@ pub fn join(above: &str, name: &str) -> String {
         format!("{above}/{name}")
     }
 }
-
-#[cfg(test)]
-#[path = "tree_tests.rs"]
-mod tests;

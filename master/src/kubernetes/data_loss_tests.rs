@@ -175,7 +175,7 @@ async fn a_definition_whose_objects_cannot_be_seen_stays() {
         assert!(told.contains(part), "{part} in {told}");
     }
     // Of what was never served there is nothing.
-    let reference = Reference::of(&object("CustomResourceDefinition", "", "widgets.x.io")).unwrap();
+    let reference = ObjectRef::of(&object("CustomResourceDefinition", "", "widgets.x.io")).unwrap();
     api.objects.lock().unwrap().get_mut(&reference).unwrap()["status"] =
         json!({"conditions": [{"type": "Established", "status": "False"}]});
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Copying what the links of a registry name into a backup.
+//! Copies the links of a registry, and the blobs that they name, into a backup.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,30 +6,32 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use halite_durable::disk_space::{Need, Room};
-use halite_durable::{ByteProgress, Error, files};
+use halite_durable::{ByteProgress, files};
 use jiff::Timestamp;
 
-use super::backups::Backup;
-use super::digest::Digest;
-use super::facts::{Damage, Facts, Mended};
-use super::folder::{Folder, Found};
-use super::tree::{Kind, Tree};
-use super::{CONTENT, REPOSITORIES, ROOT, backups, blob, facts, pass};
+use crate::backup_metadata::{BackupMetadata, Damage, FORMAT, Repaired};
+use crate::backups::{Backup, create_private_dir};
+use crate::digest::{BlobDamage, Digest};
+use crate::error::{Error, chain};
+use crate::folder::{Folder, Lookup};
+use crate::layout::{CONTENT, REPOSITORIES, ROOT, open_blob};
+use crate::scan::{read_link, scan};
+use crate::tree::{LinkKind, Tree};
 
-/// From where a blob can be had.
+/// The source of a blob.
 enum Source {
-    /// An earlier backup has it, at that path.
+    /// An earlier backup has it, at this path.
     Earlier(PathBuf),
     /// The registry has it.
     Registry,
-    /// The registry does not; why.
-    Nowhere(String),
+    /// The registry does not have it, and may need it.
+    Nowhere(BlobDamage),
 }
 
 /// A backup that is being made.
-pub struct Making<'a> {
+pub struct BackupWriter<'a> {
     v2: Option<Folder>,
-    /// Where the registry's layout begins in the backup.
+    /// The directory of the layout in the backup.
     root: PathBuf,
     to: &'a Path,
     earlier: Vec<Backup>,
@@ -38,43 +40,47 @@ pub struct Making<'a> {
     bytes: u64,
     bytes_new: u64,
     damaged: Vec<Damage>,
-    mended: Vec<Mended>,
+    repaired: Vec<Repaired>,
 }
 
-impl<'a> Making<'a> {
+impl<'a> BackupWriter<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// It is none, somebody restores it, it has lost everything that earlier backups have, or the
-    /// system refuses.
+    /// The directory is not a registry, another process restores it, it is empty although an
+    /// earlier backup is not, or the system refuses.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
-        backups::private(to)?;
-        let strange = |place: &Path, why| {
-            Err(Error::content(
+        create_private_dir(to)?;
+        let unexpected = |place: &Path, why| {
+            Err(Error::unusable(
                 place,
-                format!("{why}; it belongs to no registry"),
+                format!("{why}; it is not part of a registry"),
             ))
         };
         let v2 = match data.below(ROOT) {
-            Found::Here(v2) => Some(v2),
-            Found::Gone => None,
-            Found::Strange(why) => return strange(&data.path().join(ROOT), why),
+            Lookup::Found(v2) => Some(v2),
+            Lookup::Missing => None,
+            Lookup::Unexpected(why) => return unexpected(&data.path().join(ROOT), why),
         };
-        // Its links must not be exchanged between the reading of them and the copying of what they
-        // name.
+        // A restore must not replace the links between the scan and the copying of blobs.
         if let Some(v2) = &v2
             && !v2.lock(false)?
         {
-            let message = "another ctl restores this registry: wait until that has ended";
-            return Err(Error::content(data.path(), message));
+            let message = "another ctl restores this registry; wait until it has ended";
+            return Err(Error::unusable(data.path(), message));
         }
-        let tree = match v2.as_ref().map_or(Found::Gone, |v2| v2.enter(REPOSITORIES)) {
-            Found::Here(repositories) => Tree::read(&repositories, true),
-            Found::Gone => Tree::default(),
-            Found::Strange(why) => return strange(&data.path().join(ROOT).join(REPOSITORIES), why),
+        let tree = match v2
+            .as_ref()
+            .map_or(Lookup::Missing, |v2| v2.enter(REPOSITORIES))
+        {
+            Lookup::Found(repositories) => scan(&repositories, true),
+            Lookup::Missing => Tree::default(),
+            Lookup::Unexpected(why) => {
+                return unexpected(&data.path().join(ROOT).join(REPOSITORIES), why);
+            }
         };
-        look_for_loss(data.path(), &tree, &earlier)?;
-        let (damaged, mended) = (Vec::new(), Vec::new());
+        check_not_lost(data.path(), &tree, &earlier)?;
+        let (damaged, repaired) = (Vec::new(), Vec::new());
         let (root, blobs, bytes, bytes_new) = (to.join(ROOT), 0, 0, 0);
         Ok(Self {
             v2,
@@ -86,30 +92,35 @@ impl<'a> Making<'a> {
             bytes,
             bytes_new,
             damaged,
-            mended,
+            repaired,
         })
     }
 
-    /// Copies everything; what the backup says of itself is written last.
+    /// Copies everything, and writes the metadata last.
     ///
     /// # Errors
-    /// There is no room, or the system refuses.
-    pub fn run(mut self, time: Timestamp, progress: &mut dyn FnMut(&str)) -> Result<Facts, Error> {
-        progress("looking for what is new");
+    /// There is too little space, or the system refuses.
+    pub fn write(
+        mut self,
+        time: Timestamp,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<BackupMetadata, Error> {
+        progress("looking for new blobs");
         let plan = self.plan();
-        self.look_for_room(&plan)?;
+        self.check_space(&plan)?;
         let total = plan
             .values()
             .filter(|(source, _)| matches!(source, Source::Registry));
-        let mut tenths = ByteProgress::new("copied", total.map(|(_, size)| size).sum(), progress);
+        let mut byte_progress =
+            ByteProgress::new("copied", total.map(|(_, size)| size).sum(), progress);
         for (digest, (source, size)) in plan {
             if matches!(source, Source::Registry) {
-                tenths.add(size);
+                byte_progress.add(size);
             }
-            self.take(&digest, source, size)?;
+            self.add_blob(&digest, source, size)?;
         }
         self.write_links()?;
-        for (path, why) in &self.tree.strange {
+        for (path, why) in &self.tree.unexpected {
             let repository = path.split("/_").next().unwrap_or_default().to_owned();
             let what = format!("{REPOSITORIES}/{}", path.escape_debug());
             self.damaged.push(Damage {
@@ -119,8 +130,8 @@ impl<'a> Making<'a> {
             });
         }
         let (repositories, tags) = self.tree.counts();
-        let facts = Facts {
-            format: facts::FORMAT,
+        let metadata = BackupMetadata {
+            format: FORMAT,
             time,
             repositories,
             tags,
@@ -130,24 +141,27 @@ impl<'a> Making<'a> {
             bytes: self.bytes,
             bytes_new: self.bytes_new,
             damaged: self.damaged,
-            mended: self.mended,
+            repaired: self.repaired,
         };
-        facts.write(self.to)?;
-        Ok(facts)
+        metadata.write(self.to)?;
+        Ok(metadata)
     }
 
-    /// Where each blob can be had, and its size in bytes.
+    /// The source of each blob, and its size in bytes.
     fn plan(&self) -> BTreeMap<Digest, (Source, u64)> {
-        let source = |digest: &Digest| match self.live(digest) {
-            Found::Here(file) => {
-                let size = file.metadata().map(|facts| facts.len()).unwrap_or_default();
-                match self.kept(digest).find(|(_, kept)| *kept == size) {
+        let source = |digest: &Digest| match self.open_live(digest) {
+            Lookup::Found(file) => {
+                let size = file
+                    .metadata()
+                    .map(|status| status.len())
+                    .unwrap_or_default();
+                match self.earlier(digest).find(|(_, earlier)| *earlier == size) {
                     Some((path, _)) => (Source::Earlier(path), size),
                     None => (Source::Registry, size),
                 }
             }
-            Found::Gone => (Source::Nowhere("it is missing".to_owned()), 0),
-            Found::Strange(why) => (Source::Nowhere(format!("its file {why}")), 0),
+            Lookup::Missing => (Source::Nowhere(BlobDamage::Missing), 0),
+            Lookup::Unexpected(why) => (Source::Nowhere(BlobDamage::Unexpected(why)), 0),
         };
         self.tree
             .needs()
@@ -156,12 +170,14 @@ impl<'a> Making<'a> {
             .collect()
     }
 
-    fn live(&self, digest: &Digest) -> Found<File> {
-        self.v2.as_ref().map_or(Found::Gone, |v2| blob(v2, digest))
+    fn open_live(&self, digest: &Digest) -> Lookup<File> {
+        self.v2
+            .as_ref()
+            .map_or(Lookup::Missing, |v2| open_blob(v2, digest))
     }
 
     /// The same blob in earlier backups, the newest first.
-    fn kept(&self, digest: &Digest) -> impl Iterator<Item = (PathBuf, u64)> {
+    fn earlier(&self, digest: &Digest) -> impl Iterator<Item = (PathBuf, u64)> {
         self.readable().filter_map(|backup| backup.blob(digest))
     }
 
@@ -169,13 +185,13 @@ impl<'a> Making<'a> {
         self.earlier
             .iter()
             .rev()
-            .filter(|backup| backup.facts.is_ok())
+            .filter(|backup| backup.metadata.is_ok())
     }
 
-    fn look_for_room(&self, plan: &BTreeMap<Digest, (Source, u64)>) -> Result<(), Error> {
+    fn check_space(&self, plan: &BTreeMap<Digest, (Source, u64)>) -> Result<(), Error> {
         let mut need = Need::default();
         for (source, size) in plan.values() {
-            // Each has a directory of its own.
+            // A hard link needs no space, but each blob has its own directory.
             need.add(if matches!(source, Source::Registry) {
                 *size
             } else {
@@ -189,21 +205,22 @@ impl<'a> Making<'a> {
             None => Ok(()),
             Some(what) => {
                 let dir = self.to.parent().unwrap_or(self.to);
-                let message =
-                    format!("{what}; no backup was made: make room there, or keep fewer (--keep)");
-                Err(Error::content(dir, message))
+                let message = format!(
+                    "{what}; no backup was made; free space there, or keep fewer backups (--keep)"
+                );
+                Err(Error::unusable(dir, message))
             }
         }
     }
 
-    /// Puts a blob into the backup.
-    fn take(&mut self, digest: &Digest, source: Source, size: u64) -> Result<(), Error> {
+    /// Adds a blob to the backup.
+    fn add_blob(&mut self, digest: &Digest, source: Source, size: u64) -> Result<(), Error> {
         let dir = self.root.join(digest.folder());
-        backups::private(&dir)?;
+        create_private_dir(&dir)?;
         let place = dir.join(CONTENT);
         let why = match source {
             Source::Nowhere(why) => why,
-            // Where there are no further names for a file, or too many already, it is copied.
+            // Without hard links on this file system, or with too many to one file, it is copied.
             Source::Earlier(ref path) if fs::hard_link(path, &place).is_ok() => {
                 self.count(size);
                 return Ok(());
@@ -217,19 +234,19 @@ impl<'a> Making<'a> {
                 Err(why) => why,
             },
         };
-        if !self.is_needed(digest) {
-            return files::remove_dir(&dir);
+        if !self.is_still_needed(digest) {
+            return Ok(files::remove_dir(&dir)?);
         }
         let repositories = self.tree.repositories_of(digest);
         let damage = Damage {
             what: digest.to_string(),
-            why,
+            why: chain(&why),
             repositories,
         };
-        match self.mend(digest, &place)? {
+        match self.take_earlier(digest, &place)? {
             Some((from, size)) => {
                 self.count(size);
-                self.mended.push(Mended { damage, from });
+                self.repaired.push(Repaired { damage, from });
             }
             None => {
                 self.damaged.push(damage);
@@ -244,12 +261,12 @@ impl<'a> Making<'a> {
         self.bytes += size;
     }
 
-    /// Copies a blob of the registry; its size, or what is wrong with it.
-    fn copy(&self, digest: &Digest, place: &Path) -> Result<Result<u64, String>, Error> {
-        let mut from = match self.live(digest) {
-            Found::Here(file) => file,
-            Found::Gone => return Ok(Err("it is missing".to_owned())),
-            Found::Strange(why) => return Ok(Err(format!("its file {why}"))),
+    /// Copies a blob of the registry. Returns its size, or its damage.
+    fn copy(&self, digest: &Digest, place: &Path) -> Result<Result<u64, BlobDamage>, Error> {
+        let mut from = match self.open_live(digest) {
+            Lookup::Found(file) => file,
+            Lookup::Missing => return Ok(Err(BlobDamage::Missing)),
+            Lookup::Unexpected(why) => return Ok(Err(BlobDamage::Unexpected(why))),
         };
         let mut to = files::create(place, 0o600)?;
         let copied = digest
@@ -261,10 +278,10 @@ impl<'a> Making<'a> {
         Ok(copied)
     }
 
-    /// Whether links name a blob yet that is not there: some may have gone since they were read.
-    /// The history of a tag may name manifests that were deleted; nobody can pull these, and what
-    /// names nothing is left out.
-    fn is_needed(&mut self, digest: &Digest) -> bool {
+    /// Returns true if links still need a blob that is missing. Links may have been deleted since
+    /// the scan. The history of a tag may name deleted manifests, which cannot be pulled. Links to
+    /// a blob that is not needed are removed from the tree.
+    fn is_still_needed(&mut self, digest: &Digest) -> bool {
         let (mut gone, mut needed) = (Vec::new(), false);
         for (path, link) in self
             .tree
@@ -273,9 +290,13 @@ impl<'a> Making<'a> {
             .filter(|(_, link)| link.digest == *digest)
         {
             let below = format!("{REPOSITORIES}/{}", path.trim_end_matches("/link"));
-            match self.v2.as_ref().map_or(Found::Gone, |v2| v2.below(&below)) {
-                Found::Here(folder) if !matches!(pass::read(&folder), Found::Gone) => {
-                    needed |= link.kind != Kind::History;
+            match self
+                .v2
+                .as_ref()
+                .map_or(Lookup::Missing, |v2| v2.below(&below))
+            {
+                Lookup::Found(folder) if !matches!(read_link(&folder), Lookup::Missing) => {
+                    needed |= link.kind != LinkKind::History;
                 }
                 _ => gone.push(path.clone()),
             }
@@ -294,15 +315,15 @@ impl<'a> Making<'a> {
         needed
     }
 
-    /// Takes a blob from an earlier backup that has it as it should be: that backup's name, and the
-    /// size.
-    fn mend(&self, digest: &Digest, place: &Path) -> Result<Option<(String, u64)>, Error> {
+    /// Adds a blob from an earlier backup in which it is intact. Returns that backup's name and the
+    /// blob's size.
+    fn take_earlier(&self, digest: &Digest, place: &Path) -> Result<Option<(String, u64)>, Error> {
         for backup in self.readable() {
             let Some((path, _)) = backup.blob(digest) else {
                 continue;
             };
             let Ok(size) = File::open(&path)
-                .map_err(|error| error.to_string())
+                .map_err(BlobDamage::Unreadable)
                 .and_then(|mut file| digest.check(&mut file))
             else {
                 continue;
@@ -317,24 +338,24 @@ impl<'a> Making<'a> {
 
     fn write_links(&self) -> Result<(), Error> {
         let repositories = self.root.join(REPOSITORIES);
-        backups::private(&repositories)?;
+        create_private_dir(&repositories)?;
         for folder in &self.tree.folders {
-            backups::private(&repositories.join(folder))?;
+            create_private_dir(&repositories.join(folder))?;
         }
         for (path, link) in &self.tree.links {
             let path = repositories.join(path);
-            backups::private(path.parent().unwrap_or(&repositories))?;
+            create_private_dir(path.parent().unwrap_or(&repositories))?;
             files::write(&path, 0o600, link.digest.to_string().as_bytes())?;
         }
         Ok(())
     }
 }
 
-/// A disk that is not mounted, or a new one, looks like a registry that nothing was ever pushed to.
-/// A backup of it would be the newest, and `ctl registry restore` would take it for what is to be
-/// put back.
-fn look_for_loss(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Error> {
-    if !tree.links.is_empty() || !tree.strange.is_empty() {
+/// Refuses an empty registry if an earlier backup is not empty. An unmounted disk, or a new one,
+/// looks like a registry without images; a backup of it would be the newest one, which
+/// `ctl registry restore` restores.
+fn check_not_lost(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Error> {
+    if !tree.links.is_empty() || !tree.unexpected.is_empty() {
         return Ok(());
     }
     let Some(last) = earlier.iter().rev().find(|backup| backup.has_images()) else {
@@ -342,9 +363,9 @@ fn look_for_loss(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Err
     };
     let message = format!(
         "the registry is empty, and the backup {} is not: is its disk not mounted? No backup was made. If the images were \
-         lost, `ctl registry restore` brings them back; if they were removed on purpose, name another directory with --to, \
-         or remove the backups in this one",
+         lost, `ctl registry restore` restores them; if they were removed on purpose, name another directory with --to, or \
+         remove the backups in this one",
         last.name()
     );
-    Err(Error::content(data, message))
+    Err(Error::unusable(data, message))
 }

@@ -1,16 +1,17 @@
-//! Which images need a blob: a manifest names its parts, and other manifests.
+//! Finds the images that cannot be pulled without certain blobs: a manifest names its layers, or
+//! other manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::digest::Digest;
-use super::tree::{Kind, Tree};
+use crate::digest::Digest;
+use crate::tree::{LinkKind, Tree};
 
-/// Takes out of a registry's links all that lead to damaged blobs, and to manifests that name one,
-/// or name such a manifest. `read` gives the content of a manifest. What cannot be pulled for that
-/// reason: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
-pub fn leave_out(
+/// Removes from a registry's links all that name damaged blobs, and all that name manifests which
+/// need one, directly or through other manifests. `read` returns the content of a manifest. Returns
+/// the images that cannot be pulled for that reason: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
+pub fn remove_damaged(
     tree: &mut Tree,
     damaged: &BTreeSet<Digest>,
     read: impl Fn(&Digest) -> Vec<u8>,
@@ -18,31 +19,31 @@ pub fn leave_out(
     let all: BTreeSet<&Digest> = tree
         .links
         .values()
-        .filter(|link| link.kind != Kind::Layer)
+        .filter(|link| link.kind != LinkKind::Layer)
         .map(|link| &link.digest)
         .collect();
-    let mut whole: BTreeMap<&Digest, Vec<Digest>> = all
+    let mut intact: BTreeMap<&Digest, Vec<Digest>> = all
         .into_iter()
         .filter(|manifest| !damaged.contains(*manifest))
-        .map(|manifest| (manifest, named(&read(manifest))))
+        .map(|manifest| (manifest, parts(&read(manifest))))
         .collect();
     let mut broken = damaged.clone();
     loop {
-        let before = whole.len();
-        whole.retain(|manifest, parts| {
-            let good = !parts.iter().any(|part| broken.contains(part));
-            if !good {
+        let before = intact.len();
+        intact.retain(|manifest, parts| {
+            let is_intact = !parts.iter().any(|part| broken.contains(part));
+            if !is_intact {
                 broken.insert((*manifest).clone());
             }
-            good
+            is_intact
         });
-        if whole.len() == before {
+        if intact.len() == before {
             break;
         }
     }
     let (mut lost, mut gone) = (Vec::new(), Vec::new());
     for (path, link) in &tree.links {
-        let out = if link.kind == Kind::Layer {
+        let out = if link.kind == LinkKind::Layer {
             damaged
         } else {
             &broken
@@ -52,14 +53,14 @@ pub fn leave_out(
         }
         gone.push(path.clone());
         match link.kind {
-            Kind::Tag => {
+            LinkKind::Tag => {
                 let tag = path
                     .strip_suffix("/current/link")
                     .and_then(|path| path.rsplit('/').next());
                 lost.push(format!("{}:{}", link.repository, tag.unwrap_or_default()));
             }
-            Kind::Revision => lost.push(format!("{}@{}", link.repository, link.digest)),
-            Kind::Layer | Kind::History => {}
+            LinkKind::Revision => lost.push(format!("{}@{}", link.repository, link.digest)),
+            LinkKind::Layer | LinkKind::History => {}
         }
     }
     gone.iter().for_each(|path| tree.drop_link(path));
@@ -67,19 +68,19 @@ pub fn leave_out(
     lost
 }
 
-/// What has to be there for a manifest to be pulled, whichever kind it is of
+/// The blobs and manifests that a manifest of any kind needs to be pulled
 /// (<https://github.com/opencontainers/image-spec/blob/main/manifest.md>, `image-index.md` there,
 /// and Docker's).
-fn named(manifest: &[u8]) -> Vec<Digest> {
+fn parts(manifest: &[u8]) -> Vec<Digest> {
     let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
     let lists = ["manifests", "layers", "fsLayers"].map(|key| manifest[key].as_array());
-    let parts = lists
+    let each = lists
         .into_iter()
         .flatten()
         .flatten()
         .chain(manifest.get("config"));
     let digests =
-        parts.filter_map(|part| part["digest"].as_str().or_else(|| part["blobSum"].as_str()));
+        each.filter_map(|part| part["digest"].as_str().or_else(|| part["blobSum"].as_str()));
     digests.filter_map(|digest| digest.parse().ok()).collect()
 }
 
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn every_kind_of_manifest_names_its_parts() {
         let digest = |n: u8| format!("sha256:{}", format!("{n:x}").repeat(64));
-        for (manifest, wanted) in [
+        for (manifest, expected) in [
             (
                 format!(
                     r#"{{"config": {{"digest": "{}"}}, "layers": [{{"digest": "{}"}}]}}"#,
@@ -111,7 +112,7 @@ mod tests {
                 format!(r#"{{"fsLayers": [{{"blobSum": "{}"}}]}}"#, digest(5)),
                 vec![5],
             ),
-            // What a manifest is about need not be there.
+            // The subject of a manifest is not needed.
             (
                 format!(
                     r#"{{"subject": {{"digest": "{}"}}, "layers": []}}"#,
@@ -121,13 +122,13 @@ mod tests {
             ),
             ("no JSON".to_owned(), vec![]),
         ] {
-            let found: Vec<String> = named(manifest.as_bytes())
+            let found: Vec<String> = parts(manifest.as_bytes())
                 .iter()
                 .map(ToString::to_string)
                 .collect();
             assert_eq!(
                 found,
-                wanted.into_iter().map(digest).collect::<Vec<_>>(),
+                expected.into_iter().map(digest).collect::<Vec<_>>(),
                 "{manifest}"
             );
         }

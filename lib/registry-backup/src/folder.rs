@@ -1,5 +1,5 @@
-//! Directories that belong to somebody else: what is in them is reached name by name, and no link
-//! is followed.
+//! Directories that another user owns. Their content is opened name by name relative to an open
+//! directory, and symbolic links are not followed, so that the owner cannot redirect root.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
@@ -8,22 +8,23 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use halite_durable::Error;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat,
 };
 
-/// What there is under a name.
-pub enum Found<T> {
-    /// What was looked for.
-    Here(T),
-    /// Nothing.
-    Gone,
-    /// Something else, or nothing that can be opened; why.
-    Strange(String),
+use crate::error::Error;
+
+/// The result of opening a name in a directory.
+pub enum Lookup<T> {
+    /// The file or directory that was requested.
+    Found(T),
+    /// The name does not exist.
+    Missing,
+    /// Something else has the name, or it cannot be opened; the reason, to follow the path.
+    Unexpected(String),
 }
 
-/// Whose the files of the registry are, and who may read them.
+/// The owner of the registry's files, and their mode.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner {
     pub user: u32,
@@ -39,10 +40,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens one that the operator has named; links on the way there are the operator's own.
+    /// Opens a directory that the operator has named. Symbolic links in its path are followed.
     ///
     /// # Errors
-    /// There is no such directory.
+    /// The directory does not exist, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
@@ -55,23 +56,23 @@ impl Folder {
         })
     }
 
-    /// Where it is, for messages.
+    /// The path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Itself, to be asked or locked.
+    /// The open directory.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Locks it until it is closed: for oneself alone, or together with others that are not alone.
-    /// Whether that was possible at once.
+    /// Locks the directory until it is closed, exclusively or shared. Returns false if another
+    /// process holds a conflicting lock.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn lock(&self, alone: bool) -> Result<bool, Error> {
-        match if alone {
+    pub fn lock(&self, exclusive: bool) -> Result<bool, Error> {
+        match if exclusive {
             self.file.try_lock()
         } else {
             self.file.try_lock_shared()
@@ -82,47 +83,47 @@ impl Folder {
         }
     }
 
-    /// A directory some names below.
-    pub fn below(&self, names: &str) -> Found<Self> {
+    /// Opens a directory by its path relative to this one.
+    pub fn below(&self, names: &str) -> Lookup<Self> {
         let mut found = None;
         for name in names.split('/') {
             match found.as_ref().unwrap_or(self).enter(name) {
-                Found::Here(folder) => found = Some(folder),
+                Lookup::Found(folder) => found = Some(folder),
                 other => return other,
             }
         }
-        found.map_or(Found::Gone, Found::Here)
+        found.map_or(Lookup::Missing, Lookup::Found)
     }
 
-    /// A directory in it.
-    pub fn enter(&self, name: &str) -> Found<Self> {
+    /// Opens a directory in this one.
+    pub fn enter(&self, name: &str) -> Lookup<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.file, name, flags, Mode::empty()) {
-            Ok(file) => Found::Here(Self {
+            Ok(file) => Lookup::Found(Self {
                 file: file.into(),
                 path: self.path.join(name),
             }),
-            Err(error) => self.explain(name, error, "no directory"),
+            Err(error) => self.explain(name, error, "not a directory"),
         }
     }
 
-    /// A plain file in it, to be read.
-    pub fn plain(&self, name: &str) -> Found<File> {
-        // Nobody is waited for at the other end of a pipe.
+    /// Opens a regular file in this directory for reading.
+    pub fn open_file(&self, name: &str) -> Lookup<File> {
+        // Without NONBLOCK, opening a pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.file, name, flags, Mode::empty()).map(File::from) {
-            Ok(file) if file.metadata().is_ok_and(|facts| facts.is_file()) => Found::Here(file),
-            Ok(_) => Found::Strange("is no plain file".to_owned()),
-            Err(error) => self.explain(name, error, "no plain file"),
+            Ok(file) if file.metadata().is_ok_and(|status| status.is_file()) => Lookup::Found(file),
+            Ok(_) => Lookup::Unexpected("is not a regular file".to_owned()),
+            Err(error) => self.explain(name, error, "not a regular file"),
         }
     }
 
-    fn explain<T>(&self, name: &str, error: rustix::io::Errno, wanted: &str) -> Found<T> {
+    fn explain<T>(&self, name: &str, error: rustix::io::Errno, kind: &str) -> Lookup<T> {
         if error == rustix::io::Errno::NOENT {
-            return Found::Gone;
+            return Lookup::Missing;
         }
         let status = statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW);
-        Found::Strange(
+        Lookup::Unexpected(
             match status.map(|status| FileType::from_raw_mode(status.st_mode)) {
                 Ok(FileType::Symlink) => "is a symbolic link, which is not followed".to_owned(),
                 Ok(FileType::Directory | FileType::RegularFile)
@@ -130,13 +131,13 @@ impl Folder {
                 {
                     format!("cannot be opened: {}", io::Error::from(error))
                 }
-                _ => format!("is {wanted}"),
+                _ => format!("is {kind}"),
             },
         )
     }
 
-    /// The names in it, in order. Whatever is no UTF-8 in one shows as `�`, and no name that the
-    /// registry gives has that.
+    /// The names in this directory, sorted. Bytes that are not UTF-8 become `�`, which is in no
+    /// name that the registry gives.
     ///
     /// # Errors
     /// The system's reason.
@@ -152,17 +153,18 @@ impl Folder {
         Ok(names)
     }
 
-    /// The directory some names below, made where it is not there yet, and its owner's.
+    /// Opens a directory by its path relative to this one, creates what is missing of it, and sets
+    /// the owner.
     ///
     /// # Errors
-    /// The system's reason; something else is there.
+    /// The system's reason; a name is in use by something else.
     pub fn make(&self, names: &str, owner: &Owner) -> Result<Self, Error> {
         let mut found = None;
         for name in names.split('/') {
             let next = found.as_ref().unwrap_or(self).make_one(name, owner)?;
             found = Some(next);
         }
-        found.ok_or_else(|| Error::content(&self.path, "no name"))
+        found.ok_or_else(|| Error::unusable(&self.path, "the name is empty"))
     }
 
     fn make_one(&self, name: &str, owner: &Owner) -> Result<Self, Error> {
@@ -171,45 +173,45 @@ impl Folder {
         if let Err(error) = made
             && error != rustix::io::Errno::EXIST
         {
-            return Err(Error::file("make", path)(error.into()));
+            return Err(Error::file("create", path)(error.into()));
         }
         let folder = match self.enter(name) {
-            Found::Here(folder) => folder,
-            Found::Gone => return Err(Error::file("make", path)(ErrorKind::NotFound.into())),
-            Found::Strange(why) => return Err(Error::content(path, why)),
+            Lookup::Found(folder) => folder,
+            Lookup::Missing => return Err(Error::file("create", path)(ErrorKind::NotFound.into())),
+            Lookup::Unexpected(why) => return Err(Error::unusable(path, why)),
         };
         owner
-            .take(&folder.file, owner.mode)
+            .apply_to(&folder.file, owner.mode)
             .map_err(Error::file("change the owner of", path))?;
         Ok(folder)
     }
 
-    /// A new file in it, its owner's.
+    /// Creates a file in this directory and sets its owner.
     ///
     /// # Errors
-    /// The system's reason; something is there.
+    /// The system's reason; the name is in use.
     pub fn create(&self, name: &str, owner: &Owner) -> Result<File, Error> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = self.path.join(name);
         let made = openat(&self.file, name, flags, Mode::RUSR | Mode::WUSR);
-        let file = File::from(made.map_err(|error| Error::file("write", &path)(error.into()))?);
+        let file = File::from(made.map_err(|error| Error::file("create", &path)(error.into()))?);
         owner
-            .take(&file, owner.mode & 0o666)
+            .apply_to(&file, owner.mode & 0o666)
             .map_err(Error::file("change the owner of", path))?;
         Ok(file)
     }
 
-    /// Moves a file of it into another directory, in the place of what is there.
+    /// Moves a file of this directory to another one, and replaces a file with that name.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn hand_over(&self, name: &str, to: &Self, new: &str) -> Result<(), Error> {
+    pub fn move_file(&self, name: &str, to: &Self, new: &str) -> Result<(), Error> {
         renameat(self.file.as_fd(), name, to.file.as_fd(), new)
             .map_err(|error| Error::file("replace", to.path.join(new))(error.into()))
     }
 
-    /// Removes a file of it.
+    /// Removes a file of this directory.
     ///
     /// # Errors
     /// The system's reason.
@@ -220,31 +222,31 @@ impl Folder {
 }
 
 impl Owner {
-    /// The owner of a directory.
+    /// The owner of a directory, with a mode for what will be created.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn of(folder: &Folder, mode: u32) -> Result<Self, Error> {
-        let facts = folder
+    pub fn of_directory(folder: &Folder, mode: u32) -> Result<Self, Error> {
+        let status = folder
             .file
             .metadata()
-            .map_err(Error::file("look at", &folder.path))?;
+            .map_err(Error::file("inspect", &folder.path))?;
         Ok(Self {
-            user: facts.uid(),
-            group: facts.gid(),
+            user: status.uid(),
+            group: status.gid(),
             mode,
         })
     }
 
-    /// Makes what is open this owner's, if it is not yet: the mode first, so that whoever was cut
-    /// off between the two does both again.
+    /// Gives an open file or directory this owner and a mode, unless it has them. Sets the mode
+    /// first: after an interruption the owner is still wrong, so that the next run sets both.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn take(&self, file: &File, mode: u32) -> io::Result<()> {
-        let facts = file.metadata()?;
-        let new = facts.permissions().mode() & 0o077 == 0;
-        if (facts.uid(), facts.gid()) == (self.user, self.group) && !new {
+    pub fn apply_to(&self, file: &File, mode: u32) -> io::Result<()> {
+        let status = file.metadata()?;
+        let new = status.permissions().mode() & 0o077 == 0;
+        if (status.uid(), status.gid()) == (self.user, self.group) && !new {
             return Ok(());
         }
         file.set_permissions(Permissions::from_mode(mode))?;

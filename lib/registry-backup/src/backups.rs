@@ -1,21 +1,23 @@
-//! The backups in a directory.
+//! A directory of backups: their names, the lock, pruning.
 
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::{fmt, fs};
 
-use halite_durable::{Error, FileLock, files};
+use halite_durable::{FileLock, files};
 use jiff::Timestamp;
 
-use super::digest::Digest;
-use super::facts::Facts;
-use super::{CONTENT, ROOT};
+use crate::backup_metadata::{BackupMetadata, MetadataError};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::layout::{CONTENT, ROOT};
 
-/// How the names of what is not whole begin: it is being made or removed.
+/// The prefix of the name of a backup that is being made or removed.
 const PARTIAL: &str = ".partial-";
 
-/// `20261121T231310Z`, and `-2` for a second one.
+/// The name of a backup: `20261121T231310Z`, or `20261121T231310Z-2` for a second one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     time: String,
@@ -23,8 +25,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// One that comes after the last one, whatever the clock says: the order of names is that of
-    /// the backups.
+    /// The name of the next backup. It sorts after the last one also if the clock went back, so
+    /// that the order of the names is the order of the backups.
     pub fn next(now: Timestamp, last: Option<&Self>) -> Self {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         match last {
@@ -56,11 +58,11 @@ impl FromStr for Name {
             .split_once('-')
             .map_or((text, None), |(time, rest)| (time, Some(rest)));
         let form = b"00000000T000000Z";
-        let digits = |(have, want): (u8, &u8)| {
-            if *want == b'0' {
-                have.is_ascii_digit()
+        let digits = |(byte, pattern): (u8, &u8)| {
+            if *pattern == b'0' {
+                byte.is_ascii_digit()
             } else {
-                have == *want
+                byte == *pattern
             }
         };
         if time.len() != form.len() || !time.bytes().zip(form).all(digits) {
@@ -85,8 +87,8 @@ pub struct Backup {
     name: Name,
     /// Its directory.
     pub path: PathBuf,
-    /// What it says of itself, or why that cannot be read.
-    pub facts: Result<Facts, String>,
+    /// Its metadata, or the reason why that cannot be read.
+    pub metadata: Result<BackupMetadata, Arc<MetadataError>>,
 }
 
 impl Backup {
@@ -95,27 +97,31 @@ impl Backup {
         self.name.to_string()
     }
 
-    /// Whether it has all that the registry had, as far as it says so itself.
-    pub fn is_whole(&self) -> bool {
-        self.facts
+    /// Returns true if its metadata names no damage. The files are not read.
+    pub fn is_complete(&self) -> bool {
+        self.metadata
             .as_ref()
-            .is_ok_and(|facts| facts.damaged.is_empty())
+            .is_ok_and(|metadata| metadata.damaged.is_empty())
     }
 
-    /// Whether it has any image: that of an empty registry has none, nor has that of a disk that
-    /// was not mounted.
+    /// Returns true if it contains an image. The backup of an empty registry, or of a disk that was
+    /// not mounted, contains none.
     pub fn has_images(&self) -> bool {
-        self.facts
+        self.metadata
             .as_ref()
-            .is_ok_and(|facts| facts.repositories > 0)
+            .is_ok_and(|metadata| metadata.repositories > 0)
     }
 
     fn read(path: PathBuf, name: Name) -> Self {
-        let facts = Facts::read(&path);
-        Self { name, path, facts }
+        let metadata = BackupMetadata::read(&path).map_err(Arc::new);
+        Self {
+            name,
+            path,
+            metadata,
+        }
     }
 
-    /// The file of a blob with its size, if it is there.
+    /// The file of a blob and its size, if the file exists.
     pub fn blob(&self, digest: &Digest) -> Option<(PathBuf, u64)> {
         let path = self.path.join(ROOT).join(digest.folder()).join(CONTENT);
         let status = fs::symlink_metadata(&path).ok()?;
@@ -130,21 +136,21 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// The backups in a directory that is there.
+    /// Opens a directory of backups.
     ///
     /// # Errors
-    /// It is not.
+    /// The directory does not exist, or the system refuses.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let dir = dir.canonicalize().map_err(Error::file("open", dir))?;
         Ok(Self { dir })
     }
 
-    /// The same; the directory is made for root alone where it is not there.
+    /// Opens a directory of backups, and creates it if necessary, accessible only to its owner.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn make(dir: &Path) -> Result<Self, Error> {
-        private(dir)?;
+    pub fn create(dir: &Path) -> Result<Self, Error> {
+        create_private_dir(dir)?;
         Self::open(dir)
     }
 
@@ -153,18 +159,18 @@ impl Backups {
         &self.dir
     }
 
-    /// Keeps others from changing the backups.
+    /// Locks the backups against changes by other processes.
     ///
     /// # Errors
-    /// Somebody else does just now, or the system refuses.
-    pub fn claim(&self) -> Result<FileLock, Error> {
+    /// Another process holds the lock, or the system refuses.
+    pub fn lock(&self) -> Result<FileLock, Error> {
         FileLock::take(&self.dir.join("backup"))?.ok_or_else(|| {
-            let message = "another ctl works with the backups here: wait until that has ended";
-            Error::content(&self.dir, message)
+            let message = "another ctl works with the backups here; wait until it has ended";
+            Error::unusable(&self.dir, message)
         })
     }
 
-    /// All of them, the oldest first.
+    /// All backups, the oldest first.
     ///
     /// # Errors
     /// The directory cannot be listed.
@@ -184,10 +190,10 @@ impl Backups {
         Ok(all)
     }
 
-    /// The backup that a path leads to, or the newest one in the directory that it leads to.
+    /// Finds the backup at a path; if the path is a directory of backups, its newest backup.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no backup.
     pub fn find(path: &Path) -> Result<(Self, Backup), Error> {
         let real = path.canonicalize().map_err(Error::file("open", path))?;
         let name = real
@@ -205,15 +211,15 @@ impl Backups {
         let backups = Self { dir: real };
         let newest = backups.list()?.pop();
         let newest =
-            newest.ok_or_else(|| Error::content(path, "there is no backup of a registry here"))?;
+            newest.ok_or_else(|| Error::unusable(path, "there is no backup of a registry here"))?;
         Ok((backups, newest))
     }
 
-    /// Removes what was left by somebody who was cut off. The caller holds the claim.
+    /// Removes what interrupted runs have left. The caller holds the lock.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn clear(&self) -> Result<(), Error> {
+    pub fn remove_leftovers(&self) -> Result<(), Error> {
         for entry in fs::read_dir(&self.dir).map_err(Error::file("list", &self.dir))? {
             let entry = entry.map_err(Error::file("list", &self.dir))?;
             let name = entry.file_name();
@@ -225,46 +231,47 @@ impl Backups {
         Ok(())
     }
 
-    /// Where a backup is while it is made or removed.
-    pub fn partial(&self, name: &Name) -> PathBuf {
+    /// The directory of a backup while it is being made or removed.
+    pub fn partial_path(&self, name: &Name) -> PathBuf {
         self.dir.join(format!("{PARTIAL}{name}"))
     }
 
-    /// The name of the next one.
-    pub fn next(&self, now: Timestamp, all: &[Backup]) -> Name {
+    /// The name of the next backup.
+    pub fn next_name(&self, now: Timestamp, all: &[Backup]) -> Name {
         Name::next(now, all.last().map(|backup| &backup.name))
     }
 
-    /// Gives a backup that is on the disk its name.
+    /// Gives a backup its final name, after its content is on the disk.
     ///
     /// # Errors
     /// The system's reason.
     pub fn finish(&self, name: &Name) -> Result<PathBuf, Error> {
-        let (partial, path) = (self.partial(name), self.dir.join(name.to_string()));
+        let (partial, path) = (self.partial_path(name), self.dir.join(name.to_string()));
         fs::rename(&partial, &path).map_err(Error::file("move", partial))?;
         files::sync_parent(&path)?;
         Ok(path)
     }
 
-    /// Removes all that are older than the newest `keep` whole ones with images, and adds their
-    /// names to `removed`. What cannot be read is not ours to remove. The caller holds the claim.
+    /// Removes the backups that are older than the newest `keep` complete ones with images, and
+    /// adds their names to `removed`. Backups whose metadata cannot be read stay. The caller holds
+    /// the lock.
     ///
     /// # Errors
-    /// The system's reason; some may have been removed.
+    /// The system's reason; some backups may have been removed already.
     pub fn prune(&self, keep: usize, removed: &mut Vec<String>) -> Result<(), Error> {
         let all = self.list()?;
-        let mut whole = all
+        let mut complete = all
             .iter()
             .rev()
-            .filter(|backup| backup.is_whole() && backup.has_images());
-        let Some(oldest) = whole.nth(keep.saturating_sub(1)) else {
+            .filter(|backup| backup.is_complete() && backup.has_images());
+        let Some(oldest) = complete.nth(keep.saturating_sub(1)) else {
             return Ok(());
         };
         for old in all
             .iter()
-            .filter(|old| old.name < oldest.name && old.facts.is_ok())
+            .filter(|old| old.name < oldest.name && old.metadata.is_ok())
         {
-            let partial = self.partial(&old.name);
+            let partial = self.partial_path(&old.name);
             fs::rename(&old.path, &partial).map_err(Error::file("remove", &old.path))?;
             files::sync_parent(&partial)?;
             files::remove_dir(&partial)?;
@@ -274,16 +281,16 @@ impl Backups {
     }
 }
 
-/// Makes a directory and those above it, for root alone: images may hold secrets.
+/// Creates a directory and its parents with mode 0700, because images may contain secrets.
 ///
 /// # Errors
 /// The system's reason.
-pub fn private(dir: &Path) -> Result<(), Error> {
+pub fn create_private_dir(dir: &Path) -> Result<(), Error> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(Error::file("make", dir))
+        .map_err(Error::file("create", dir))
 }
 
 #[cfg(test)]

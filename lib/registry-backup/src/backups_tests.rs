@@ -1,7 +1,8 @@
 use std::os::unix::fs::symlink;
 
-use super::super::facts::{Damage, FORMAT, Mended};
 use super::*;
+use crate::backup_metadata::{Damage, FORMAT, Repaired};
+use crate::error::chain;
 
 const FACTS: &str = "backup.json";
 
@@ -9,8 +10,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn facts() -> Facts {
-    Facts {
+fn complete() -> BackupMetadata {
+    BackupMetadata {
         format: FORMAT,
         time: at("2026-11-21T23:13:10Z"),
         repositories: 1,
@@ -21,33 +22,33 @@ fn facts() -> Facts {
         bytes: 2,
         bytes_new: 2,
         damaged: Vec::new(),
-        mended: Vec::new(),
+        repaired: Vec::new(),
     }
 }
 
-fn damaged() -> Facts {
+fn damaged() -> BackupMetadata {
     let damage = Damage {
         what: "sha256:x".into(),
         why: "it is missing".into(),
         repositories: vec!["app".into()],
     };
-    let mended = Mended {
+    let repaired = Repaired {
         damage: damage.clone(),
         from: "20260101T000000Z".into(),
     };
-    Facts {
+    BackupMetadata {
         damaged: vec![damage],
-        mended: vec![mended],
-        ..facts()
+        repaired: vec![repaired],
+        ..complete()
     }
 }
 
-fn put(dir: &Path, name: &str, facts: Option<&Facts>) {
-    private(&dir.join(name)).unwrap();
-    if let Some(facts) = facts {
+fn put(dir: &Path, name: &str, metadata: Option<&BackupMetadata>) {
+    create_private_dir(&dir.join(name)).unwrap();
+    if let Some(metadata) = metadata {
         fs::write(
             dir.join(name).join(FACTS),
-            serde_json::to_vec(facts).unwrap(),
+            serde_json::to_vec(metadata).unwrap(),
         )
         .unwrap();
     }
@@ -82,7 +83,7 @@ fn names_are_in_the_order_of_the_backups() {
 }
 
 #[test]
-fn nothing_else_is_a_name() {
+fn other_texts_are_not_names() {
     for text in [
         "",
         "2026",
@@ -104,43 +105,43 @@ fn nothing_else_is_a_name() {
 }
 
 #[test]
-fn what_a_backup_says_is_read_as_it_was_written() {
-    for facts in [facts(), damaged()] {
-        let text = serde_json::to_string(&facts).unwrap();
+fn metadata_is_read_as_it_was_written() {
+    for metadata in [complete(), damaged()] {
+        let text = serde_json::to_string(&metadata).unwrap();
         assert_eq!(
-            serde_json::from_str::<Facts>(&text).unwrap(),
-            facts,
+            serde_json::from_str::<BackupMetadata>(&text).unwrap(),
+            metadata,
             "{text}"
         );
     }
 }
 
 #[test]
-fn the_newest_whole_ones_stay() {
+fn the_newest_complete_backups_stay() {
     let dir = tempfile::tempdir().unwrap();
-    let backups = Backups::make(&dir.path().join("new/backups")).unwrap();
+    let backups = Backups::create(&dir.path().join("new/backups")).unwrap();
     let at = backups.dir();
     let name = |day: u32| format!("202611{day:02}T000000Z");
     for day in 1..=6 {
-        put(at, &name(day), Some(&facts()));
+        put(at, &name(day), Some(&complete()));
     }
     put(at, &name(7), Some(&damaged()));
     put(at, "20261102T000000Z-2", Some(&damaged()));
     put(at, "20261001T000000Z", None);
-    // Of a disk that was not mounted: newer than all that have something.
-    let empty = Facts {
+    // Backups of a disk that was not mounted, newer than all that contain images.
+    let empty = BackupMetadata {
         repositories: 0,
         tags: 0,
         links: 0,
         blobs: 0,
         bytes: 0,
         bytes_new: 0,
-        ..facts()
+        ..complete()
     };
     for day in 8..=11 {
         put(at, &name(day), Some(&empty));
     }
-    put(at, "other", Some(&facts()));
+    put(at, "other", Some(&complete()));
     fs::create_dir(at.join(".partial-other")).unwrap();
     let prune = |keep| {
         let mut removed = Vec::new();
@@ -148,8 +149,7 @@ fn the_newest_whole_ones_stay() {
         removed
     };
     assert_eq!(prune(9), Vec::<String>::new());
-    // The damaged and the empty neither count nor keep; those that are newer than what stays do
-    // stay.
+    // Damaged and empty backups are not counted; those newer than a counted one stay.
     assert_eq!(
         prune(3),
         [&name(1), &name(2), "20261102T000000Z-2", &name(3)].map(String::from)
@@ -158,18 +158,18 @@ fn the_newest_whole_ones_stay() {
     left.extend((4..=11).map(name));
     assert_eq!(names(&backups), left);
     assert!(at.join("other").exists());
-    // What was being made or removed goes, and nothing that only looks like it.
+    // Leftovers are removed; a directory that only looks similar is not.
     put(at, ".partial-20261201T000000Z-2", None);
-    backups.clear().unwrap();
+    backups.remove_leftovers().unwrap();
     assert!(!at.join(".partial-20261201T000000Z-2").exists() && at.join(".partial-other").exists());
 }
 
 #[test]
-fn a_backup_that_cannot_be_read_says_why() {
+fn an_unreadable_backup_has_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let backups = Backups::open(dir.path()).unwrap();
     put(dir.path(), "20260101T000000Z", None);
-    put(dir.path(), "20260102T000000Z", Some(&facts()));
+    put(dir.path(), "20260102T000000Z", Some(&complete()));
     symlink(
         dir.path().join("20260102T000000Z"),
         dir.path().join("20260103T000000Z"),
@@ -191,12 +191,19 @@ fn a_backup_that_cannot_be_read_says_why() {
         .list()
         .unwrap()
         .iter()
-        .map(|backup| backup.facts.clone().err().unwrap_or_default())
+        .map(|backup| {
+            backup
+                .metadata
+                .as_ref()
+                .err()
+                .map(|error| chain(error))
+                .unwrap_or_default()
+        })
         .collect();
     let wanted = [
-        "backup.json cannot be read",
+        "cannot read backup.json",
         "",
-        "no directory",
+        "not a directory",
         "format 2, and this ctl knows 1",
         "is damaged",
     ];
@@ -209,7 +216,10 @@ fn a_backup_that_cannot_be_read_says_why() {
     let (_, newest) = Backups::find(dir.path()).unwrap();
     assert_eq!(newest.name(), "20260105T000000Z");
     let (found, one) = Backups::find(&dir.path().join("20260102T000000Z")).unwrap();
-    assert_eq!((found.dir(), one.facts), (backups.dir(), Ok(facts())));
+    assert_eq!(
+        (found.dir(), one.metadata.unwrap()),
+        (backups.dir(), complete())
+    );
     let empty = tempfile::tempdir().unwrap();
     assert!(
         Backups::find(empty.path())
@@ -220,17 +230,17 @@ fn a_backup_that_cannot_be_read_says_why() {
 }
 
 #[test]
-fn two_do_not_work_with_the_same_backups() {
+fn only_one_process_works_with_the_backups() {
     let dir = tempfile::tempdir().unwrap();
     let backups = Backups::open(dir.path()).unwrap();
-    let claim = backups.claim().unwrap();
+    let lock = backups.lock().unwrap();
     assert!(
         backups
-            .claim()
+            .lock()
             .unwrap_err()
             .to_string()
             .contains("another ctl works with the backups here")
     );
-    drop(claim);
-    backups.claim().unwrap();
+    drop(lock);
+    backups.lock().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Digests as the registry writes them, of every kind that it takes.
+//! Digests as the registry writes them, with every algorithm that it accepts.
 
 use std::io::{Read, Write};
 use std::str::FromStr;
@@ -7,10 +7,40 @@ use std::{fmt, io};
 use halite_durable::files;
 use sha2::{Sha256, Sha384, Sha512};
 
-/// The kinds that `distribution` takes, and how many digits they have.
-const KINDS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
+/// The algorithms that `distribution` accepts, with the number of hexadecimal digits.
+const ALGORITHMS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// `ALGORITHM:HEX`.
+/// The directory of all blobs, in the layout.
+pub const BLOBS: &str = "blobs";
+
+/// A difference between a blob and its digest.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobDamage {
+    /// The content has another digest.
+    #[error("its {size} bytes are those of {digest}")]
+    Content {
+        /// The size in bytes.
+        size: u64,
+        /// The digest that the content has.
+        digest: Digest,
+    },
+    /// Reading failed.
+    #[error("it cannot be read")]
+    Unreadable(#[source] io::Error),
+    /// The file does not exist.
+    #[error("it is missing")]
+    Missing,
+    /// The place of the file is taken by something else.
+    #[error("its file {0}")]
+    Unexpected(String),
+}
+
+/// A text that is not a digest.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a digest")]
+pub struct InvalidDigest(String);
+
+/// A digest: `ALGORITHM:HEX`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest {
     algorithm: &'static str,
@@ -18,9 +48,11 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// From the names of the directories that a blob is in.
-    pub fn of_names(algorithm: &str, hex: &str) -> Option<Self> {
-        let (algorithm, length) = KINDS.into_iter().find(|(name, _)| *name == algorithm)?;
+    /// Makes a digest from the names of a blob's directories.
+    pub fn from_names(algorithm: &str, hex: &str) -> Option<Self> {
+        let (algorithm, length) = ALGORITHMS
+            .into_iter()
+            .find(|(name, _)| *name == algorithm)?;
         let digits = hex
             .bytes()
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -30,31 +62,32 @@ impl Digest {
         })
     }
 
-    /// The directory of the blob, relative to that of the registry: `blobs/ALGORITHM/HE/HEX`.
+    /// The blob's directory, relative to the layout: `blobs/ALGORITHM/HE/HEX`.
     pub fn folder(&self) -> String {
         format!(
             "{}/{}/{}/{}",
-            super::BLOBS,
+            BLOBS,
             self.algorithm,
             &self.hex[..2],
             self.hex
         )
     }
 
-    /// One name for it that can be that of a file.
+    /// The digest as a file name.
     pub fn file_name(&self) -> String {
         format!("{}-{}", self.algorithm, self.hex)
     }
 
-    /// Copies what should have this digest. Its size; or why it is not what it should be.
+    /// Copies a blob and compares it with this digest. Returns its size, or its damage; a blob that
+    /// cannot be read is damaged, too.
     ///
     /// # Errors
-    /// It cannot be written. That it cannot be read is damage.
+    /// The copy cannot be written.
     pub fn copy(
         &self,
         from: &mut impl Read,
         to: &mut impl Write,
-    ) -> io::Result<Result<u64, String>> {
+    ) -> io::Result<Result<u64, BlobDamage>> {
         let mut source = Source {
             from,
             failed: false,
@@ -66,24 +99,30 @@ impl Digest {
         };
         match copied {
             Ok((hex, size)) if hex == self.hex => Ok(Ok(size)),
-            Ok((hex, size)) => Ok(Err(format!(
-                "its {size} bytes are those of {}:{hex}",
-                self.algorithm
-            ))),
-            Err(error) if source.failed => Ok(Err(format!("it cannot be read: {error}"))),
+            Ok((hex, size)) => Ok(Err(BlobDamage::Content {
+                size,
+                digest: Self {
+                    algorithm: self.algorithm,
+                    hex,
+                },
+            })),
+            Err(error) if source.failed => Ok(Err(BlobDamage::Unreadable(error))),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads what should have this digest: its size, or why it is not that.
-    pub fn check(&self, from: &mut impl Read) -> Result<u64, String> {
-        // Nothing can go wrong with writing to nowhere.
+    /// Reads a blob and compares it with this digest. Returns its size.
+    ///
+    /// # Errors
+    /// The blob is damaged.
+    pub fn check(&self, from: &mut impl Read) -> Result<u64, BlobDamage> {
+        // Writing to a sink does not fail, so an error can only be one of reading.
         self.copy(from, &mut io::sink())
-            .unwrap_or_else(|error| Err(error.to_string()))
+            .unwrap_or_else(|error| Err(BlobDamage::Unreadable(error)))
     }
 }
 
-/// Remembers which end of a copy failed.
+/// The source of a copy. Remembers that reading failed, to tell that from a failure of writing.
 struct Source<'a, R> {
     from: &'a mut R,
     failed: bool,
@@ -96,13 +135,13 @@ impl<R: Read> Read for Source<'_, R> {
 }
 
 impl FromStr for Digest {
-    type Err = String;
+    type Err = InvalidDigest;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         let parts = text
             .split_once(':')
-            .and_then(|(algorithm, hex)| Self::of_names(algorithm, hex));
-        parts.ok_or_else(|| format!("{text:?} is no digest"))
+            .and_then(|(algorithm, hex)| Self::from_names(algorithm, hex));
+        parts.ok_or_else(|| InvalidDigest(text.to_owned()))
     }
 }
 
@@ -119,7 +158,7 @@ mod tests {
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn every_kind_that_the_registry_takes_is_checked() {
+    fn every_algorithm_that_the_registry_accepts_is_checked() {
         for (text, content) in [
             (format!("sha256:{EMPTY}"), &b""[..]),
             (
@@ -140,21 +179,22 @@ mod tests {
             let digest: Digest = text.parse().unwrap();
             assert_eq!(digest.to_string(), text);
             assert_eq!(
-                digest.check(&mut &content[..]),
-                Ok(content.len() as u64),
+                digest.check(&mut &content[..]).unwrap(),
+                content.len() as u64,
                 "{text}"
             );
             assert!(
                 digest
                     .check(&mut &b"other"[..])
                     .unwrap_err()
+                    .to_string()
                     .starts_with("its 5 bytes are those of sha")
             );
         }
     }
 
     #[test]
-    fn a_digest_is_nothing_else() {
+    fn other_texts_are_not_digests() {
         let folder = format!("sha256:{EMPTY}")
             .parse::<Digest>()
             .unwrap()
@@ -177,11 +217,11 @@ mod tests {
         ] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
-        assert!(Digest::of_names("sha256", &format!("../{}", &EMPTY[3..])).is_none());
+        assert!(Digest::from_names("sha256", &format!("../{}", &EMPTY[3..])).is_none());
     }
 
     #[test]
-    fn a_full_disk_is_no_damage_and_an_unreadable_file_is() {
+    fn an_unreadable_file_is_damage_and_a_full_disk_is_not() {
         struct Bad;
         impl Read for Bad {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -202,6 +242,7 @@ mod tests {
                 .copy(&mut Bad, &mut Vec::new())
                 .unwrap()
                 .unwrap_err()
+                .to_string()
                 .contains("cannot be read")
         );
         let error = digest.copy(&mut &b"x"[..], &mut Bad).unwrap_err();
