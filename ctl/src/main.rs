@@ -5,7 +5,6 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
-mod complete;
 mod files;
 mod follow;
 mod minion;

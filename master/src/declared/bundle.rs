@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::Manifest;
-use halite_bundle::manifest::load_text;
-use halite_bundle::site::{Bundles, Held};
+use halite_manifest::manifest::load_text;
+use halite_manifest::{Bundles, InstalledBundle, Manifest};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
@@ -113,7 +112,7 @@ pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), 
 }
 
 /// The state tree of a bundle and its charts, each file compared with the manifest.
-fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::Error> {
+fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest::Error> {
     let mut tree = MemoryTree::new();
     for (path, _) in manifest
         .files
@@ -132,7 +131,7 @@ fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bund
     Ok(tree)
 }
 
-fn on_site(held: &Held) -> Option<SiteBundle> {
+fn on_site(held: &InstalledBundle) -> Option<SiteBundle> {
     let manifest = held.manifest.as_ref().ok()?;
     Some(SiteBundle {
         version: held.version.clone(),
