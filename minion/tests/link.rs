@@ -20,7 +20,7 @@ use halite_minion::{enrol, identity, link};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
-use halite_proto::transport::{Caller, Channel, Doorkeeper, Peer, Server};
+use halite_proto::transport::{Caller, Channel, Peer, PeerPolicy, Server};
 use halite_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -109,7 +109,7 @@ struct Master {
     changes: watch::Sender<u64>,
 }
 
-impl Doorkeeper for Master {
+impl PeerPolicy for Master {
     fn admit(&self, _: &Caller) -> Result<(), String> {
         Ok(())
     }
