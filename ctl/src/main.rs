@@ -10,7 +10,6 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
-mod complete;
 mod event_stream;
 mod files;
 mod generate;

@@ -28,7 +28,7 @@ pub const MASTER: Daemon = Daemon {
     program: "/usr/local/bin/halite-master",
     sls: "halite.services.master",
     restart_state: "halite-master-restart",
-    restart_sls: "halite.services.master.restart",
+    restart_sls: halite_states::shipped::RESTART_MASTER,
 };
 
 /// This host's minion.
@@ -37,7 +37,7 @@ pub const MINION: Daemon = Daemon {
     program: "/usr/local/bin/halite-minion",
     sls: "halite.services.minion",
     restart_state: "halite-minion-restart",
-    restart_sls: "halite.services.minion.restart",
+    restart_sls: halite_states::shipped::RESTART_MINION,
 };
 
 impl Daemon {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::bail;
-use halite_bundle::Manifest;
+use halite_manifest::Manifest;
 use halite_pillar::bundle::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
@@ -38,10 +38,7 @@ use crate::{FAILED, preflight};
 pub use crate::paths::CLUSTER_DOCUMENT_MODE as CLUSTER_MODE;
 
 /// The orchestration that makes the first host a control plane.
-pub const ORCHESTRATION: &str = "halite.orchestrate.bootstrap";
-
-/// The states that only `ctl bootstrap` applies, because no highstate contains them.
-pub const BY_ITSELF: [&str; 2] = [daemon::MASTER.restart_sls, daemon::MINION.restart_sls];
+pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
 
 /// The input of all steps.
 struct Preparation {
@@ -73,7 +70,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         Err(problems) => return damaged(args, problems, screen).await,
     };
     let (bundle, site) = (medium.bundle.clone(), medium.site.clone());
-    let manifest = halite_bundle::manifest::load(&bundle)?;
+    let manifest = halite_manifest::manifest::load(&bundle)?;
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);

@@ -17,7 +17,6 @@ use crate::cli::{Cli, Command};
 use crate::output::Screen;
 
 pub use bundle::directory_of;
-pub use nodes::ADD_NODE;
 pub use seal::trust;
 
 /// Runs a command and returns its exit code.

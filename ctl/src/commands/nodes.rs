@@ -11,7 +11,7 @@ use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
 /// The orchestration that makes an enrolled host a Kubernetes node.
-pub const ADD_NODE: &str = "halite.orchestrate.add_node";
+const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
 
 /// Runs `ctl node`.
 ///

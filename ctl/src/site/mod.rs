@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use halite_bundle::manifest;
-use halite_bundle::site::{Bundles, Held};
+use halite_bundle::BundleStore;
+use halite_manifest::{InstalledBundle, manifest};
 use halite_pillar::bundle::SiteBundle;
 use halite_secrets::yaml;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub struct Site {
     /// The directory of cluster document, node documents and trusted keys.
     pub config: PathBuf,
     /// The site's bundles.
-    pub bundles: Bundles,
+    pub bundles: BundleStore,
 }
 
 /// The bundle that a site's cluster uses.
@@ -37,7 +37,7 @@ impl Site {
     pub fn here() -> Self {
         Self {
             config: CONFIG.into(),
-            bundles: Bundles::default(),
+            bundles: BundleStore::default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Site {
 
     /// The installed bundles, as templates see them.
     pub fn others(&self) -> Vec<SiteBundle> {
-        let known = |held: &Held| {
+        let known = |held: &InstalledBundle| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
             Some(SiteBundle {

@@ -1,6 +1,9 @@
 //! Builds Halite's own programs as they are shipped.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -9,7 +12,7 @@ use crate::command::passthrough;
 
 /// Cargo's profiles and the programs (packages of the same name) that are built with each.
 const PROFILES: &[(&str, &[&str])] = &[
-    ("release", &["ctl", "halite-master"]),
+    ("release", &["ctl", "halite-builder", "halite-master"]),
     ("small", &["halite-minion"]),
 ];
 
@@ -24,10 +27,10 @@ pub fn source_root() -> PathBuf {
 }
 
 /// What [`release`] does, for whoever waits for it.
-pub const WHAT: &str = "building ctl, halite-master and halite-minion (release; about ten minutes when nothing is cached)";
+pub const WHAT: &str = "building ctl, halite-builder, halite-master and halite-minion (release; about ten minutes when nothing is cached)";
 
 /// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and
-/// returns the directory that holds all three.
+/// returns the directory that holds all four.
 pub fn release() -> Result<PathBuf> {
     let target = source_root().join("target/x86_64-unknown-linux-gnu");
     let shipped = target.join("shipped");
@@ -47,6 +50,17 @@ pub fn release() -> Result<PathBuf> {
         }
     }
     Ok(shipped)
+}
+
+/// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
+pub fn with_builder(command: &mut Command) -> Result<&mut Command> {
+    static PATH: OnceLock<OsString> = OnceLock::new();
+    if PATH.get().is_none() {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(release()?).chain(std::env::split_paths(&path));
+        let _ = PATH.set(std::env::join_paths(all)?);
+    }
+    Ok(command.env("PATH", PATH.get().context("there is no PATH")?))
 }
 
 fn build(profile: &str, programs: &[&str]) -> Result<()> {
