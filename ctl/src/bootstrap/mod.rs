@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use halite_manifest::Manifest;
-use halite_pillar::bundle::SiteBundle;
+use halite_pillar::bundle_facts::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
 use serde_json::{Value, json};
@@ -234,7 +234,8 @@ async fn findings(
         .ok()
         .map(jiff::Timestamp::as_second);
     facts.existing = initial.existing();
-    let host = halite_pillar::facts::HostFacts::from_grains(&preparation.name, &preparation.grains);
+    let host =
+        halite_pillar::host_facts::HostFacts::from_grains(&preparation.name, &preparation.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();
     preflight::run(&facts)
 }
