@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use crate::verify::Damage;
+use crate::damage::Damage;
 
 /// A bundle could not be read, written or changed.
 #[derive(Debug, thiserror::Error)]

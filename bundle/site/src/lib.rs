@@ -8,6 +8,7 @@
 
 pub mod add;
 pub mod copy;
+mod damage;
 pub mod delta;
 mod delta_apply;
 mod delta_export;
@@ -24,6 +25,7 @@ pub mod verify;
 
 pub use add::{Added, visible};
 pub use copy::{Copied, Origin};
+pub use damage::Damage;
 pub use delta_export::export as export_delta;
 pub use error::Error;
 pub use inspect::inspect;
@@ -31,4 +33,4 @@ pub use list::{Listing, list};
 pub use pack::{pack, unpack_some};
 pub use store::BundleStore;
 pub use verified::VerifiedImage;
-pub use verify::{Damage, Report, verify, verify_same};
+pub use verify::{Report, verify, verify_same};

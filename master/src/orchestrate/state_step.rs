@@ -42,7 +42,7 @@ impl StepRunner<'_> {
             },
             _ => {
                 return Err(Failure::new(
-                    "halite.state needs either `sls` or `highstate: true`".into(),
+                    "halite.state needs either `sls` or `highstate: true`",
                 ));
             }
         };

@@ -129,7 +129,9 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
             Map::from_iter([("testing".to_owned(), json!("Something pretended to change"))]),
             comment.unwrap_or_else(|| "Success!".into()),
         )),
-        "fail_without_changes" => Err(Failure::new(comment.unwrap_or_else(|| "Failure!".into()))),
+        "fail_without_changes" => Err(Failure::new(
+            comment.unwrap_or_else(|| "Failure!".to_owned()),
+        )),
         _ => Err(Failure::new(format!(
             "{} cannot be a step of an orchestration",
             chunk.function()

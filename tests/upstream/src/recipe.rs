@@ -151,7 +151,7 @@ impl Paper {
         let pages = store.get("pages", &store::key(&file_digest(&ctl)?)?, |out| {
             let mut write = Command::new(&ctl);
             command::run(
-                write.arg("paper").arg(out.join("pages")),
+                write.arg("generate").arg(out.join("pages")),
                 "writing the manual pages",
                 progress,
             )

@@ -8,9 +8,9 @@ use ureq::http::{HeaderMap, Response, StatusCode, header};
 use ureq::{Agent, Body, http};
 use url::Url;
 
+use super::headers::length;
 use super::proxy::Proxies;
 use super::retry::{Again, Failure};
-use super::transfer::length;
 use super::{Settings, retry, tls};
 use crate::error::Error;
 

@@ -6,6 +6,7 @@
 
 mod client;
 mod credentials;
+mod headers;
 mod proxy;
 mod retry;
 mod settings;

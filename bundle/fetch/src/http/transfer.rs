@@ -8,6 +8,7 @@ use ureq::http::{HeaderMap, Response, StatusCode, header};
 use url::Url;
 
 use super::client::shown;
+use super::headers::{length, text};
 use super::retry::{Again, Failure};
 use super::{Client, Login, Request, retry};
 use crate::cache::{Begun, Cache, Entry, Origin, Partial};
@@ -300,13 +301,6 @@ impl Transfer<'_> {
     }
 }
 
-/// How many bytes the answer will bring.
-pub(super) fn length(response: &Response<Body>) -> Option<u64> {
-    text(response.headers(), header::CONTENT_LENGTH)?
-        .parse()
-        .ok()
-}
-
 /// The first byte that a partial answer brings: `bytes 500-999/1000`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
@@ -342,8 +336,4 @@ fn strong_validator(headers: &HeaderMap) -> Option<String> {
     let tag = text(headers, header::ETAG).filter(|tag| tag.starts_with('"'));
     tag.or_else(|| text(headers, header::LAST_MODIFIED))
         .map(str::to_owned)
-}
-
-fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
 }

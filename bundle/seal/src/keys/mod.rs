@@ -1,6 +1,7 @@
 //! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files
 //! of `minisign`.
 
+mod directory;
 mod kdf;
 mod kind;
 mod password;

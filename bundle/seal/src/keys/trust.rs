@@ -8,11 +8,9 @@ use jiff::Timestamp;
 
 use super::super::report::Signer;
 use super::super::signature::Signature;
-use super::{KeyId, PublicKey, trust_store};
+use super::directory::{REVOKED, parse_revoked};
+use super::{KeyId, PublicKey, directory};
 use crate::error::Error;
-
-/// The file of a trust directory that lists the keys that are trusted no more.
-pub(super) const REVOKED: &str = "revoked";
 
 /// The keys that may vouch for an image, and those that may no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,7 +98,7 @@ impl Trust {
             }
         }
         let revoked = dir.join(REVOKED);
-        match parse_revoked(&trust_store::list(&revoked)?) {
+        match parse_revoked(&directory::list(&revoked)?) {
             Ok(revoked) => trust.revoked = revoked,
             Err(wrong) => problems.extend(
                 wrong
@@ -128,7 +126,7 @@ impl Trust {
     /// # Errors
     /// When the directory is there and cannot be read, or its file `revoked` is none.
     pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
-        for path in trust_store::public(dir)? {
+        for path in directory::public(dir)? {
             // What is no key is for whoever loads the directory to name.
             let Ok(there) = PublicKey::load(&path) else {
                 continue;
@@ -141,7 +139,7 @@ impl Trust {
                 .for_each(|key| key.until(&there));
         }
         let path = dir.join(REVOKED);
-        let revoked = parse_revoked(&trust_store::list(&path)?)
+        let revoked = parse_revoked(&directory::list(&path)?)
             .map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
         self.revoked.extend(revoked);
         Ok(self)
@@ -229,27 +227,4 @@ fn called(key: &PublicKey) -> String {
         || key.id().to_string(),
         |name| format!("{name} ({})", key.id()),
     )
-}
-
-/// A key id a line, with why behind it; what begins with `#` is a comment.
-pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
-    let (mut revoked, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (id, why) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        match KeyId::parse(id) {
-            Some(id) => drop(revoked.insert(id, why.trim().to_owned())),
-            None => wrong.push(format!(
-                "line {number}: `{id}` is no key id of 16 hexadecimal digits"
-            )),
-        }
-    }
-    if wrong.is_empty() {
-        Ok(revoked)
-    } else {
-        Err(wrong)
-    }
 }

@@ -1,12 +1,11 @@
 //! Keeping keys in a trust directory, so that the next image is checked with them.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use halite_durable::files;
 
-use super::trust::{REVOKED, parse_revoked};
+use super::directory::{REVOKED, list, parse_revoked, public};
 use super::{PublicKey, Trust};
 use crate::error::Error;
 
@@ -92,31 +91,4 @@ impl Trust {
             .filter(good)
             .try_for_each(|key| key.keep(dir).map(drop))
     }
-}
-
-/// The text of a list of revoked keys, empty where there is none.
-pub(super) fn list(path: &Path) -> Result<String, Error> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(Error::file("read", path)),
-    }
-}
-
-/// The `.pub` files of a directory, which need not be there.
-pub(super) fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed.map_err(Error::file("list", dir))?,
-    };
-    let mut found = Vec::new();
-    for entry in listed {
-        let path = entry.map_err(Error::file("list", dir))?.path();
-        found.extend(
-            path.extension()
-                .is_some_and(|suffix| suffix == "pub")
-                .then_some(path.clone()),
-        );
-    }
-    found.sort_unstable();
-    Ok(found)
 }
