@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use serde_json::Value;
 
@@ -32,7 +33,10 @@ struct Step {
 
 /// Measures, and prints the tables.
 pub fn bench(progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let (bundle, medium) = (prepare::bundle(progress)?, prepare::medium(progress)?);
+    let (bundle, medium) = (
+        prepare::bundle(&Board::plain())?,
+        prepare::medium(&Board::plain())?,
+    );
     let work = std::path::absolute(halite_lab::cache())?.join("bench-bundle");
     remove(&work)?;
     fs::create_dir_all(&work)?;

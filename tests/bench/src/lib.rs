@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use halite_lab::cluster::{CLUSTER, Cluster};
+use halite_lab::progress::Board;
 use halite_lab::{Lab, build, cluster};
 use halite_upstream::prepare;
 use inputs::Inputs;
@@ -43,8 +44,8 @@ const MASTER_KIB: u64 = 24 * 1024;
 
 /// Builds what is missing, measures, and prints the table. Leaves nothing running.
 pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let bundle = prepare::bundle(progress)?;
-    let medium = prepare::medium(progress)?;
+    let bundle = prepare::bundle(&Board::plain())?;
+    let medium = prepare::medium(&Board::plain())?;
     let inputs = Inputs::new(&bundle, progress)?;
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     lab.down()?;

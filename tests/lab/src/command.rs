@@ -38,15 +38,6 @@ pub fn this_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }
 
-/// Runs a program with the caller's terminal and returns whether it succeeded.
-pub fn passthrough<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<bool> {
-    let status = Command::new(program)
-        .args(args)
-        .status()
-        .with_context(|| format!("cannot start {program} {}", shown(args)))?;
-    Ok(status.success())
-}
-
 fn shown<S: AsRef<OsStr>>(args: &[S]) -> String {
     args.iter()
         .map(|a| a.as_ref().to_string_lossy().into_owned())

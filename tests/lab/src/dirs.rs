@@ -1,6 +1,6 @@
 //! The directories of the lab on the machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where everything slow to make is kept, outside the source tree: `HALITE_LAB_CACHE`, or
 /// `/var/cache/halite-lab`.
@@ -14,4 +14,14 @@ pub fn cache() -> PathBuf {
 #[must_use]
 pub fn run_dir() -> PathBuf {
     std::env::var_os("HALITE_LAB_RUN").map_or_else(|| "/var/lib/halite-lab".into(), PathBuf::from)
+}
+
+/// The root of the source tree.
+#[must_use]
+pub fn source_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }

@@ -3,16 +3,20 @@
 
 pub mod base;
 pub mod build;
+pub mod build_command;
 pub mod capacity;
 pub mod cluster;
 pub mod command;
+pub mod dependencies;
 mod dirs;
 mod groups;
 pub mod host;
 pub mod net;
 pub mod prerequisites;
+pub mod progress;
 pub mod resolver;
 pub mod scan;
+pub mod timing;
 pub mod wait;
 
 use std::collections::BTreeMap;

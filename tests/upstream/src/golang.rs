@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use halite_lab::build_command as command;
 use serde::Deserialize;
 
 use super::programs::{Module, Source};
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// Counts on every change of how programs are built that the key would not show otherwise.
 const REVISION: u32 = 1;

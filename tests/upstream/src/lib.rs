@@ -6,7 +6,6 @@
 
 pub mod cargo_deny;
 pub mod chart;
-mod command;
 mod golang;
 mod image;
 mod images;

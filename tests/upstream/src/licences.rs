@@ -8,13 +8,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build::source_root;
+use halite_lab::build_command as command;
 use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
 use super::programs::{MODULES, Source};
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// Counts on every change of what is gathered.
 const REVISION: u32 = 1;

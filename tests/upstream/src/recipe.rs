@@ -6,13 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build::source_root;
+use halite_lab::build_command as command;
 use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
 use super::programs::{CNI_PREFIX, MODULES};
 use super::store::Store;
-use super::{Upstream, command, licences, store, versions};
+use super::{Upstream, licences, store, versions};
 
 /// The revision of the packages that the build makes.
 const REVISION: u32 = 1;
