@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{Table, median, mib, seconds, warm};
 
-/// How often each thing is done; the median counts.
+/// Number of rounds of each step; the median counts.
 const ROUNDS: usize = 3;
 
 /// The aim for a check with both processors, as a share of what `sha256sum` takes.
@@ -282,7 +282,7 @@ fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
     Ok(table)
 }
 
-/// How many images there are, and the size of all that each of them names.
+/// Number of images, and the size of all that each of them names.
 fn pulled(bundle: &Path) -> Result<(usize, u64)> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let index = read(&bundle.join("images/index.json"))?;

@@ -33,7 +33,7 @@ pub enum Part {
     Bundle,
 }
 
-/// How often each of the two ways is gone.
+/// Number of rounds of each of the two ways.
 const ROUNDS: usize = 2;
 /// The aims of the project, as they are written in `docs/performance.md`.
 const RATIO: f64 = 1.5;
@@ -131,7 +131,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     Ok(())
 }
 
-/// Reads the whole bundle once, so that whoever is first has no colder start than who follows.
+/// Reads the whole bundle once, so that the first way has no colder start than the second.
 fn warm(bundle: &Path) -> Result<u64> {
     let mut read = 0;
     for entry in
@@ -186,7 +186,7 @@ fn sizes(bundle: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

@@ -87,7 +87,7 @@ enum Verb {
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
-        /// Where to write the names that were asked for.
+        /// File in which to record the names that were asked for.
         log: PathBuf,
     },
     /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.

@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use crate::command::run;
 use crate::timing;
 
-/// What a bare host has besides `debootstrap --variant=minbase`.
+/// Packages of a bare host in addition to `debootstrap --variant=minbase`.
 const PACKAGES: &str = "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
 
-/// What hardware and firmware give a real host and a container runner does not: writable cgroups,
+/// Unit that gives a host what hardware and firmware give a real one: writable cgroups,
 /// kernel log, network parameters, and the kernel parameters that the kubelet insists on. The
 /// latter belong to the machine, so the host sees files with the wanted values laid over them
 /// instead of changing them.

@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::timing;
 
-/// How often a program that says nothing is reported to be still at work.
+/// Interval of the messages about a program that still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How much of what a failed program printed is worth showing.
+/// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
 
 /// Runs a program to its end. What it prints to standard error is in the error when it fails; `what`

@@ -20,7 +20,7 @@ use crate::dirs::{cache, source_root};
 /// The target that `.cargo/config.toml` names.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What the cached directories are called, before the key.
+/// Beginning of the names of the cached directories; the key follows.
 const PREFIX: &str = "target-";
 
 /// The file whose time says when a directory was last used.

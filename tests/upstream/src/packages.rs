@@ -29,7 +29,7 @@ const UNUSED: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// What the maintainer script of `iptables` would have made through the alternatives system.
+/// Links that the maintainer script of `iptables` would make through the alternatives system.
 const IPTABLES_NAMES: &[&str] = &[
     "iptables",
     "iptables-restore",

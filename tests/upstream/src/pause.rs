@@ -12,7 +12,7 @@ use super::store;
 use super::store::Store;
 use super::versions::Release;
 
-/// Where the program is; it is built when it is not there yet. Rust needs a C compiler for linking,
+/// Builds the program unless it exists, and returns its path. Rust needs a C compiler for linking,
 /// so there is one.
 pub fn ensure(
     store: &Store,
