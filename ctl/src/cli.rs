@@ -165,7 +165,7 @@ pub struct Kind {
     /// The target is a grain: `os:Debian`.
     #[arg(short = 'G', long)]
     pub grain: bool,
-    /// The target is a pillar value: `node:roles:worker`.
+    /// The target is a pillar value: `halite:node:roles:worker`.
     #[arg(short = 'I', long)]
     pub pillar: bool,
     /// The target is a compound expression: `G@os:Debian and not worker-*`.
@@ -366,7 +366,7 @@ pub enum Token {
 /// `ctl orchestrate`.
 #[derive(Debug, Args)]
 pub struct Orchestrate {
-    /// For example `orchestrate.bootstrap`.
+    /// For example `halite.orchestrate.bootstrap`.
     pub sls: String,
     /// Pillar values for this run: KEY=VALUE, or a JSON mapping; may be repeated.
     #[arg(long)]
@@ -461,7 +461,7 @@ mod tests {
             "ctl apply custom.motd --target worker-* --test",
             "ctl cmd worker-1 -- systemctl status kubelet",
             "ctl local apply motd --tree . --test",
-            "ctl orchestrate orchestrate.add_node --pillar node=worker-1",
+            "ctl orchestrate halite.orchestrate.add_node --pillar node=worker-1",
             "ctl key delete a --force --cluster prod",
             "ctl bundle build --recipe r.yaml --out b",
             "ctl bundle build --recipe r.yaml --out halite.iso --key builder.key",

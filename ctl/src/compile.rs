@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_bundle::Manifest;
+use halite_document::Problem;
 use halite_pillar::bundle::BundleFacts;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
 use halite_states::low::Chunk;
-use halite_states::problem::Problem;
 use halite_states::signature::RunsOn;
 use halite_states::tree::Tree;
 use serde_json::Value;

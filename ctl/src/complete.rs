@@ -77,9 +77,13 @@ fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
     filled
 }
 
-/// The components whose images a template names: `pillar.images.NAME` and `pillar.images['NAME']`.
+/// The images of the bundle in the pillar of a template.
+const IMAGES: &str = "pillar.halite.images";
+
+/// The components whose images a template names: `pillar.halite.images.NAME` and
+/// `pillar.halite.images['NAME']`.
 fn components(text: &str) -> impl Iterator<Item = &str> {
-    text.split("pillar.images").skip(1).filter_map(|rest| {
+    text.split(IMAGES).skip(1).filter_map(|rest| {
         let rest = rest
             .strip_prefix('.')
             .or_else(|| rest.strip_prefix("['"))
@@ -87,7 +91,7 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
         let end = rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)))
             .unwrap_or(rest.len());
-        // A method of the map: `pillar.images.get('NAME')`.
+        // A method of the map: `pillar.halite.images.get('NAME')`.
         let call = rest[end..]
             .strip_prefix('(')
             .map(|rest| rest.trim_start_matches(['\'', '"']));

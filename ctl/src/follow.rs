@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn failures_name_the_state_that_failed_first_hand() {
         let state = |name: &str, ran: bool, comment: &str| {
-            json!({"index": 0, "__id__": name, "name": name, "function": "pkg.installed", "__sls__": "host.packages",
+            json!({"index": 0, "__id__": name, "name": name, "function": "pkg.installed", "__sls__": "halite.host.packages",
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 1.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
@@ -471,7 +471,7 @@ mod tests {
             "return": {"states": [state("a", true, "no such package"), state("b", false, "requisite failed")]}});
         assert_eq!(
             failures(&data),
-            ["w: pkg.installed a (host.packages): no such package"]
+            ["w: pkg.installed a (halite.host.packages): no such package"]
         );
         let lost =
             json!({"minion": "w", "success": false, "error": "not connected", "return": null});

@@ -1,8 +1,6 @@
 //! Bringing the daemon up and down.
 
 use std::future::Future;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,14 +88,14 @@ where
     background.spawn(keep_good_copies(Arc::clone(&store)));
     background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
-    notify("READY=1");
+    report("READY=1");
     let ending = Arc::clone(&backend);
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        notify("STOPPING=1");
+        report("STOPPING=1");
         tracing::info!("master stops");
         // Minions go on without us and hand their answers in later; what we do ourselves would be
         // cut off.
@@ -155,19 +153,10 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
     }
 }
 
-/// Tells systemd (`sd_notify(3)`); without it, nobody.
-fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let address = match path.to_string_lossy().strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    let sent = address
-        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
-    if let Err(error) = sent {
-        tracing::warn!(%error, "systemd cannot be told");
+/// Reports a state to systemd. The master also works where systemd does not listen.
+fn report(state: &str) {
+    if let Err(error) = halite_cli::notify::notify(state) {
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }
 

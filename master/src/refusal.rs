@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use halite_states::problem::Problem;
+use halite_document::Problem;
 
 use crate::store::StoreError;
 

@@ -1,14 +1,15 @@
 //! Files of the state tree and the bundle on this host, each under the SHA-256 of its content.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::clock;
 use crate::host::linux::{Blobs, files};
 use crate::host::{HostError, HostFuture, HostResult};
 
-/// A file that no job used for so long is dropped from the cache.
+/// A file that no job has used for this long is dropped from the cache.
 const UNUSED: Duration = Duration::from_secs(7 * 86_400);
 
 /// SHA-256, lower-case hex.
@@ -17,13 +18,13 @@ pub fn sha256(content: &[u8]) -> String {
     halite_proto::pki::hex(&Sha256::digest(content))
 }
 
-/// Whether a text can be such a hash; nothing else may become part of a path.
+/// Returns whether a text is such a digest; no other text may become part of a path.
 #[must_use]
 pub fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A directory with one file a hash.
+/// A directory with one file for each digest.
 #[derive(Debug, Clone)]
 pub struct Store(PathBuf);
 
@@ -48,22 +49,24 @@ impl Store {
             let _ = std::fs::File::options()
                 .append(true)
                 .open(&path)
-                .and_then(|f| f.set_modified(SystemTime::now()));
+                .and_then(|f| f.set_modified(clock::now()));
             return Ok(Some(content));
         }
-        tracing::warn!(hash, "a damaged file was dropped from the cache");
+        tracing::warn!(hash, "dropped a damaged file from the cache");
         files::remove(&path)?;
         Ok(None)
     }
 
-    /// Keeps a file, after checking that it is the one.
+    /// Stores a file, after checking its digest.
     ///
     /// # Errors
     /// Its content has another hash, or it cannot be written.
     pub fn put(&self, hash: &str, content: &[u8]) -> HostResult<()> {
         let path = self.path(hash)?;
         if sha256(content) != hash {
-            return Err(HostError(format!("the file {hash} arrived damaged")));
+            return Err(HostError::refused(format!(
+                "the file {hash} arrived damaged"
+            )));
         }
         files::mkdir(
             &self.0,
@@ -83,7 +86,7 @@ impl Store {
         )
     }
 
-    /// Drops what was not used for a week.
+    /// Drops files that were not used for a week.
     pub fn prune(&self) {
         let Ok(entries) = std::fs::read_dir(&self.0) else {
             return;
@@ -91,7 +94,7 @@ impl Store {
         for entry in entries.flatten() {
             let used = entry.metadata().and_then(|m| m.modified()).ok();
             if used
-                .and_then(|at| at.elapsed().ok())
+                .and_then(|at| clock::now().duration_since(at).ok())
                 .is_some_and(|age| age > UNUSED)
             {
                 // Only a cache: what cannot be removed now stays for the next time.
@@ -104,14 +107,14 @@ impl Store {
         if is_hash(hash) {
             Ok(self.0.join(hash))
         } else {
-            Err(HostError(
-                "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+            Err(HostError::refused(
+                "a blob is named by 64 lower-case hexadecimal digits",
             ))
         }
     }
 }
 
-/// Local mode: the files that were handed over beside the low state.
+/// The files of local mode, from a directory that the operator names.
 #[derive(Debug, Clone)]
 pub struct LocalBlobs(Option<PathBuf>);
 
@@ -127,23 +130,23 @@ impl Blobs for LocalBlobs {
     fn blob<'a>(&'a self, hash: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         Box::pin(async move {
             let directory = self.0.as_ref().ok_or_else(|| {
-                HostError(format!(
+                HostError::refused(format!(
                     "the file {hash} is needed: name its directory with --blobs"
                 ))
             })?;
             if !is_hash(hash) {
-                return Err(HostError(
-                    "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+                return Err(HostError::refused(
+                    "a blob is named by 64 lower-case hexadecimal digits",
                 ));
             }
             let path = directory.join(hash);
             let content = files::read(&path)?.ok_or_else(|| {
-                HostError(format!("the file {hash} is not in {}", directory.display()))
+                HostError::refused(format!("the file {hash} is not in {}", directory.display()))
             })?;
             if sha256(&content) == hash {
                 Ok(content)
             } else {
-                Err(HostError(format!(
+                Err(HostError::refused(format!(
                     "{} is damaged: its content has another hash",
                     path.display()
                 )))
@@ -166,7 +169,7 @@ mod tests {
             store
                 .put(&hash, b"contenT")
                 .unwrap_err()
-                .0
+                .to_string()
                 .contains("damaged")
         );
         store.put(&hash, b"content").unwrap();
@@ -188,7 +191,7 @@ mod tests {
             .append(true)
             .open(dir.path().join(&old))
             .unwrap();
-        file.set_modified(SystemTime::now() - 2 * UNUSED).unwrap();
+        file.set_modified(clock::now() - 2 * UNUSED).unwrap();
         store.prune();
         assert_eq!(store.get(&old).unwrap(), None);
         assert!(store.get(&new).unwrap().is_some());
@@ -199,15 +202,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let hash = sha256(b"x");
         let blobs = LocalBlobs::new(Some(dir.path()));
-        assert!(blobs.blob(&hash).await.unwrap_err().0.contains("is not in"));
+        assert!(
+            blobs
+                .blob(&hash)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("is not in")
+        );
         std::fs::write(dir.path().join(&hash), "y").unwrap();
-        assert!(blobs.blob(&hash).await.unwrap_err().0.contains("damaged"));
+        assert!(
+            blobs
+                .blob(&hash)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("damaged")
+        );
         assert!(
             LocalBlobs::new(None)
                 .blob(&hash)
                 .await
                 .unwrap_err()
-                .0
+                .to_string()
                 .contains("--blobs")
         );
     }

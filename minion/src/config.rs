@@ -1,7 +1,7 @@
-//! `/etc/halite/minion.yaml`: who this minion is and where its master listens.
+//! `/etc/halite/minion.yaml`: the minion's id and the addresses of its masters.
 //!
 //! The file is a flat mapping, and the minion carries no YAML library: plain and quoted values on
-//! one line each are read, anything more is refused with its line.
+//! one line each are read, any other syntax is refused with its line.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use halite_proto::reports::DIRECTORY;
 
 pub use halite_cli::minion::DEFAULT_PATH;
 
-/// Where the minion keeps identity, journal and file cache.
+/// The directory of the minion's own state.
 pub const STATE_DIR: &str = "/var/lib/halite/minion";
 
 /// The configuration.
@@ -19,9 +19,9 @@ pub struct Config {
     pub id: String,
     /// `host:port` of the masters, tried in order.
     pub masters: Vec<String>,
-    /// Identity, journal, file cache.
+    /// Directory of identity, journal, pending triggers and file cache.
     pub state_dir: PathBuf,
-    /// Where scheduled work on this host leaves its reports.
+    /// Directory in which scheduled work on this host leaves its reports.
     pub reports: PathBuf,
     /// Least level of log lines.
     pub log: tracing::Level,
@@ -39,28 +39,45 @@ impl Default for Config {
     }
 }
 
-/// What is wrong with the configuration, with file and line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
+/// The configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {} (it must have at least `master: HOST:PORT`)", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is wrong.
+    #[error("{file}:{line}: {reason}")]
+    Line {
+        /// The file.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// The rule that it breaks.
+        reason: String,
+    },
+    /// No master.
+    #[error("{}: `master: HOST:PORT` is missing", .0.display())]
+    NoMaster(PathBuf),
+}
 
 impl Config {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong.
+    /// It cannot be read, or a line is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            ConfigError(format!(
-                "{shown}: {e}; it must name at least `master: HOST:PORT`"
-            ))
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
         })?;
-        let config = Self::parse(&shown.to_string(), &text)?;
+        let config = Self::parse(&path.display().to_string(), &text)?;
         if config.masters.is_empty() {
-            return Err(ConfigError(format!(
-                "{shown}: `master: HOST:PORT` is missing"
-            )));
+            return Err(ConfigError::NoMaster(path.to_owned()));
         }
         Ok(config)
     }
@@ -68,11 +85,15 @@ impl Config {
     /// Reads the text of a file of that name.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first wrong line.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for (number, line) in text.lines().enumerate() {
-            let bad = |what: &str| ConfigError(format!("{file}:{}: {what}", number + 1));
+            let bad = |reason: &str| ConfigError::Line {
+                file: file.to_owned(),
+                line: number + 1,
+                reason: reason.to_owned(),
+            };
             let trimmed = line.trim();
             if trimmed.is_empty() || trimmed.starts_with('#') || trimmed == "---" {
                 continue;
@@ -82,7 +103,7 @@ impl Config {
             }
             let (key, value) = trimmed
                 .split_once(':')
-                .ok_or_else(|| bad("`key: value` is wanted"))?;
+                .ok_or_else(|| bad("expected `key: value`"))?;
             let value = value_of(value.trim())
                 .ok_or_else(|| bad("the value must be on this line, plain or quoted"))?;
             match key.trim() {
@@ -134,10 +155,10 @@ impl Config {
         self.state_dir.join("journal")
     }
 
-    /// The directory of what was changed and not acted on.
+    /// The directory of pending triggers.
     #[must_use]
-    pub fn owed(&self) -> PathBuf {
-        self.state_dir.join("owed")
+    pub fn pending_triggers(&self) -> PathBuf {
+        self.state_dir.join("pending-triggers")
     }
 
     /// The file cache's directory.
@@ -147,7 +168,7 @@ impl Config {
     }
 }
 
-/// A plain or quoted scalar without its comment; `None` for what is more than that.
+/// A plain or quoted scalar without its comment; `None` for any other value.
 fn value_of(text: &str) -> Option<String> {
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) {
         let (inner, rest) = text.get(1..)?.split_once(quote)?;
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_shown_with_their_line() {
-        for (text, wanted) in [
+        for (text, expected) in [
             (
                 "id: a\nmasters: b",
                 "f:2: unknown key `masters`; known are id, master, state_dir and log",
@@ -194,10 +215,10 @@ mod tests {
                 "id: a\n  b: c",
                 "f:2: only `key: value` lines are allowed here",
             ),
-            ("id", "f:1: `key: value` is wanted"),
+            ("id", "f:1: expected `key: value`"),
             ("log: loud", "f:1: log is error, warn, info, debug or trace"),
         ] {
-            assert_eq!(Config::parse("f", text).unwrap_err().to_string(), wanted);
+            assert_eq!(Config::parse("f", text).unwrap_err().to_string(), expected);
         }
     }
 }

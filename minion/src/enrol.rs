@@ -1,12 +1,11 @@
-//! First contact: a key made here, its public half handed in, a certificate in return.
+//! Enrolment: the host makes a key, sends its public half, and gets a certificate.
 //!
-//! The token carries the hash of the cluster's CA, so the master is verified before the token's
-//! secret is shown to it. Everything may be repeated: the key stays the same, and the master knows
-//! it again.
+//! The token contains the digest of the cluster's CA, so the master is verified before it gets the
+//! token's secret. Enrolment may be repeated: the key stays the same, and the master recognises it.
 
 use std::time::Duration;
 
-use halite_proto::transport::connect_pinned;
+use halite_proto::transport::{ConnectError, connect_pinned};
 use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
@@ -16,12 +15,12 @@ use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::{grains, identity};
 
-/// Time between two questions while an operator has not decided.
+/// Time between two requests until an operator has decided.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What is given on the command line.
+/// The arguments of the command line.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// `host:port`.
@@ -36,8 +35,8 @@ pub struct Request {
     pub force: bool,
 }
 
-/// Why enrolment failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Enrolment failed.
+#[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
     /// The token is not of the form that `ctl` prints.
     #[error("the token is malformed: it has the form ID.SECRET.CAHASH; copy all of it")]
@@ -46,15 +45,26 @@ pub enum EnrolError {
     #[error("give --token, or --ca-hash to wait for an operator's `ctl key accept`")]
     NoTrust,
     /// An identity of this host is there.
-    #[error("this host is enrolled as {0} already; --force enrols it anew")]
+    #[error("this host is enrolled as {0} already; --force enrols it again")]
     Enrolled(String),
-    /// No connection, or the call failed.
+    /// The id is not a valid name.
+    #[error("the id {id:?}")]
+    Id {
+        /// The id.
+        id: String,
+        /// The rule that it breaks.
+        source: halite_proto::identity::IdentityError,
+    },
+    /// No trusted connection.
+    #[error("cannot connect to the master")]
+    Connect(#[from] ConnectError),
+    /// The call failed.
     #[error("{0}")]
     Call(String),
-    /// The master said no.
+    /// The master rejected the request.
     #[error("the master refused: {0}")]
     Rejected(String),
-    /// Files.
+    /// The identity cannot be read or written.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -75,15 +85,15 @@ fn ca_hash(token: &str) -> Result<&str, EnrolError> {
     }
 }
 
-/// Enrols this host and returns its id and its key's fingerprint. `tell` gets one line whenever
-/// somebody has to know something. Waits as long as an operator has not decided.
+/// Enrols this host and returns its id and its key's fingerprint. `report` gets each line that the
+/// operator has to read. Waits until an operator has decided.
 ///
 /// # Errors
 /// Bad input, no trusted master, or a refusal.
 pub async fn enrol(
     config: &Config,
     request: &Request,
-    mut tell: impl FnMut(String),
+    mut report: impl FnMut(String),
 ) -> Result<(String, String), EnrolError> {
     let hash = match (request.token.as_str(), request.ca_hash.as_str()) {
         ("", "") => return Err(EnrolError::NoTrust),
@@ -98,22 +108,22 @@ pub async fn enrol(
     } else {
         request.id.clone()
     };
-    halite_proto::identity::check_name(&id)
-        .map_err(|e| EnrolError::Call(format!("the id {id:?}: {e}")))?;
+    halite_proto::identity::check_name(&id).map_err(|source| EnrolError::Id {
+        id: id.clone(),
+        source,
+    })?;
     if let Ok(present) = Identity::load(config)
         && !request.force
     {
         return Err(EnrolError::Enrolled(present.id));
     }
-    identity::directories(config)?;
+    identity::make_directories(config)?;
     let key = identity::key(config)?;
     let csr_pem = key.request(&id).map_err(IdentityError::from)?;
     let grains_json = grains::collect(&id, &config.reports).await.to_string();
-    let mut told = false;
+    let mut reported = false;
     loop {
-        let pinned = connect_pinned(&request.master, &hash)
-            .await
-            .map_err(|e| EnrolError::Call(e.to_string()))?;
+        let pinned = connect_pinned(&request.master, &hash).await?;
         let question = EnrolRequest {
             protocol: halite_proto::PROTOCOL,
             id: id.clone(),
@@ -144,9 +154,9 @@ pub async fn enrol(
             }
             State::Rejected => return Err(EnrolError::Rejected(reply.reason)),
             State::Pending => {
-                if !told {
-                    told = true;
-                    tell(format!(
+                if !reported {
+                    reported = true;
+                    report(format!(
                         "waiting for `ctl key accept {id}`; compare the fingerprint: {}",
                         key.fingerprint()
                     ));
@@ -155,7 +165,7 @@ pub async fn enrol(
             }
             State::Unspecified => {
                 return Err(EnrolError::Call(
-                    "the master's answer has no meaning".to_owned(),
+                    "the master's answer has an unknown state".to_owned(),
                 ));
             }
         }
@@ -163,6 +173,7 @@ pub async fn enrol(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks for files")]
 mod tests {
     use super::*;
 
@@ -179,7 +190,7 @@ mod tests {
             &format!("i.s.{}z", "a".repeat(63)),
         ] {
             let error = ca_hash(bad).unwrap_err();
-            assert_eq!(error, EnrolError::Token);
+            assert!(matches!(error, EnrolError::Token));
             assert!(
                 !error.to_string().contains(bad) || bad.is_empty(),
                 "a token is a secret"
@@ -188,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_said_before_anything_is_written() {
+    async fn missing_input_is_refused_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
             state_dir: dir.path().join("m"),
@@ -201,10 +212,10 @@ mod tests {
             ca_hash: String::new(),
             force: false,
         };
-        assert_eq!(
+        assert!(matches!(
             enrol(&config, &request, |_| ()).await,
             Err(EnrolError::NoTrust)
-        );
+        ));
         let bad = Request {
             id: "Not A Name".into(),
             ca_hash: "a".repeat(64),
@@ -212,7 +223,7 @@ mod tests {
         };
         assert!(matches!(
             enrol(&config, &bad, |_| ()).await,
-            Err(EnrolError::Call(_))
+            Err(EnrolError::Id { .. })
         ));
         assert!(!config.state_dir.exists());
     }

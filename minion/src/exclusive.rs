@@ -1,5 +1,4 @@
-//! One state run at a time on a host, whoever asks for it: the daemon's jobs and `halite-minion
-//! apply` take one lock.
+//! One state run at a time on a host: the daemon's jobs and `halite-minion apply` take one lock.
 
 use std::fs::File;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use rustix::io::Errno;
 const PATH: &str = "/run/halite-minion.lock";
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Held while states run; the kernel gives it back however the process ends.
+/// The lock, held while states run. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub struct Exclusive {
     _file: Option<File>,
@@ -37,8 +36,8 @@ pub async fn take(waiting: impl FnOnce()) -> std::io::Result<Exclusive> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Exclusive { _file: Some(file) }),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                if let Some(tell) = waiting.take() {
-                    tell();
+                if let Some(waiting) = waiting.take() {
+                    waiting();
                 }
                 tokio::time::sleep(ASK_AGAIN).await;
             }

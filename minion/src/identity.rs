@@ -1,4 +1,4 @@
-//! This minion's identity on disk: key, certificate and the CA that it believes.
+//! This minion's identity on disk: key, certificate and the CA that it trusts.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::host::HostError;
 use crate::host::linux::files;
 
-/// Why there is no usable identity.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// There is no usable identity.
+#[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Not enrolled yet.
     #[error(
@@ -18,29 +18,20 @@ pub enum IdentityError {
     )]
     Missing,
     /// A file cannot be read or written.
-    #[error("{0}")]
-    File(String),
-    /// What is there is not an identity.
-    #[error("the identity cannot be used: {0}; remove it and enrol again")]
-    Broken(String),
-}
-
-impl From<HostError> for IdentityError {
-    fn from(error: HostError) -> Self {
-        Self::File(error.0)
-    }
-}
-
-impl From<PkiError> for IdentityError {
-    fn from(error: PkiError) -> Self {
-        Self::Broken(error.to_string())
-    }
+    #[error(transparent)]
+    File(#[from] HostError),
+    /// Key or certificate cannot be read as such.
+    #[error("cannot use the identity (remove it and enrol again)")]
+    Pki(#[from] PkiError),
+    /// The files are not an identity of this minion.
+    #[error("cannot use the identity: {0}; remove it and enrol again")]
+    Invalid(String),
 }
 
 /// Identity and trust.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// What is shown to the master.
+    /// Certificate and key, for the connection to the master.
     pub client: ClientIdentity,
     /// The CA of identities, PEM.
     pub ca_pem: String,
@@ -55,7 +46,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads it.
+    /// Reads the identity.
     ///
     /// # Errors
     /// It is missing, unreadable or no identity of a minion.
@@ -63,7 +54,7 @@ impl Identity {
         let read = |path: &Path| -> Result<String, IdentityError> {
             let content = files::read(path)?.ok_or(IdentityError::Missing)?;
             String::from_utf8(content)
-                .map_err(|_| IdentityError::Broken(format!("{} is not text", path.display())))
+                .map_err(|_| IdentityError::Invalid(format!("{} is not text", path.display())))
         };
         let certificate_pem = read(&config.certificate())?;
         let key_pem = read(&config.key())?;
@@ -71,13 +62,13 @@ impl Identity {
         let found = Inspected::from_pem(&certificate_pem)?;
         let identity = found.identity()?;
         if identity.kind() != halite_proto::identity::Kind::Minion {
-            return Err(IdentityError::Broken(format!(
+            return Err(IdentityError::Invalid(format!(
                 "it is of a {}, not of a minion",
                 identity.kind()
             )));
         }
         if PrivateKey::from_pem(&key_pem)?.fingerprint() != found.fingerprint {
-            return Err(IdentityError::Broken(
+            return Err(IdentityError::Invalid(
                 "key and certificate do not belong together".to_owned(),
             ));
         }
@@ -94,7 +85,7 @@ impl Identity {
         })
     }
 
-    /// Whether a third or less of the lifetime is left.
+    /// Returns whether a third or less of the lifetime is left.
     #[must_use]
     pub fn is_old(&self, now: i64) -> bool {
         let third = self.not_after.saturating_sub(self.not_before) / 3;
@@ -102,7 +93,7 @@ impl Identity {
     }
 }
 
-/// The key of this minion: the one that is there, or a new one, which is on disk when this returns.
+/// The key of this minion: the present one, or a new one, which is on disk when this returns.
 ///
 /// # Errors
 /// It cannot be read, made or written.
@@ -119,7 +110,7 @@ pub fn key(config: &Config) -> Result<PrivateKey, IdentityError> {
     Ok(key)
 }
 
-/// Mode of what only root may read.
+/// Owner and mode of files that only root may read.
 #[must_use]
 pub fn secret() -> files::Owner {
     files::Owner {
@@ -128,15 +119,15 @@ pub fn secret() -> files::Owner {
     }
 }
 
-/// Makes the directories that the minion keeps its things in.
+/// Makes the directories of the minion's own state.
 ///
 /// # Errors
 /// They cannot be made.
-pub fn directories(config: &Config) -> Result<(), IdentityError> {
+pub fn make_directories(config: &Config) -> Result<(), IdentityError> {
     for path in [
         config.state_dir.clone(),
         config.journal(),
-        config.owed(),
+        config.pending_triggers(),
         config.blobs(),
     ] {
         files::mkdir_private(&path)?;
@@ -159,12 +150,15 @@ mod tests {
     fn a_key_is_made_once() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path());
-        directories(&config).unwrap();
-        directories(&config).unwrap();
+        make_directories(&config).unwrap();
+        make_directories(&config).unwrap();
         let first = key(&config).unwrap();
         assert_eq!(key(&config).unwrap().fingerprint(), first.fingerprint());
         assert_eq!(files::stat(&config.key()).unwrap().unwrap().mode, 0o600);
-        assert_eq!(Identity::load(&config).unwrap_err(), IdentityError::Missing);
+        assert!(matches!(
+            Identity::load(&config),
+            Err(IdentityError::Missing)
+        ));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The durable journal of jobs: what was started, what came of it, and what the master has stored.
+//! The durable journal of jobs: which were started, their answers, and which answers the master
+//! has stored.
 //!
-//! One directory, one file a job, each change one atomic and fsynced write. A job's file goes
-//! `started` → `returned` → `stored`; the last one holds no answer and only remembers the id, so
-//! that a job is started at most once, also by a minion that was killed and by a master that asks
-//! again. What is `started` when the minion comes up was cut off: its answer is `interrupted`.
+//! One directory, one file for each job, each change one atomic and fsynced write. A job's record
+//! goes `started` → `returned` → `stored`; the last one has no answer and only remembers the id, so
+//! that a job is started at most once, even if the minion is killed or the master sends the job
+//! again. A job that is `started` when the minion comes up was interrupted: that is its answer.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,22 +12,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::HostResult;
 use crate::host::linux::files;
+use crate::host::{HostError, HostResult};
 
-/// Return code of a job that was cut off.
+/// Return code of an interrupted job.
 pub const INTERRUPTED: i32 = 2;
-/// Ids of stored jobs that are remembered.
-const REMEMBERED: usize = 256;
+/// Number of stored jobs whose ids are remembered.
+pub const REMEMBERED: usize = 256;
 
-/// Where the records lie. The real one is a directory; tests cut the power of a fake one.
-pub trait Shelf: Send + Sync {
-    /// Names of the records, sorted.
+/// Storage for small named records: a directory, or in tests a disk that loses power.
+pub trait RecordStore: Send + Sync {
+    /// Names of all records, sorted.
     ///
     /// # Errors
     /// The directory cannot be read.
     fn names(&self) -> HostResult<Vec<String>>;
-    /// One record.
+    /// Reads a record; `None` when there is none.
     ///
     /// # Errors
     /// It cannot be read.
@@ -43,11 +44,11 @@ pub trait Shelf: Send + Sync {
     fn remove(&self, name: &str) -> HostResult<()>;
 }
 
-/// Records as files of a directory, mode 0600; the directory is made with the first.
+/// Records as files of a directory, mode 0600. The first write makes the directory.
 #[derive(Debug, Clone)]
 pub struct Directory(pub PathBuf);
 
-impl Shelf for Directory {
+impl RecordStore for Directory {
     fn names(&self) -> HostResult<Vec<String>> {
         files::list(&self.0)
     }
@@ -57,7 +58,7 @@ impl Shelf for Directory {
     }
 
     fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
-        if !self.0.is_dir() {
+        if files::stat(&self.0)?.is_none() {
             files::mkdir_private(&self.0)?;
         }
         let owner = files::Owner {
@@ -72,24 +73,24 @@ impl Shelf for Directory {
     }
 }
 
-/// What a job came to, as it goes to the master.
+/// The outcome of a job, as the master gets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// 0 done, 1 failed, 2 interrupted.
     pub retcode: i32,
     /// A run's return, or a function's value; JSON.
     pub return_json: String,
-    /// Why there is no value; empty otherwise.
+    /// The reason why there is no value; empty otherwise.
     pub error: String,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {
-    /// Begun, no answer yet.
+    /// Started, no answer yet.
     Started,
-    /// The answer is here, the master may not have it.
+    /// Answered; the master may not have the answer.
     Returned,
     /// The master has the answer.
     Stored,
@@ -102,45 +103,42 @@ struct Record {
     answer: Option<Answer>,
 }
 
-/// Why the journal refuses.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The journal cannot record a job.
+#[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The disk fails.
-    #[error("the journal cannot be kept: {0}")]
-    Disk(String),
+    #[error("cannot keep the journal")]
+    Disk(#[from] HostError),
+    /// A record cannot be written as JSON.
+    #[error("cannot encode a record of the journal")]
+    Encode(#[from] serde_json::Error),
     /// Not an id that can name a file.
-    #[error("`{0}` is no job id")]
+    #[error("`{0}` is not a job id")]
     Id(String),
     /// It was started before: never twice.
     #[error("job {0} was started before")]
     Known(String),
 }
 
-impl From<crate::host::HostError> for JournalError {
-    fn from(error: crate::host::HostError) -> Self {
-        Self::Disk(error.0)
-    }
-}
-
-/// The journal. Answers lie on the shelf only; memory holds ids.
+/// The journal. Answers are in the store only; memory has the ids.
 pub struct Journal<S> {
-    shelf: S,
+    store: S,
     jobs: Mutex<BTreeMap<String, Progress>>,
 }
 
-impl<S: Shelf> Journal<S> {
-    /// Reads what is there. Jobs that were cut off get the answer `interrupted`, durably, before
-    /// anything else happens.
+impl<S: RecordStore> Journal<S> {
+    /// Reads the records. Interrupted jobs get the answer `interrupted`, durably, before anything
+    /// else happens.
     ///
     /// # Errors
-    /// The shelf cannot be read or written.
-    pub fn open(shelf: S) -> Result<Self, JournalError> {
+    /// The store cannot be read or written.
+    pub fn open(store: S) -> Result<Self, JournalError> {
         let mut jobs = BTreeMap::new();
-        for name in shelf.names()? {
+        for name in store.names()? {
             let Some(job) = name.strip_suffix(".json").filter(|job| is_id(job)) else {
                 continue;
             };
-            let content = shelf.get(&name)?.unwrap_or_default();
+            let content = store.get(&name)?.unwrap_or_default();
             let progress = match serde_json::from_slice::<Record>(&content) {
                 Ok(Record {
                     progress: Progress::Started,
@@ -154,7 +152,7 @@ impl<S: Shelf> Journal<S> {
                             "interrupted: the minion or its host went down while the job ran; run it again"
                                 .to_owned(),
                     };
-                    put(&shelf, job, Progress::Returned, Some(answer))?;
+                    put(&store, job, Progress::Returned, Some(answer))?;
                     Progress::Returned
                 }
                 Ok(record) => record.progress,
@@ -162,7 +160,7 @@ impl<S: Shelf> Journal<S> {
             jobs.insert(job.to_owned(), progress);
         }
         Ok(Self {
-            shelf,
+            store,
             jobs: Mutex::new(jobs),
         })
     }
@@ -171,31 +169,31 @@ impl<S: Shelf> Journal<S> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far a job is; `None` when it was never started here (or so long ago that it is
-    /// forgotten).
+    /// Progress of a job; `None` when it was never started here, or so long ago that the journal
+    /// has forgotten it.
     pub fn progress(&self, job: &str) -> Option<Progress> {
         self.jobs().get(job).copied()
     }
 
     /// Ids of the jobs that were started and have no answer yet.
     pub fn running(&self) -> Vec<String> {
-        self.with(Progress::Started)
+        self.with_progress(Progress::Started)
     }
 
     /// Ids of the jobs whose answer the master may not have.
     pub fn returned(&self) -> Vec<String> {
-        self.with(Progress::Returned)
+        self.with_progress(Progress::Returned)
     }
 
-    fn with(&self, wanted: Progress) -> Vec<String> {
+    fn with_progress(&self, progress: Progress) -> Vec<String> {
         self.jobs()
             .iter()
-            .filter(|(_, p)| **p == wanted)
+            .filter(|(_, p)| **p == progress)
             .map(|(job, _)| job.clone())
             .collect()
     }
 
-    /// A job begins. Returns only when that is durable.
+    /// Records that a job starts. Returns only when that is durable.
     ///
     /// # Errors
     /// It was started before, or the disk fails: then it must not be run.
@@ -207,43 +205,43 @@ impl<S: Shelf> Journal<S> {
         if jobs.contains_key(job) {
             return Err(JournalError::Known(job.to_owned()));
         }
-        put(&self.shelf, job, Progress::Started, None)?;
+        put(&self.store, job, Progress::Started, None)?;
         jobs.insert(job.to_owned(), Progress::Started);
         Ok(())
     }
 
-    /// A job has its answer. Returns only when that is durable.
+    /// Records a job's answer. Returns only when that is durable.
     ///
     /// # Errors
     /// The disk fails.
     pub fn finish(&self, job: &str, answer: Answer) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
-        put(&self.shelf, job, Progress::Returned, Some(answer))?;
+        put(&self.store, job, Progress::Returned, Some(answer))?;
         jobs.insert(job.to_owned(), Progress::Returned);
         Ok(())
     }
 
-    /// The answer of a job that has returned.
+    /// The answer of a returned job.
     ///
     /// # Errors
     /// The disk fails.
     pub fn answer(&self, job: &str) -> Result<Option<Answer>, JournalError> {
-        let content = self.shelf.get(&file(job))?.unwrap_or_default();
+        let content = self.store.get(&file(job))?.unwrap_or_default();
         Ok(serde_json::from_slice::<Record>(&content)
             .ok()
             .and_then(|record| record.answer))
     }
 
-    /// The master has stored the answer: only the id is kept from now on.
+    /// Records that the master has stored the answer: from then on only the id is remembered.
     ///
     /// # Errors
-    /// The disk fails; nothing is lost, the answer will be handed in once more.
+    /// The disk fails; nothing is lost, the minion sends the answer once more.
     pub fn stored(&self, job: &str) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         if jobs.get(job) != Some(&Progress::Returned) {
             return Ok(());
         }
-        put(&self.shelf, job, Progress::Stored, None)?;
+        put(&self.store, job, Progress::Stored, None)?;
         jobs.insert(job.to_owned(), Progress::Stored);
         // Job ids begin with their time: the first are the oldest.
         let stored: Vec<String> = jobs
@@ -252,7 +250,7 @@ impl<S: Shelf> Journal<S> {
             .map(|(job, _)| job.clone())
             .collect();
         for old in stored.iter().take(stored.len().saturating_sub(REMEMBERED)) {
-            self.shelf.remove(&file(old))?;
+            self.store.remove(&file(old))?;
             jobs.remove(old);
         }
         Ok(())
@@ -260,14 +258,13 @@ impl<S: Shelf> Journal<S> {
 }
 
 fn put(
-    shelf: &impl Shelf,
+    store: &impl RecordStore,
     job: &str,
     progress: Progress,
     answer: Option<Answer>,
 ) -> Result<(), JournalError> {
-    let content = serde_json::to_vec(&Record { progress, answer })
-        .map_err(|e| JournalError::Disk(e.to_string()))?;
-    Ok(shelf.put(&file(job), &content)?)
+    let content = serde_json::to_vec(&Record { progress, answer })?;
+    Ok(store.put(&file(job), &content)?)
 }
 
 fn file(job: &str) -> String {
@@ -280,161 +277,4 @@ fn is_id(job: &str) -> bool {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         && !job.starts_with('.')
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::host::HostError;
-    use crate::host::effect::Meta;
-    use crate::host::fake_disk::{CRASHED, Disk, Node};
-
-    #[derive(Clone)]
-    struct FakeShelf(Arc<Mutex<Disk>>);
-
-    impl FakeShelf {
-        fn new() -> Self {
-            let mut disk = Disk::default();
-            disk.put("/journal", Node::directory());
-            Self(Arc::new(Mutex::new(disk)))
-        }
-
-        fn disk(&self) -> HostResult<MutexGuard<'_, Disk>> {
-            let disk = self.0.lock().unwrap();
-            if disk.crashed() {
-                Err(HostError(CRASHED.into()))
-            } else {
-                Ok(disk)
-            }
-        }
-    }
-
-    impl Shelf for FakeShelf {
-        fn names(&self) -> HostResult<Vec<String>> {
-            Ok(self.disk()?.list("/journal"))
-        }
-        fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {
-            Ok(self
-                .disk()?
-                .read(&format!("/journal/{name}"))
-                .map(<[u8]>::to_vec))
-        }
-        fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
-            self.disk()?
-                .write(&format!("/journal/{name}"), content, &Meta::default())
-        }
-        fn remove(&self, name: &str) -> HostResult<()> {
-            self.disk()?.remove(&format!("/journal/{name}"))
-        }
-    }
-
-    fn done() -> Answer {
-        Answer {
-            retcode: 0,
-            return_json: "{\"states\":[]}".into(),
-            error: String::new(),
-        }
-    }
-
-    /// What the world outside saw before the power went.
-    #[derive(Default, Debug)]
-    struct Seen {
-        ran: u32,
-        acknowledged: bool,
-    }
-
-    /// A job from start to end, with the minion's order of doing things.
-    fn serve(shelf: &FakeShelf, seen: &mut Seen) -> Result<(), JournalError> {
-        let journal = Journal::open(shelf.clone())?;
-        if journal.progress("20251120-1").is_none() {
-            journal.start("20251120-1")?;
-            seen.ran += 1;
-            journal.finish("20251120-1", done())?;
-        }
-        for job in journal.returned() {
-            let answer = journal.answer(&job)?.expect("a returned job has an answer");
-            assert!(
-                answer == done() || answer.retcode == INTERRUPTED,
-                "{answer:?}"
-            );
-            seen.acknowledged = true;
-            journal.stored(&job)?;
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn wherever_the_power_goes_a_job_runs_at_most_once_and_is_answered() {
-        let mut points = 0;
-        loop {
-            let shelf = FakeShelf::new();
-            let mut seen = Seen::default();
-            shelf.0.lock().unwrap().crash_after(points);
-            let first = serve(&shelf, &mut seen);
-            shelf.0.lock().unwrap().reboot();
-            serve(&shelf, &mut seen).unwrap();
-            assert_eq!(seen.ran, 1, "cut off after {points} writes");
-            assert!(
-                seen.acknowledged,
-                "cut off after {points} writes: the answer was lost"
-            );
-            let journal = Journal::open(shelf).unwrap();
-            assert_eq!(journal.progress("20251120-1"), Some(Progress::Stored));
-            if first.is_ok() {
-                break;
-            }
-            points += 1;
-        }
-        assert_eq!(points, 18, "three atomic writes of six primitives each");
-    }
-
-    #[test]
-    fn a_cut_off_job_is_interrupted_and_never_started_again() {
-        let shelf = FakeShelf::new();
-        Journal::open(shelf.clone()).unwrap().start("a").unwrap();
-        let journal = Journal::open(shelf).unwrap();
-        assert!(journal.running().is_empty());
-        assert_eq!(journal.returned(), ["a"]);
-        assert_eq!(journal.answer("a").unwrap().unwrap().retcode, INTERRUPTED);
-        assert_eq!(journal.start("a"), Err(JournalError::Known("a".into())));
-    }
-
-    #[test]
-    fn old_ids_are_forgotten_only_when_stored() {
-        let journal = Journal::open(FakeShelf::new()).unwrap();
-        journal.start("0000-open").unwrap();
-        for number in 0..REMEMBERED + 3 {
-            let job = format!("1-{number:04}");
-            journal.start(&job).unwrap();
-            journal.finish(&job, done()).unwrap();
-            journal.stored(&job).unwrap();
-        }
-        assert_eq!(journal.progress("1-0002"), None);
-        assert_eq!(journal.progress("1-0003"), Some(Progress::Stored));
-        assert_eq!(journal.running(), ["0000-open"]);
-    }
-
-    #[test]
-    fn ids_cannot_leave_the_directory() {
-        let journal = Journal::open(FakeShelf::new()).unwrap();
-        for bad in ["", "..", "a/b", ".hidden", "a b"] {
-            assert!(
-                matches!(journal.start(bad), Err(JournalError::Id(_))),
-                "{bad:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_real_directory_works_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::open(Directory(dir.path().to_owned())).unwrap();
-        journal.start("j1").unwrap();
-        journal.finish("j1", done()).unwrap();
-        let again = Journal::open(Directory(dir.path().to_owned())).unwrap();
-        assert_eq!(again.returned(), ["j1"]);
-        assert_eq!(again.answer("j1").unwrap(), Some(done()));
-    }
 }

@@ -1,10 +1,10 @@
-//! The link: one stream to one master at a time, dialled by us, dialled again for ever.
+//! The link: one stream to one master at a time. The minion connects, and reconnects for ever.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use halite_proto::pki::{Inspected, PrivateKey};
+use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body;
@@ -12,38 +12,41 @@ use halite_proto::v1::{MinionHello, MinionMessage, RenewRequest, master_message}
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::clock;
 use crate::config::Config;
 use crate::host::linux::files;
+use crate::host::{HostError, chain};
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
 
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// A session that held for so long was a good one: the next attempt comes at once.
-const GOOD: Duration = Duration::from_secs(30);
-/// The master says hello within this time.
+/// A session of at least this length was stable: the pause starts again at its shortest.
+const STABLE: Duration = Duration::from_secs(30);
+/// Longest wait for the master's hello.
 const HELLO: Duration = Duration::from_secs(15);
-/// Time between two looks at the age of our certificate.
+/// Time between two checks of the age of the minion's certificate.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
-/// Time between two looks at what scheduled work has left for `ctl status`.
-const LOOK: Duration = Duration::from_secs(30);
-/// Messages that may wait for the network; more of them wait inside.
+/// Time between two checks for reports of scheduled work, which `ctl status` shows.
+const REPORTS: Duration = Duration::from_secs(30);
+/// Messages that may wait for the network; further ones wait in the jobs' own queue.
 const QUEUE: usize = 64;
-/// Largest message: a low state holds file contents.
+/// Largest message: a low state contains file contents.
 const LARGEST: usize = 64 << 20;
 
-/// Keeps the link until `going` becomes true. `channel` holds the connection while there is one.
-pub async fn keep(
+/// Maintains the link until `stopping` becomes true. `channel` has the connection while there is
+/// one.
+pub async fn maintain(
     config: Config,
     jobs: Arc<Jobs>,
     mut inbox: mpsc::UnboundedReceiver<Body>,
     channel: watch::Sender<Option<Channel>>,
-    mut going: watch::Receiver<bool>,
+    mut stopping: watch::Receiver<bool>,
 ) {
     let mut masters = config.masters.clone();
     let mut pause = PAUSE.0;
     let mut next = 0;
-    let mut told = String::new();
+    let mut logged = String::new();
     loop {
         let Some(master) = masters.get(next % masters.len().max(1)).cloned() else {
             return;
@@ -57,18 +60,18 @@ pub async fn keep(
         };
         let end = tokio::select! {
             end = session.run(&master, &mut masters) => end,
-            _ = going.wait_for(|g| *g) => break,
+            _ = stopping.wait_for(|stop| *stop) => break,
         };
         channel.send_replace(None);
-        // The same reason again and again is one line in the log.
-        let reason = end.to_string();
-        if reason == told {
+        // A reason that repeats is one line in the log.
+        let reason = chain(&end);
+        if reason == logged {
             tracing::debug!(master, reason, "no link");
         } else {
             tracing::warn!(master, reason, "no link; trying again");
-            told = reason;
+            logged = reason;
         }
-        pause = if began.elapsed() > GOOD {
+        pause = if began.elapsed() > STABLE {
             PAUSE.0
         } else {
             (pause * 2).min(PAUSE.1)
@@ -76,28 +79,28 @@ pub async fn keep(
         next += 1;
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => {}
-            _ = going.wait_for(|g| *g) => break,
+            _ = stopping.wait_for(|stop| *stop) => break,
         }
     }
     channel.send_replace(None);
 }
 
-/// Between a half and the whole of `pause`, so that many minions do not come back in one moment.
+/// A random time between half of `pause` and all of it, so that many minions do not reconnect at
+/// once.
 fn jittered(pause: Duration) -> Duration {
     let random = std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish();
-    #[allow(clippy::cast_precision_loss, reason = "a share of a pause")]
     let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
     pause.mul_f64(0.5 + share / 2.0)
 }
 
-/// Why a session ended.
+/// The end of a session.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    #[error("{0}")]
+    #[error(transparent)]
     Connect(#[from] halite_proto::transport::ConnectError),
     #[error("{0}")]
     Call(String),
@@ -122,19 +125,19 @@ struct Session<'a> {
 
 impl Session<'_> {
     async fn run(&mut self, master: &str, masters: &mut Vec<String>) -> End {
-        match self.talk(master, masters).await {
+        match self.exchange(master, masters).await {
             Ok(()) => End::Closed,
             Err(end) => end,
         }
     }
 
-    async fn talk(&mut self, master: &str, masters: &mut Vec<String>) -> Result<(), End> {
+    async fn exchange(&mut self, master: &str, masters: &mut Vec<String>) -> Result<(), End> {
         let identity = Identity::load(self.config)?;
         let channel = connect(master, &identity.ca_pem, Some(&identity.client)).await?;
         let mut client = MinionClient::new(channel.clone()).max_decoding_message_size(LARGEST);
         let (sender, receiver) = mpsc::channel(QUEUE);
         let grains_json = self.jobs.grains().await.to_string();
-        // What was said while there was no link is either journaled or not worth saying now.
+        // Messages from the time without a link are either journaled or outdated.
         while self.inbox.try_recv().is_ok() {}
         let hello = MinionHello {
             protocol: halite_proto::PROTOCOL,
@@ -142,11 +145,11 @@ impl Session<'_> {
             grains_json,
             running_jobs: self.jobs.running(),
         };
-        let say = async |body: Body| {
+        let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };
             sender.send(message).await.map_err(|_| End::Closed)
         };
-        say(Body::Hello(hello)).await?;
+        send(Body::Hello(hello)).await?;
         let stream =
             tokio::time::timeout(HELLO, client.connect(ReceiverStream::new(receiver))).await;
         let mut stream = stream
@@ -162,7 +165,7 @@ impl Session<'_> {
         if !hello.refused.is_empty() {
             return Err(End::Refused(hello.refused));
         }
-        learn(masters, self.config, hello.masters);
+        merge_masters(masters, self.config, hello.masters);
         tracing::info!(
             master,
             version = hello.version,
@@ -170,27 +173,27 @@ impl Session<'_> {
             "linked"
         );
         self.channel.send_replace(Some(channel.clone()));
-        self.jobs.hand_in();
+        self.jobs.resend_answers();
         let mut renewal = tokio::time::interval(RENEWAL);
-        let mut look = tokio::time::interval(LOOK);
+        let mut reports = tokio::time::interval(REPORTS);
         loop {
             tokio::select! {
                 message = stream.message() => match message? {
-                    Some(message) => self.hear(message.body),
+                    Some(message) => self.handle(message.body),
                     None => return Ok(()),
                 },
-                Some(body) = self.inbox.recv() => say(body).await?,
+                Some(body) = self.inbox.recv() => send(body).await?,
                 _ = renewal.tick() => renew(self.config, &channel).await,
-                _ = look.tick() => {
+                _ = reports.tick() => {
                     // Messages do not wait for the tools that grains come from.
                     let jobs = Arc::clone(self.jobs);
-                    tokio::spawn(async move { jobs.look().await });
+                    tokio::spawn(async move { jobs.check_reports().await });
                 }
             }
         }
     }
 
-    fn hear(&self, body: Option<master_message::Body>) {
+    fn handle(&self, body: Option<master_message::Body>) {
         match body {
             Some(master_message::Body::Job(job)) => self.jobs.accept(job),
             Some(master_message::Body::Stored(stored)) => self.jobs.stored(&stored.job),
@@ -200,8 +203,8 @@ impl Session<'_> {
     }
 }
 
-/// The configured masters, and after them those that the master named.
-fn learn(masters: &mut Vec<String>, config: &Config, named: Vec<String>) {
+/// Sets the masters: the configured ones, then those that the master named.
+fn merge_masters(masters: &mut Vec<String>, config: &Config, named: Vec<String>) {
     masters.clone_from(&config.masters);
     for master in named {
         if !masters.contains(&master) {
@@ -210,48 +213,62 @@ fn learn(masters: &mut Vec<String>, config: &Config, named: Vec<String>) {
     }
 }
 
-/// Has our certificate renewed when it is old. A failure is told and tried again at the next look.
+/// Has the minion's certificate renewed when it is old. A failure is logged; the next check tries
+/// again.
 async fn renew(config: &Config, channel: &Channel) {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
     match Identity::load(config) {
-        Ok(identity) if identity.is_old(i64::try_from(now).unwrap_or(i64::MAX)) => {
-            if let Err(error) = renewed(config, &identity, channel).await {
+        Ok(identity) if identity.is_old(clock::seconds()) => {
+            if let Err(error) = request_renewal(config, &identity, channel).await {
                 tracing::warn!(
-                    error,
-                    "our certificate could not be renewed; trying again later"
+                    error = chain(&error),
+                    "cannot renew the certificate; trying again later"
                 );
             } else {
-                tracing::info!("our certificate was renewed");
+                tracing::info!("the certificate was renewed");
             }
         }
         Ok(_) => {}
-        Err(error) => tracing::error!(%error, "identity"),
+        Err(error) => tracing::error!(error = chain(&error), "cannot read the identity"),
     }
 }
 
-async fn renewed(config: &Config, identity: &Identity, channel: &Channel) -> Result<(), String> {
-    let key = PrivateKey::from_pem(&identity.client.key_pem).map_err(|e| e.to_string())?;
-    let csr_pem = key.request(&identity.id).map_err(|e| e.to_string())?;
+/// The certificate was not renewed.
+#[derive(Debug, thiserror::Error)]
+enum RenewalError {
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    #[error("the master refused: {0}")]
+    Refused(String),
+    #[error("the new certificate is not for this minion's key")]
+    OtherKey,
+    #[error(transparent)]
+    File(#[from] HostError),
+}
+
+async fn request_renewal(
+    config: &Config,
+    identity: &Identity,
+    channel: &Channel,
+) -> Result<(), RenewalError> {
+    let key = PrivateKey::from_pem(&identity.client.key_pem)?;
+    let csr_pem = key.request(&identity.id)?;
     let reply = MinionClient::new(channel.clone())
         .renew(RenewRequest { csr_pem })
         .await;
     let pem = reply
-        .map_err(|status| status.message().to_owned())?
+        .map_err(|status| RenewalError::Refused(status.message().to_owned()))?
         .into_inner()
         .certificate_pem;
-    let found = Inspected::from_pem(&pem).map_err(|e| e.to_string())?;
+    let found = Inspected::from_pem(&pem)?;
     if found.fingerprint != key.fingerprint() {
-        return Err("the new certificate is not for our key".to_owned());
+        return Err(RenewalError::OtherKey);
     }
     files::write(
         &config.certificate(),
         pem.as_bytes(),
         files::Owner::default(),
-    )
-    .map_err(|e| e.0)
+    )?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -276,7 +293,7 @@ mod tests {
             ..Config::default()
         };
         let mut masters = vec!["old:1".into()];
-        learn(&mut masters, &config, vec!["b:1".into(), "a:1".into()]);
+        merge_masters(&mut masters, &config, vec!["b:1".into(), "a:1".into()]);
         assert_eq!(masters, ["a:1", "b:1"]);
     }
 }

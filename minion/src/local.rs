@@ -1,6 +1,6 @@
-//! Local mode: a low state from a file, applied without a master.
+//! Local mode: applies a low state from a file, without a master.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,85 +8,109 @@ use halite_states::engine::RunOptions;
 use halite_states::low::{RunReturn, StateReturn};
 
 use crate::blobs::LocalBlobs;
-use crate::exclusive;
-use crate::host::HostError;
 use crate::host::certificate::NoSigner;
 use crate::host::linux::LinuxHost;
-use crate::jobs::low_state;
+use crate::host::{HostError, chain};
 use crate::journal::Directory;
-use crate::owed::Owed;
+use crate::low_state::LowStateError;
+use crate::pending_triggers::PendingTriggers;
 use crate::runner::Runner;
+use crate::{exclusive, low_state};
 
-/// What is given on the command line.
+/// The arguments of the command line.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Low state (JSON); `-`: standard input.
     pub low: PathBuf,
     /// Directory of files named by their SHA-256.
     pub blobs: Option<PathBuf>,
-    /// Directory of what was changed and not acted on; need not be there.
-    pub owed: PathBuf,
+    /// Directory of pending triggers; need not exist.
+    pub pending_triggers: PathBuf,
     /// Predict only.
     pub test: bool,
     /// One JSON document at the end instead of lines as it goes.
     pub json: bool,
 }
 
-/// Applies and prints. The answer says whether all went well.
+/// No run was made.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// The file of the low state cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file; `-`: standard input.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The low state cannot be used.
+    #[error(transparent)]
+    LowState(#[from] LowStateError),
+    /// The lock of state runs cannot be taken.
+    #[error("cannot take the lock of state runs (halite-minion apply must run as root)")]
+    Lock(#[source] std::io::Error),
+    /// The pending triggers cannot be read.
+    #[error("cannot read the pending triggers")]
+    PendingTriggers(#[source] HostError),
+    /// The result cannot be printed as JSON.
+    #[error("cannot encode the result")]
+    Encode(#[source] serde_json::Error),
+}
+
+/// Applies the low state and prints the result; true when no state failed.
 ///
 /// # Errors
-/// The low state cannot be read, or the run's lock cannot be taken.
-pub async fn apply(request: &Request) -> Result<bool, String> {
-    let text = read(&request.low)?;
-    let low = low_state(&text, "")?;
+/// The low state or the pending triggers cannot be read, or the lock cannot be taken.
+pub async fn apply(request: &Request) -> Result<bool, LocalError> {
+    let text = read(&request.low).map_err(|source| LocalError::Read {
+        path: request.low.clone(),
+        source,
+    })?;
+    let low = low_state::parse(&text, "")?;
     let _lock = if request.test {
         None
     } else {
         let lock = exclusive::take(|| eprintln!("waiting for another run on this host")).await;
-        Some(lock.map_err(|e| format!("{e}; halite-minion apply must run as root"))?)
+        Some(lock.map_err(LocalError::Lock)?)
     };
-    let owed = match Owed::open(Directory(request.owed.clone())) {
-        Ok(owed) => Some(owed),
-        // Who only looks need not be root.
-        Err(HostError(error)) if request.test => {
-            eprintln!("what an earlier run left to do is not known: {error}");
+    let pending = match PendingTriggers::open(Directory(request.pending_triggers.clone())) {
+        Ok(pending) => Some(pending),
+        // A prediction need not run as root.
+        Err(error) if request.test => {
+            eprintln!("predicting without pending triggers: {}", chain(&error));
             None
         }
-        Err(HostError(error)) => return Err(error),
+        Err(error) => return Err(LocalError::PendingTriggers(error)),
     };
     let host = LinuxHost::new(
         Arc::new(NoSigner),
         Arc::new(LocalBlobs::new(request.blobs.as_deref())),
     );
-    let runner = Runner::new(&host).owing(owed);
+    let runner = Runner::new(&host).with_pending(pending);
     let result =
         halite_states::run::run(&low, &runner, RunOptions { test: request.test }, |state| {
             if !request.json {
-                tell(&line(state));
+                print(&line(state));
             }
         })
         .await;
     if request.json {
-        tell(&serde_json::to_string_pretty(&result).map_err(|e| e.to_string())?);
+        print(&serde_json::to_string_pretty(&result).map_err(LocalError::Encode)?);
     } else {
-        tell(&summary(&result, request.test));
+        print(&summary(&result, request.test));
     }
     Ok(result.succeeded())
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> std::io::Result<String> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|e| format!("standard input: {e}"))?;
-        return Ok(text);
+        return std::io::read_to_string(std::io::stdin());
     }
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+    std::fs::read_to_string(path)
 }
 
-/// Prints a line; a reader that has gone does not stop the run.
-fn tell(text: &str) {
+/// Prints a line; a closed standard output does not stop the run.
+fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -146,15 +170,21 @@ mod tests {
         let request = Request {
             low,
             blobs: None,
-            owed: dir.path().join("owed"),
+            pending_triggers: dir.path().join("pending-triggers"),
             test: true,
             json: true,
         };
-        assert_eq!(apply(&request).await, Ok(true));
+        assert!(apply(&request).await.unwrap());
         let missing = Request {
             low: dir.path().join("none"),
             ..request
         };
-        assert!(apply(&missing).await.unwrap_err().contains("none"));
+        assert!(
+            apply(&missing)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("none")
+        );
     }
 }

@@ -7,19 +7,20 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::minion::{Arguments, Command, DEFAULT_PATH, Output};
+use halite_cli::notify::notify;
 use halite_minion::config::Config;
-use halite_minion::identity::{Identity, IdentityError, directories};
+use halite_minion::identity::{Identity, IdentityError, make_directories};
 use halite_minion::jobs::Jobs;
-use halite_minion::{enrol, grains, link, local, notify};
+use halite_minion::{enrol, grains, link, local};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-/// Time between two looks for an identity while the host is not enrolled.
+/// Time between two checks for an identity while the host is not enrolled.
 const NOT_ENROLLED: Duration = Duration::from_millis(250);
-/// How long the end waits for the state at hand; systemd's own limit is 90 s.
+/// Longest wait of a stop for the state in progress; systemd's own limit is 90 s.
 const LAST_STATE: Duration = Duration::from_secs(75);
 
-// One thread does it: the minion waits most of its life, and each worker thread would cost memory.
+// One thread is enough: the minion mostly waits, and each worker thread would cost memory.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     halite_proto::transport::install_crypto();
@@ -67,16 +68,16 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             output,
         } => {
             log(tracing::Level::WARN);
-            let owed = existing(Path::new(DEFAULT_PATH)).unwrap_or_default().owed();
+            let config = existing(Path::new(DEFAULT_PATH)).unwrap_or_default();
             let request = local::Request {
                 low,
                 blobs,
-                owed,
+                pending_triggers: config.pending_triggers(),
                 test,
                 json: output == Output::Json,
             };
-            let good = local::apply(&request).await.map_err(anyhow::Error::msg)?;
-            return Ok(if good {
+            let succeeded = local::apply(&request).await?;
+            return Ok(if succeeded {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE
@@ -92,6 +93,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the minion's own configuration")]
 /// The configuration, or the defaults where there is none yet.
 fn existing(path: &Path) -> anyhow::Result<Config> {
     match std::fs::read_to_string(path) {
@@ -110,13 +112,13 @@ fn log(level: tracing::Level) {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .without_time();
-    // The libraries' own talk only as far as it is a warning.
+    // Of the libraries, only warnings.
     let targets = Targets::new()
         .with_default(level.min(tracing::Level::WARN))
         .with_target("halite_minion", level)
         .with_target("halite_states", level)
         .with_target("halite_proto", level);
-    // Set once, at the start; a second time would be a fault of ours without consequence.
+    // Set once, at the start; a second call changes nothing.
     let _ = tracing_subscriber::registry()
         .with(lines)
         .with(targets)
@@ -126,8 +128,8 @@ fn log(level: tracing::Level) {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    directories(&config)?;
-    notify::notify("READY=1");
+    make_directories(&config)?;
+    report("READY=1");
     let identity = tokio::select! {
         identity = identity(&config) => identity?,
         _ = terminate.recv() => return Ok(()),
@@ -142,38 +144,45 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let (outbox, inbox) = mpsc::unbounded_channel();
     let (channel, connected) = watch::channel(None);
-    let (going, gone) = watch::channel(false);
+    let (stop, stopping) = watch::channel(false);
     let jobs = Jobs::open(&config, &identity.id, outbox, connected)?;
-    let link = tokio::spawn(link::keep(
+    let link = tokio::spawn(link::maintain(
         config,
         std::sync::Arc::clone(&jobs),
         inbox,
         channel,
-        gone,
+        stopping,
     ));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("going");
-    notify::notify("STOPPING=1");
-    // The link stays up meanwhile: the state at hand may need it, and the answer may still get
-    // through.
+    tracing::info!("stopping");
+    report("STOPPING=1");
+    // The link stays up until then: the state in progress may need it, and its answer may still
+    // arrive.
     jobs.drain(LAST_STATE).await;
-    going.send_replace(true);
+    stop.send_replace(true);
     link.await?;
     Ok(())
 }
 
+/// Reports a state to systemd. The minion also works where systemd does not listen.
+fn report(state: &str) {
+    if let Err(error) = notify(state) {
+        tracing::warn!(%error, "cannot notify systemd");
+    }
+}
+
 /// The identity, once there is one.
 async fn identity(config: &Config) -> anyhow::Result<Identity> {
-    let mut told = false;
+    let mut logged = false;
     loop {
         match Identity::load(config) {
             Ok(identity) => return Ok(identity),
             Err(error @ IdentityError::Missing) => {
-                if !told {
-                    told = true;
+                if !logged {
+                    logged = true;
                     tracing::warn!("{error}; waiting");
                 }
                 tokio::time::sleep(NOT_ENROLLED).await;

@@ -1,5 +1,6 @@
-//! What a job asks its master for while it runs: signatures and files.
+//! The master's services for a running job: signatures and files.
 
+use std::error::Error;
 use std::time::Duration;
 
 use halite_proto::transport::Channel;
@@ -13,7 +14,7 @@ use crate::host::effect::CertificateRequest;
 use crate::host::linux::Blobs;
 use crate::host::{HostError, HostFuture, HostResult};
 
-/// How long a job waits for the link to come back before a question to the master fails.
+/// Longest wait of a job for the link, before a request to the master fails.
 const WAIT: Duration = Duration::from_secs(120);
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -40,20 +41,21 @@ impl Remote {
 
     async fn client(&self) -> HostResult<MinionClient<Channel>> {
         let mut channel = self.channel.clone();
-        let gone = || {
-            HostError(
-                "the master cannot be reached; this job goes on without it as far as it can"
-                    .to_owned(),
+        let unreachable = || {
+            HostError::refused(
+                "cannot reach the master; this job goes on without it as far as it can",
             )
         };
         let found = tokio::time::timeout(WAIT, channel.wait_for(Option::is_some)).await;
-        let found = found.map_err(|_| gone())?.map_err(|_| gone())?;
-        found.clone().map(MinionClient::new).ok_or_else(gone)
+        let found = found
+            .map_err(|_| unreachable())?
+            .map_err(|_| unreachable())?;
+        found.clone().map(MinionClient::new).ok_or_else(unreachable)
     }
 
     async fn fetch(&self, hash: &str) -> HostResult<Vec<u8>> {
-        let failed = |e: &dyn std::fmt::Display| {
-            HostError(format!("the file {hash} cannot be fetched: {e}"))
+        let failed = |e: Box<dyn Error + Send + Sync>| {
+            HostError::failed(format!("cannot fetch the file {hash}"), e)
         };
         let request = FetchRequest {
             sha256: hash.to_owned(),
@@ -62,21 +64,21 @@ impl Remote {
         let mut client = self.client().await?;
         let stream = tokio::time::timeout(ANSWER, client.fetch(request)).await;
         let mut stream = stream
-            .map_err(|e| failed(&e))?
-            .map_err(|e| failed(&e.message()))?
+            .map_err(|e| failed(e.into()))?
+            .map_err(|e| failed(e.message().into()))?
             .into_inner();
         let mut content = Vec::new();
         loop {
             let piece = tokio::time::timeout(ANSWER, stream.message()).await;
             let Some(piece) = piece
-                .map_err(|e| failed(&e))?
-                .map_err(|e| failed(&e.message()))?
+                .map_err(|e| failed(e.into()))?
+                .map_err(|e| failed(e.message().into()))?
             else {
                 break;
             };
             content.extend_from_slice(&piece.data);
             if content.len() > LARGEST {
-                return Err(failed(&"it is too large"));
+                return Err(failed("it is too large".into()));
             }
         }
         self.cache.put(hash, &content)?;
@@ -88,8 +90,8 @@ impl Blobs for Remote {
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         Box::pin(async move {
             if !is_hash(sha256) {
-                return Err(HostError(
-                    "a blob is named by 64 lower-case hexadecimal digits".to_owned(),
+                return Err(HostError::refused(
+                    "a blob is named by 64 lower-case hexadecimal digits",
                 ));
             }
             match self.cache.get(sha256)? {
@@ -107,11 +109,8 @@ impl Signer for Remote {
         csr_pem: &'a str,
     ) -> HostFuture<'a, HostResult<Signed>> {
         Box::pin(async move {
-            let failed = |e: &dyn std::fmt::Display| {
-                HostError(format!(
-                    "{}: the master did not sign: {e}",
-                    request.cert_path
-                ))
+            let failed = |e: Box<dyn Error + Send + Sync>| {
+                HostError::failed(format!("{}: the master did not sign", request.cert_path), e)
             };
             let question = SignRequest {
                 job: self.job.clone(),
@@ -121,8 +120,8 @@ impl Signer for Remote {
             let mut client = self.client().await?;
             let answer = tokio::time::timeout(ANSWER, client.sign(question)).await;
             let answer = answer
-                .map_err(|e| failed(&e))?
-                .map_err(|e| failed(&e.message()))?
+                .map_err(|e| failed(e.into()))?
+                .map_err(|e| failed(e.message().into()))?
                 .into_inner();
             Ok(Signed {
                 certificate_pem: answer.certificate_pem,

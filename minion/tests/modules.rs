@@ -1,10 +1,11 @@
-//! The law of state modules, on every case under `cases/`: a check finds what is missing and
-//! changes nothing; after apply, a check finds nothing; and a host that was cut off anywhere in
+//! The law of state modules, on every case under `cases/`: a check finds the missing effects and
+//! changes nothing; after apply, a check finds none; and a host that loses power anywhere in
 //! between ends in the same state.
 
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::disallowed_methods,
     reason = "a broken case file is to end the test"
 )]
 
@@ -13,15 +14,16 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use anyhow::{Context as _, anyhow, bail};
 use halite_minion::host::Host;
-use halite_minion::host::fake::FakeHost;
 use halite_minion::host::overlay::Overlay;
 use halite_minion::modules;
 use halite_minion::modules::Plan;
+use halite_minion_fake::FakeHost;
 use halite_states::low::Chunk;
 use halite_states::signatures;
 use serde_json::Value;
-use support::{Case, Snapshot, build, chunk, settle};
+use support::{Case, Snapshot, build, carry_out, chunk};
 
 /// Functions whose very nature is to do something each time.
 const ALWAYS: &[&str] = &["cmd", "test"];
@@ -42,7 +44,7 @@ fn every_case_keeps_the_law() {
     for case in support::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")) {
         count += 1;
         if let Err(reason) = block_on(run(&case)) {
-            wrong.push(format!("{}: {reason}", case.label));
+            wrong.push(format!("{}: {reason:#}", case.label));
         }
     }
     assert!(
@@ -81,193 +83,184 @@ fn a_certificate_with_an_rsa_key_is_found_again() {
     (case.state, case.fun) = ("x509".to_owned(), "certificate".to_owned());
     block_on(async {
         let host = build(&case).await.unwrap();
-        settle(&host, &check(&host, &case).await.unwrap())
+        carry_out(&host, &check(&host, &case).await.unwrap())
             .await
             .unwrap();
         empty(&host, &case).await.unwrap();
     });
 }
 
-async fn run(case: &Case) -> Result<(), String> {
+async fn run(case: &Case) -> anyhow::Result<()> {
     let host = build(case).await?;
     known_arguments(case)?;
-    let before = Snapshot::of(&host);
+    let before = Snapshot::from_host(&host);
     let found = check(&host, case).await;
-    if Snapshot::of(&host) != before {
-        return Err("the check changed the host".to_owned());
+    if Snapshot::from_host(&host) != before {
+        bail!("the check changed the host");
     }
-    let plan = match (found, &case.wanted.error) {
-        (Err(error), Some(wanted)) if error.contains(wanted.as_str()) => return Ok(()),
-        (Err(error), _) => return Err(format!("failed: {error}")),
+    let plan = match (found, &case.expected.error) {
+        (Err(error), Some(wanted)) if format!("{error:#}").contains(wanted.as_str()) => {
+            return Ok(());
+        }
+        (Err(error), _) => return Err(error.context("the check failed")),
         (Ok(plan), Some(wanted)) => {
-            return Err(format!("no error `{wanted}`, but {:?}", plan.changes));
+            bail!("no error `{wanted}`, but {:?}", plan.changes);
         }
         (Ok(plan), None) => plan,
     };
     let changes = Value::Object(plan.changes.clone());
     let wanted = case
-        .wanted
+        .expected
         .changes
         .clone()
         .unwrap_or(Value::Object(serde_json::Map::new()));
     if changes != wanted {
-        return Err(format!("changes are\n    {changes}\n  not\n    {wanted}"));
+        bail!("changes are\n    {changes}\n  not\n    {wanted}");
     }
     for (what, found, wanted) in [
-        ("comment", &plan.comment, &case.wanted.comment),
-        ("done", &plan.done, &case.wanted.done),
+        ("comment", &plan.comment, &case.expected.comment),
+        ("done", &plan.done, &case.expected.done),
     ] {
         if wanted.as_ref().is_some_and(|wanted| wanted != found) {
-            return Err(format!(
+            bail!(
                 "the {what} is `{found}`, not `{}`",
                 wanted.as_deref().unwrap_or_default()
-            ));
+            );
         }
     }
     let kinds: Vec<String> = plan.effects.iter().map(support::summary).collect();
     if case
-        .wanted
+        .expected
         .effects
         .as_ref()
         .is_some_and(|wanted| *wanted != kinds)
     {
-        return Err(format!("effects are {kinds:?}"));
+        bail!("effects are {kinds:?}");
     }
     if ALWAYS.contains(&case.state.as_str()) {
         return Ok(());
     }
     if plan.effects.is_empty() != plan.changes.is_empty() {
-        return Err("changes and effects must both be empty, or neither".to_owned());
+        bail!("changes and effects must both be empty, or neither");
     }
     if plan.comment.is_empty() || (!plan.effects.is_empty() && plan.done.is_empty()) {
-        return Err("a comment is missing".to_owned());
+        bail!("a comment is missing");
     }
     predicted(case, &host, &plan).await?;
     lawful(case, &host, &plan).await
 }
 
-/// Test mode: laid over the host, the effects leave nothing to find, and the host as it was.
-async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), String> {
+/// Test mode: after a prediction of the effects a check finds nothing, and the host is unchanged.
+async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()> {
     if UNPREDICTABLE.contains(&case.state.as_str()) || case.watch {
         return Ok(());
     }
-    let before = Snapshot::of(host);
+    let before = Snapshot::from_host(host);
     let overlay = Overlay::new(host);
     for effect in &plan.effects {
-        overlay.lay(effect).await;
+        overlay.predict(effect).await;
     }
     let again = checked(&overlay, case, &chunk(case, host)?)
         .await
-        .map_err(|e| format!("predicted, it fails: {e}"))?;
+        .context("predicted, it fails")?;
     if !again.effects.is_empty() {
-        return Err(format!(
+        bail!(
             "predicted, a check still finds {}",
             Value::Object(again.changes)
-        ));
+        );
     }
-    if Snapshot::of(host) != before {
-        return Err("the prediction changed the host".to_owned());
+    if Snapshot::from_host(host) != before {
+        bail!("the prediction changed the host");
     }
     Ok(())
 }
 
 /// Apply, check again: nothing; and the same after each prefix of the effects, and after a power
 /// cut at each write.
-async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> Result<(), String> {
+async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()> {
     let writes_before = host.writes();
-    settle(host, plan)
-        .await
-        .map_err(|e| format!("apply failed: {e}"))?;
+    carry_out(host, plan).await.context("apply failed")?;
     let writes = host.writes() - writes_before;
-    empty(host, case)
-        .await
-        .map_err(|e| format!("after apply, {e}"))?;
-    case.wanted.expect(host)?;
-    let after = Snapshot::of(host);
+    empty(host, case).await.context("after apply")?;
+    case.expected.expect(host)?;
+    let after = Snapshot::from_host(host);
     for done in 0..plan.effects.len() {
         let host = build(case).await?;
         let plan = check(&host, case).await?;
         for effect in plan.effects.iter().take(done) {
-            host.perform(effect).await.map_err(|e| e.0)?;
+            host.perform(effect).await?;
         }
         again(&host, case)
             .await
-            .map_err(|e| format!("cut off after {done} effects, {e}"))?;
-        if Snapshot::of(&host) != after {
-            return Err(format!(
-                "cut off after {done} effects, it ended in another state"
-            ));
+            .with_context(|| format!("interrupted after {done} effects"))?;
+        if Snapshot::from_host(&host) != after {
+            bail!("interrupted after {done} effects, it ended in another state");
         }
     }
     for done in 0..writes {
         let host = build(case).await?;
         let plan = check(&host, case).await?;
         host.crash_after(done);
-        if settle(&host, &plan).await.is_ok() {
-            return Err(format!("the power cut after {done} writes did not happen"));
+        if carry_out(&host, &plan).await.is_ok() {
+            bail!("the power cut after {done} writes did not happen");
         }
         host.reboot();
         again(&host, case)
             .await
-            .map_err(|e| format!("power cut after {done} writes, {e}"))?;
-        if Snapshot::of(&host).disk != after.disk {
-            return Err(format!(
-                "power cut after {done} writes: it ended in another state"
-            ));
+            .with_context(|| format!("power cut after {done} writes"))?;
+        if Snapshot::from_host(&host).disk != after.disk {
+            bail!("power cut after {done} writes: it ended in another state");
         }
     }
     Ok(())
 }
 
-async fn check(host: &FakeHost, case: &Case) -> Result<Plan, String> {
+async fn check(host: &FakeHost, case: &Case) -> anyhow::Result<Plan> {
     checked(host, case, &chunk(case, host)?).await
 }
 
-async fn checked(host: &dyn Host, case: &Case, chunk: &Chunk) -> Result<Plan, String> {
-    let function = modules::find(&case.state, &case.fun).ok_or("there is no such function")?;
+async fn checked(host: &dyn Host, case: &Case, chunk: &Chunk) -> anyhow::Result<Plan> {
+    let function = modules::find(&case.state, &case.fun).context("there is no such function")?;
     let check = match (case.watch, function.watch) {
         (true, Some(watch)) => watch,
-        (true, None) => return Err("it has no watch".to_owned()),
+        (true, None) => bail!("it has no watch"),
         (false, _) => function.check,
     };
-    check(host, chunk).await.map_err(|failure| failure.0)
+    check(host, chunk).await.map_err(anyhow::Error::from)
 }
 
-async fn again(host: &FakeHost, case: &Case) -> Result<(), String> {
-    let plan = check(host, case)
+async fn again(host: &FakeHost, case: &Case) -> anyhow::Result<()> {
+    let plan = check(host, case).await.context("the check failed")?;
+    carry_out(host, &plan)
         .await
-        .map_err(|e| format!("the check failed: {e}"))?;
-    settle(host, &plan)
-        .await
-        .map_err(|e| format!("the second apply failed: {e}"))?;
+        .context("the second apply failed")?;
     empty(host, case).await
 }
 
-async fn empty(host: &FakeHost, case: &Case) -> Result<(), String> {
+async fn empty(host: &FakeHost, case: &Case) -> anyhow::Result<()> {
     if case.watch {
         return Ok(());
     }
-    let plan = check(host, case)
-        .await
-        .map_err(|e| format!("the check failed: {e}"))?;
+    let plan = check(host, case).await.context("the check failed")?;
     if plan.changes.is_empty() && plan.effects.is_empty() {
         return Ok(());
     }
-    Err(format!(
+    Err(anyhow!(
         "a check still finds {}",
         Value::Object(plan.changes)
     ))
 }
 
 /// A case only uses arguments that the signature has, and all that it requires.
-fn known_arguments(case: &Case) -> Result<(), String> {
-    let signature = signatures::find(&case.state, &case.fun).ok_or("there is no such signature")?;
+fn known_arguments(case: &Case) -> anyhow::Result<()> {
+    let signature =
+        signatures::find(&case.state, &case.fun).context("there is no such signature")?;
     if let Some(unknown) = case
         .args
         .keys()
         .find(|key| !signature.args.iter().any(|arg| arg.name == **key))
     {
-        return Err(format!("the signature has no argument `{unknown}`"));
+        bail!("the signature has no argument `{unknown}`");
     }
     let resolved = |name: &str| name == "source" && case.args.contains_key("files");
     let missing = signature
@@ -275,8 +268,8 @@ fn known_arguments(case: &Case) -> Result<(), String> {
         .iter()
         .find(|a| a.required && !case.args.contains_key(a.name) && !resolved(a.name));
     match missing {
-        Some(arg) if case.wanted.error.is_none() => {
-            Err(format!("the required argument `{}` is missing", arg.name))
+        Some(arg) if case.expected.error.is_none() => {
+            Err(anyhow!("the required argument `{}` is missing", arg.name))
         }
         _ => Ok(()),
     }

@@ -1,20 +1,16 @@
-//! The overlay's law: what it answers after effects were laid is what the host answers after they
-//! were carried out.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops where it fails"
-)]
+//! The overlay's law: after effects were predicted, it answers as the host answers after they were
+//! carried out.
+#![expect(clippy::expect_used, reason = "a test stops where it fails")]
 
 use std::collections::BTreeMap;
 
 use halite_minion::host::effect::{
     CertificateRequest, Command, Effect, FirewallChange, FirewallSettings, Meta, UnitAction,
 };
-use halite_minion::host::fake::FakeHost;
-use halite_minion::host::fake_disk::Node;
 use halite_minion::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use halite_minion::host::{FileKind, Host};
+use halite_minion_fake::FakeHost;
+use halite_minion_fake::disk::Node;
 use proptest::prelude::*;
 
 const PATHS: &[&str] = &[
@@ -162,7 +158,7 @@ proptest! {
                 // What fails on a host fails in the run; only what succeeds has something to be
                 // predicted.
                 if real.perform(effect).await.is_ok() {
-                    overlay.lay(effect).await;
+                    overlay.predict(effect).await;
                     done.push(effect);
                     for (predicted, happened) in answers(&overlay).await.iter().zip(answers(&real).await) {
                         assert_eq!(*predicted, happened, "after {done:?}");
@@ -189,14 +185,14 @@ async fn what_only_apply_can_tell_says_so() {
         cert_path: "/srv/c".into(),
         ..CertificateRequest::default()
     };
-    overlay.lay(&Effect::Certificate(request)).await;
+    overlay.predict(&Effect::Certificate(request)).await;
     assert_eq!(
         overlay.read("/srv/c").await.unwrap().unwrap(),
         KNOWN_AFTER_APPLY.as_bytes()
     );
     assert_eq!(overlay.stat("/srv/k").await.unwrap().unwrap().mode, 0o600);
 
-    overlay.lay(&Effect::RefreshPackages).await;
+    overlay.predict(&Effect::RefreshPackages).await;
     assert_eq!(
         overlay
             .package_candidate("kubelet")
@@ -207,7 +203,7 @@ async fn what_only_apply_can_tell_says_so() {
     );
     let install = BTreeMap::from([("kubelet".to_owned(), None)]);
     overlay
-        .lay(&Effect::Packages {
+        .predict(&Effect::Packages {
             install,
             remove: Vec::new(),
         })
@@ -239,12 +235,12 @@ async fn a_new_directory_hides_what_was_below_a_removed_one() {
     let below = host();
     let overlay = Overlay::new(&below);
     overlay
-        .lay(&Effect::Remove {
+        .predict(&Effect::Remove {
             path: "/srv/old".into(),
         })
         .await;
     overlay
-        .lay(&Effect::Mkdir {
+        .predict(&Effect::Mkdir {
             path: "/srv/old/".into(),
             meta: Meta::default(),
         })

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use halite_states::tree::sha256;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::options::Allowed;
 
@@ -64,6 +64,10 @@ pub struct SiteBundle {
     /// SHA-256 of its `manifest.json`, by which other hosts know it.
     #[serde(default)]
     pub manifest: String,
+}
+
+fn sha256(content: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(content))
 }
 
 fn default_path() -> String {

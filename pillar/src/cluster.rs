@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use halite_secrets::SecretText;
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,6 @@ use crate::formats;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
-use crate::secret::SecretText;
 use crate::trust::Trust;
 
 /// The version of both documents that this build reads.
@@ -90,8 +90,8 @@ pub struct Cluster {
     /// The master's own settings.
     #[serde(default)]
     pub master: Master,
-    /// The operator's own secrets, by name; templates see each as `pillar.secrets.NAME`, but only
-    /// for the hosts named.
+    /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
+    /// only for the hosts named.
     #[serde(default)]
     #[schemars(schema_with = "formats::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,

@@ -20,7 +20,6 @@ mod reader;
 pub mod registry;
 pub mod resolve;
 pub mod schema;
-pub mod secret;
 pub mod source;
 pub mod trust;
 pub mod validate;

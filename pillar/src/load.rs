@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 
-use halite_states::problem::Problem;
-use halite_states::yaml;
+use halite_document::Problem;
+use halite_secrets::{reference, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::source::Source;
 use crate::validate::Context;
-use crate::{reader, schema, secret, validate};
+use crate::{reader, schema, validate};
 
 /// A file by name and content.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -182,13 +182,13 @@ fn document<T: DeserializeOwned>(
 /// A placeholder in a declaration would be filled like one that Halite made.
 fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<Problem>) {
     match value {
-        Value::String(text) if text.contains(secret::PREFIX) => problems.push(
+        Value::String(text) if reference::mentions(text) => problems.push(
             source
                 .problem(
                     path,
                     format!(
                         "`{}` stands for secrets and cannot be written here",
-                        secret::PREFIX
+                        reference::PREFIX
                     ),
                 )
                 .hint("declare the secret under `secrets:` and use it in a state"),

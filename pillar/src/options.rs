@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
-use halite_states::problem::Problem;
+use halite_document::Problem;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{API_VERSION, Cluster};

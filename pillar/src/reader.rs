@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use halite_states::problem::{Problem, did_you_mean};
-use halite_states::yaml::{Kind, Node as Yaml};
+use halite_document::yaml::{Kind, Node as Yaml};
+use halite_document::{Problem, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use crate::formats;

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 use base64::{Engine as _, alphabet};
+use halite_secrets::reference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::Cluster;
+use crate::formats;
 use crate::load::{Declaration, Document};
 use crate::node::Node;
 use crate::view::bootstrap_node;
-use crate::{formats, secret};
 
 /// The port on which it is reached.
 pub const PORT: u16 = 4552;
@@ -188,7 +189,7 @@ pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) ->
     let cluster = &declaration.cluster.value;
     let registry = &cluster.site_registry;
     let host = host(declaration);
-    let secret = |path: &str| allowed(path).then(|| secret::placeholder(path));
+    let secret = |path: &str| allowed(path).then(|| reference::for_path(path));
     json!({
         "enabled": registry.enabled,
         "node": host.map(|node| &node.metadata.name),

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use halite_states::problem::Problem;
-use halite_states::yaml;
-use halite_states::yaml::Kind;
+use halite_document::Problem;
+use halite_document::yaml::Kind;
+use halite_secrets::yaml;
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Cluster, ResolvedCluster};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use halite_states::problem::Problem;
-use halite_states::yaml::{Kind, Node as Yaml, Position};
+use halite_document::yaml::{Kind, Node as Yaml};
+use halite_document::{Position, Problem};
 
 /// The text of one document, parsed.
 #[derive(Clone, Default)]
@@ -159,7 +159,7 @@ mod tests {
 
     fn source() -> Source {
         let text = "a:\n  b: [1, 2]\n  c:\n    x.y/z: 3\n";
-        Source::new("f", text, halite_states::yaml::parse("f", text).unwrap())
+        Source::new("f", text, halite_secrets::yaml::parse("f", text).unwrap())
     }
 
     #[test]

@@ -3,15 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
 use crate::bundle::BundleFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, Role};
-use crate::{mirrors, network, proxy, registry, secret, trust};
+use crate::{mirrors, network, proxy, registry, trust};
 
 /// The id that stands for the master as a target of states.
 pub const MASTER: &str = "master";
+/// The key of the pillar under which everything stands that Halite compiles; the same name is
+/// reserved in the state tree. All other keys are the operator's.
+pub const RESERVED: &str = "halite";
 /// The port of the API server.
 pub const API_PORT: u16 = 6443;
 /// The port on which the master listens.
@@ -122,7 +126,8 @@ pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
     }))
 }
 
-/// What the templates of one minion see as `pillar`. Secrets are placeholders.
+/// The pillar of one minion: what Halite compiles under [`RESERVED`], beside it the operator's own
+/// values as `custom`. Secrets are placeholders.
 ///
 /// # Errors
 /// The minion is not declared, or the cluster has no first host yet.
@@ -151,7 +156,7 @@ pub fn view(
     } else {
         cluster.kubernetes_version()
     };
-    Ok(json!({
+    let compiled = json!({
         "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
         "networks": {
             "controlPlane": {"cidrs": networks.control_plane.cidrs},
@@ -214,8 +219,8 @@ pub fn view(
             "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
         },
         "secrets": own_secrets(&allowed),
-        "custom": custom(declaration, node),
-    }))
+    });
+    Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
 }
 
 /// Where a host serves a bundle.
@@ -297,7 +302,7 @@ fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
         if allowed.contains(&path)
             && let Some(Value::Object(entry)) = out.get_mut(name)
         {
-            entry.insert(key.to_owned(), json!(secret::placeholder(&path)));
+            entry.insert(key.to_owned(), json!(reference::for_path(&path)));
         }
     }
     Value::Object(out)
@@ -307,7 +312,7 @@ fn own_secrets(allowed: &BTreeSet<String>) -> Value {
     let each = |path: &String| {
         Some((
             path.strip_prefix("secrets.")?.to_owned(),
-            json!(secret::placeholder(path)),
+            json!(reference::for_path(path)),
         ))
     };
     Value::Object(allowed.iter().filter_map(each).collect())

@@ -8,10 +8,11 @@ use halite_pillar::bundle::BundleFacts;
 use halite_pillar::facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{Node, Role};
-use halite_pillar::secret::{PREFIX, fill, secret_paths};
+use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
-use halite_pillar::{resolve, secret};
+use halite_secrets::reference::{PREFIX, fill, paths_in};
+use halite_secrets::{SecretText, reference};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -83,87 +84,96 @@ fn the_view_has_the_agreed_shape() {
     let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();
     for (pointer, wanted) in [
         (
-            "/cluster",
+            "/halite/cluster",
             json!({"name": "prod", "domain": "cluster.local"}),
         ),
-        ("/networks/pods", json!("10.233.0.0/16")),
-        ("/networks/apiServiceIP", json!("10.96.0.1")),
-        ("/networks/dnsServiceIP", json!("10.96.0.10")),
-        ("/networks/workloadPlane/cidrs", json!(["10.2.0.0/24"])),
-        ("/apiServer/endpoint", json!("api.prod.internal")),
-        ("/apiServer/address", json!("10.0.0.11")),
-        ("/apiServer/vip", Value::Null),
-        ("/apiServer/keepalived", json!(false)),
-        ("/kubernetes/version", json!("v1.36.3")),
-        ("/bundle/url", json!("https://10.0.0.11:4551/bundles/0.1.0")),
+        ("/halite/networks/pods", json!("10.233.0.0/16")),
+        ("/halite/networks/apiServiceIP", json!("10.96.0.1")),
+        ("/halite/networks/dnsServiceIP", json!("10.96.0.10")),
         (
-            "/bundle/servers",
+            "/halite/networks/workloadPlane/cidrs",
+            json!(["10.2.0.0/24"]),
+        ),
+        ("/halite/apiServer/endpoint", json!("api.prod.internal")),
+        ("/halite/apiServer/address", json!("10.0.0.11")),
+        ("/halite/apiServer/vip", Value::Null),
+        ("/halite/apiServer/keepalived", json!(false)),
+        ("/halite/kubernetes/version", json!("v1.36.3")),
+        (
+            "/halite/bundle/url",
+            json!("https://10.0.0.11:4551/bundles/0.1.0"),
+        ),
+        (
+            "/halite/bundle/servers",
             json!(["https://10.0.0.11:4551/bundles/0.1.0"]),
         ),
         (
-            "/bundles",
+            "/halite/bundles",
             json!([{"version": "0.1.0", "kubernetes": "v1.36.3", "path": "/media/halite", "manifest": "ab"}]),
         ),
         (
-            "/master",
+            "/halite/master",
             json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}}),
         ),
         (
-            "/node/roles",
+            "/halite/node/roles",
             json!(["bootstrap", "registry", "etcd", "control-plane"]),
         ),
-        ("/node/runs", json!({"containers": true})),
-        ("/node/controlPlane", json!("10.0.0.11")),
+        ("/halite/node/runs", json!({"containers": true})),
+        ("/halite/node/controlPlane", json!("10.0.0.11")),
         (
-            "/node/taints",
+            "/halite/node/taints",
             json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
         ),
         (
-            "/pki/kubernetes",
-            json!({"cert": "CERT", "key": secret::placeholder("pki.kubernetes.key")}),
+            "/halite/pki/kubernetes",
+            json!({"cert": "CERT", "key": reference::for_path("pki.kubernetes.key")}),
         ),
-        ("/pki/etcd/cert", json!(UNKNOWN)),
-        ("/pki/site", json!({"cert": UNKNOWN})),
+        ("/halite/pki/etcd/cert", json!(UNKNOWN)),
+        ("/halite/pki/site", json!({"cert": UNKNOWN})),
         (
-            "/pki/sa",
-            json!({"pub": "PUB", "key": secret::placeholder("pki.sa.key")}),
+            "/halite/pki/sa",
+            json!({"pub": "PUB", "key": reference::for_path("pki.sa.key")}),
         ),
-        ("/kubeProxy", json!({"mode": "nftables", "config": {}})),
         (
-            "/addons",
+            "/halite/kubeProxy",
+            json!({"mode": "nftables", "config": {}}),
+        ),
+        (
+            "/halite/addons",
             json!({"metricsServer": false, "localPath": false}),
         ),
-        ("/charts", json!([])),
-        ("/siteRegistry/enabled", json!(false)),
-        ("/siteRegistry/name", json!("registry.prod.internal")),
-        ("/siteRegistry/node", Value::Null),
-        ("/cni", json!({"plugin": "flannel", "mtu": null})),
+        ("/halite/charts", json!([])),
+        ("/halite/siteRegistry/enabled", json!(false)),
+        ("/halite/siteRegistry/name", json!("registry.prod.internal")),
+        ("/halite/siteRegistry/node", Value::Null),
+        ("/halite/cni", json!({"plugin": "flannel", "mtu": null})),
         (
-            "/containerd",
+            "/halite/containerd",
             json!({"restrictOomScoreAdj": false, "config": {}, "registries": {}}),
         ),
-        ("/trust", json!({"certificates": {}})),
+        ("/halite/trust", json!({"certificates": {}})),
         (
-            "/proxy",
+            "/halite/proxy",
             json!({"http": null, "https": null, "noProxy": [
                 "localhost", "127.0.0.0/8", "10.0.0.0/24", "10.1.0.0/24", "10.2.0.0/24", "10.233.0.0/16", "10.96.0.0/12",
                 "api.prod.internal", ".svc", ".cluster.local",
             ]}),
         ),
-        ("/time", json!({"servers": []})),
-        ("/host/manageTime", json!(false)),
-        ("/host/manageSwap", json!(true)),
+        ("/halite/time", json!({"servers": []})),
+        ("/halite/host/manageTime", json!(false)),
+        ("/halite/host/manageSwap", json!(true)),
         (
-            "/host/kernelModules",
+            "/halite/host/kernelModules",
             json!(["overlay", "br_netfilter", "nf_conntrack"]),
         ),
         (
-            "/firewall/sources/management",
+            "/halite/firewall/sources/management",
             json!(["10.0.0.0/24", "10.1.0.0/24"]),
         ),
-        ("/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
-        ("/nodes/worker-1/roles", json!(["worker"])),
-        ("/secrets", json!({})),
+        ("/halite/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
+        ("/halite/nodes/worker-1/roles", json!(["worker"])),
+        ("/halite/secrets", json!({})),
         (
             "/custom",
             json!({"a": {"x": "cluster", "z": "file", "y": "cluster"}, "own": true, "list": [1]}),
@@ -178,10 +188,10 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     let declaration = declaration();
     let view = view(&declaration, &bundle(), &Pki::default(), "worker-1").unwrap();
     assert_eq!(
-        secret_paths(&view),
+        paths_in(&view),
         BTreeSet::from(["secrets.only".to_owned(), "secrets.smtp".to_owned()])
     );
-    assert_eq!(view["pki"]["sa"], json!({}));
+    assert_eq!(view["halite"]["pki"]["sa"], json!({}));
     assert_eq!(
         view["custom"]["a"],
         json!({"x": "cluster", "z": "file", "y": "node"})
@@ -208,7 +218,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         declaration.nodes.insert(name.to_owned(), node);
     }
     let own = |password: &str| halite_pillar::cluster::OwnSecret {
-        value: secret::SecretText::new(password),
+        value: SecretText::new(password),
         ..Default::default()
     };
     declaration.cluster.value.secrets = [
@@ -243,14 +253,14 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         assert!(!view.to_string().contains("canary"), "{view}");
         for (key, path) in [("htpasswd", users), ("pull", pull)] {
             let wanted = if wanted.contains(&path) {
-                json!(secret::placeholder(path))
+                json!(reference::for_path(path))
             } else {
                 Value::Null
             };
-            assert_eq!(view["siteRegistry"][key], wanted, "{name}: {key}");
+            assert_eq!(view["halite"]["siteRegistry"][key], wanted, "{name}: {key}");
         }
-        assert_eq!(view["siteRegistry"]["node"], "store-1");
-        assert_eq!(view["siteRegistry"]["address"], "10.0.0.20");
+        assert_eq!(view["halite"]["siteRegistry"]["node"], "store-1");
+        assert_eq!(view["halite"]["siteRegistry"]["address"], "10.0.0.20");
     }
     let file = own_secret(&declaration, "store-1", users).unwrap();
     assert!(
@@ -280,17 +290,17 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
         .map(|host| format!("https://{host}:4551/bundles/0.1.0"));
     for name in ["bootstrap-1", "a", "worker-1", "master"] {
         let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
-        assert_eq!(view["bundle"]["servers"], json!(wanted), "{name}");
-        assert_eq!(view["bundle"]["url"], json!(wanted[0]), "{name}");
+        assert_eq!(view["halite"]["bundle"]["servers"], json!(wanted), "{name}");
+        assert_eq!(view["halite"]["bundle"]["url"], json!(wanted[0]), "{name}");
     }
 }
 
 #[test]
 fn the_master_as_a_target_sees_no_secret() {
     let view = view(&declaration(), &bundle(), &Pki::default(), "master").unwrap();
-    assert_eq!(secret_paths(&view), BTreeSet::new());
-    assert_eq!(view["node"]["name"], "master");
-    assert_eq!(view["nodes"].as_object().unwrap().len(), 2);
+    assert_eq!(paths_in(&view), BTreeSet::new());
+    assert_eq!(view["halite"]["node"]["name"], "master");
+    assert_eq!(view["halite"]["nodes"].as_object().unwrap().len(), 2);
 }
 
 #[test]
@@ -378,8 +388,8 @@ fn the_vip_is_never_a_hosts_own_address() {
     let resolved = resolve::node(&mut declaration, "bootstrap-1", &host).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.11");
     let view = view(&declaration, &bundle(), &Pki::default(), "bootstrap-1").unwrap();
-    assert_eq!(view["apiServer"]["address"], "10.0.0.100");
-    assert_eq!(view["apiServer"]["keepalived"], true);
+    assert_eq!(view["halite"]["apiServer"]["address"], "10.0.0.100");
+    assert_eq!(view["halite"]["apiServer"]["keepalived"], true);
 }
 
 fn roles() -> impl Strategy<Value = Vec<Role>> {
@@ -407,7 +417,7 @@ proptest! {
         declaration.cluster.value.secrets.clear();
         for (index, roles) in secret_roles.iter().enumerate() {
             let secret = halite_pillar::cluster::OwnSecret {
-                value: secret::SecretText::new(format!("canary-{index}")),
+                value: SecretText::new(format!("canary-{index}")),
                 roles: roles.clone(),
                 nodes: vec![format!("n{secret_node}")],
             };
@@ -428,7 +438,7 @@ proptest! {
                     wanted.insert(format!("secrets.s{number}"));
                 }
             }
-            prop_assert_eq!(secret_paths(&shown), wanted.clone());
+            prop_assert_eq!(paths_in(&shown), wanted.clone());
             prop_assert_eq!(allowed_secrets(&declaration, &name), wanted.clone());
             prop_assert!(!shown.to_string().contains("canary-"));
             let used = fill(&mut shown, &|path| Some(format!("real {path}"))).unwrap();
@@ -447,7 +457,7 @@ proptest! {
         };
         let recorded = resolve::record("f", &text, &resolve::node_block(&resolved)).unwrap();
         prop_assert!(recorded.starts_with(&text));
-        let node = halite_states::yaml::parse("f", &recorded).unwrap();
+        let node = halite_secrets::yaml::parse("f", &recorded).unwrap();
         let back = node.get("resolved").unwrap().to_json();
         prop_assert_eq!(back, serde_json::to_value(resolved).unwrap());
         prop_assert_eq!(resolve::record("f", &recorded, &resolve::node_block(&resolved)).unwrap(), recorded);

@@ -6,10 +6,7 @@
 pub mod compile;
 pub mod engine;
 pub mod low;
-#[cfg(feature = "compiler")]
-pub mod problem;
 pub mod run;
-pub mod secret;
 pub mod signature;
 pub mod signatures;
 #[cfg(feature = "compiler")]
@@ -18,5 +15,3 @@ pub mod target;
 pub(crate) mod template;
 #[cfg(feature = "compiler")]
 pub mod tree;
-#[cfg(feature = "compiler")]
-pub mod yaml;

@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use halite_document::Position;
+
 /// The version of this format. A minion refuses a low state with a higher number.
 pub const FORMAT: u32 = 1;
 
@@ -32,7 +34,7 @@ pub struct Chunk {
     pub id: String,
     /// The `name` argument; the id where none was given.
     pub name: String,
-    /// The SLS that holds it, dotted, for example `base.etcd`.
+    /// The SLS that holds it, dotted, for example `halite.base.etcd`.
     pub sls: String,
     /// Where the call stands in the source.
     pub source: Position,
@@ -66,17 +68,6 @@ impl Chunk {
     pub fn function(&self) -> String {
         format!("{}.{}", self.state, self.fun)
     }
-}
-
-/// A place in a source file; lines and columns count from 1.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
-    /// Path relative to the root of the state tree.
-    pub file: String,
-    /// Line in the source file, not in the rendered text.
-    pub line: u32,
-    /// Column; 0 when only the line is known.
-    pub column: u32,
 }
 
 /// Requisites by kind, each a list of positions in [`LowState::chunks`]. `_in` forms and `use` are

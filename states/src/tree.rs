@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use halite_document::Problem;
 use sha2::{Digest, Sha256};
-
-use crate::problem::Problem;
 
 /// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;

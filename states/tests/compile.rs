@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use halite_document::Problem;
 use halite_states::compile::{Call, Compiled, Compiler, Input, highstate, sls};
 use halite_states::low::{Chunk, FORMAT, LowState, Requisites};
-use halite_states::problem::Problem;
 use halite_states::tree::{MemoryTree, sha256};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Case {
     }
 
     fn json(&self, name: &str) -> Value {
-        match halite_states::yaml::parse(name, self.section(name))
+        match halite_secrets::yaml::parse(name, self.section(name))
             .unwrap()
             .to_json()
         {

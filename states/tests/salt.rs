@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use common::{Entry, Host};
+use halite_document::Problem;
 use halite_states::compile::{Compiled, Input, sls};
 use halite_states::engine::RunOptions;
 use halite_states::low::RunReturn;
-use halite_states::problem::Problem;
 use halite_states::run::run;
 use halite_states::tree::MemoryTree;
 use serde_json::{Value, json};

@@ -1,48 +1,50 @@
-{#- Roles to states. Within a host the order here is the order of application; `custom` comes last.
+{#- The states of each role. A host applies them in this order, `custom` last.
 
-    `master` is no host: its states are Kubernetes objects, applied by the master itself. -#}
+    `master` is a target, but not a host: its states are Kubernetes objects, and the master itself
+    applies them. -#}
 base:
-  'I@node:roles:*':
+  'I@halite:node:roles:*':
     - match: compound
-    - host
-    - halite.minion
+    - halite.host
+    - halite.services.minion
 
-  'I@node:roles:bootstrap':
+  'I@halite:node:roles:bootstrap':
     - match: compound
-    - halite.master
+    - halite.services.master
 
-  'I@node:roles:bootstrap or I@node:roles:registry':
+  'I@halite:node:roles:bootstrap or I@halite:node:roles:registry':
     - match: compound
-    - halite.bundle_server
+    - halite.services.bundle_server
 
-  'I@node:roles:* and not I@node:roles:bootstrap and not I@node:roles:registry':
+  'I@halite:node:roles:* and not I@halite:node:roles:bootstrap and not I@halite:node:roles:registry':
     - match: compound
-    - halite.bundle_server.gone
+    - halite.services.bundle_server.absent
 
-  'I@node:runs:containers:True':
+  'I@halite:node:runs:containers:True':
     - match: compound
-    - base.containerd
-    - images
-    - base.kubelet
+    - halite.base.containerd
+    - halite.images
+    - halite.base.kubelet
 
-  'I@node:roles:etcd':
+  'I@halite:node:roles:etcd':
     - match: compound
-    - base.etcd
+    - halite.base.etcd
 
-  'I@node:roles:control-plane':
+  'I@halite:node:roles:control-plane':
     - match: compound
-    - base.control_plane
+    - halite.base.control_plane
 
   'master':
-    - base.kubeadm_objects
-    - base.network
-    - base.kube_proxy
-    - base.coredns
-    - base.nodes
-    - addons
+    - halite.base.kubeadm_objects
+    - halite.base.network
+    - halite.base.kube_proxy
+    - halite.base.coredns
+    - halite.base.nodes
+    - halite.addons
 
-  # The registry of the site's own images; and the operator's own states, from /etc/halite/custom.
+  # The site registry, on the host that has it; and the operator's own states, from
+  # /etc/halite/custom.
   '* and not master':
     - match: compound
-    - halite.site_registry
+    - halite.services.site_registry
     - custom

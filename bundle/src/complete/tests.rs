@@ -383,12 +383,12 @@ fn everything_that_is_missing_is_in_one_report() {
     gathering.add(&Rendering {
         options: "the objects, cni.plugin: none".into(),
         files: vec!["states/gone.sls".into()],
-        problems: vec!["base/y.sls:1: `pillar.images.x` is undefined".into()],
+        problems: vec!["base/y.sls:1: `pillar.halite.images.x` is undefined".into()],
         ..further
     });
     let report = report(&gathering.needs().missing(&stock));
     for wanted in [
-        "base/y.sls:1: `pillar.images.x` is undefined",
+        "base/y.sls:1: `pillar.halite.images.x` is undefined",
         "the image quay.io/a/b:1: images/index.json does not name it\n    needed by base/x.sls:3: image.present quay.io/a/b:1 \
          (the objects, cni.plugin: none)",
         "the image busybox: no bundle can serve this name: \"busybox\" names no registry",

@@ -6,7 +6,7 @@
 //! ([`MANIFESTS_MAP`], [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version; the maps
 //! themselves, which include the entries of every bundle, are the site's. What a request leads to
 //! is the same for all bundles and stands once, in the locations ([`SERVER`]) of the bundle in use.
-//! `halite/bundle_server/nginx.conf.j2` of the state tree puts them together.
+//! `halite/services/bundle_server/nginx.conf.j2` of the state tree puts them together.
 //!
 //! containerd asks one host for every registry and names the registry in the argument `ns`. Maps
 //! turn version, registry and path into a digest; which blobs exist the file system knows. The maps

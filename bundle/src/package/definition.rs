@@ -210,7 +210,7 @@ fn halite(package: &str, plain: Definition) -> Option<Definition> {
             description: "Holds what the operator of a Kubernetes cluster declares, compiles it into states, and sends \
                           them to the minions.",
             programs: &["halite-master"],
-            units: &["halite/master/halite-master.service"],
+            units: &["halite/services/master/halite-master.service"],
             directories: &[("etc/halite", 0o755), ("var/lib/halite", 0o755)],
             scripts: Scripts::for_units(&["halite-master.service"]),
             ..plain
@@ -220,7 +220,7 @@ fn halite(package: &str, plain: Definition) -> Option<Definition> {
             description: "Compares a host with the states that the master sends, shows the difference, and makes it go \
                           away.",
             programs: &["halite-minion"],
-            units: &["halite/minion/halite-minion.service"],
+            units: &["halite/services/minion/halite-minion.service"],
             directories: &[("etc/halite", 0o755), ("var/lib/halite", 0o755)],
             scripts: Scripts::for_units(&["halite-minion.service"]),
             ..plain

@@ -23,8 +23,8 @@ fn configuration(bundles: &[(&str, PathBuf)]) -> String {
     let fixture: Value = serde_json::from_str(&fixture).unwrap();
     let mut pillar = fixture["pillar"].clone();
     let each = |(version, path): &(&str, PathBuf)| json!({"version": version, "kubernetes": "", "path": path, "manifest": ""});
-    pillar["bundles"] = bundles.iter().map(each).collect();
-    pillar["bundle"]["version"] = json!(bundles[0].0);
+    pillar["halite"]["bundles"] = bundles.iter().map(each).collect();
+    pillar["halite"]["bundle"]["version"] = json!(bundles[0].0);
     let tree = DirTree::new().root(states.join("tree"));
     let input = Input {
         tree: &tree,
@@ -33,7 +33,7 @@ fn configuration(bundles: &[(&str, PathBuf)]) -> String {
         grains: &fixture["grains"],
         bundle: &|path| Some(hex(path.as_bytes())),
     };
-    let compiled = compile::sls(&input, &["halite.bundle_server".to_owned()]);
+    let compiled = compile::sls(&input, &["halite.services.bundle_server".to_owned()]);
     let compiled = compiled.unwrap_or_else(|problems| panic!("{problems:?}"));
     let file = compiled
         .low

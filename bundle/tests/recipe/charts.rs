@@ -69,7 +69,7 @@ fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
             let text = fs::read_to_string(dir.join(format!("charts/{name}.yaml"))).unwrap();
             let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
             let state = State {
-                file: "addons/charts/init.sls".into(),
+                file: "halite/addons/charts/init.sls".into(),
                 line: 1,
                 function: "kubernetes.manifest".into(),
                 name: name.clone(),
@@ -116,7 +116,7 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     );
     let text = error.to_string();
     for wanted in [
-        "the image quay.io/team/web:1: images/index.json does not name it\n    needed by addons/charts/init.sls:1: \
+        "the image quay.io/team/web:1: images/index.json does not name it\n    needed by halite/addons/charts/init.sls:1: \
          kubernetes.manifest web, Deployment web/web, spec.template.spec.containers[0].image",
         "the image quay.io/team/init:2",
         "spec.template.spec.initContainers[0].image",

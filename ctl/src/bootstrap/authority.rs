@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_pillar::secret;
 use halite_pillar::view::{Pki, UNKNOWN};
+use halite_secrets::reference;
 use halite_states::low::LowState;
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ impl Authority {
         };
         for chunk in &mut low.chunks {
             let mut args = Value::Object(std::mem::take(&mut chunk.args));
-            secret::fill(&mut args, &lookup)
+            reference::fill(&mut args, &lookup)
                 .with_context(|| format!("{} {}", chunk.function(), chunk.name))?;
             if let Value::Object(args) = args {
                 chunk.args = args;

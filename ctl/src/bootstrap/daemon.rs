@@ -26,18 +26,18 @@ pub struct Daemon {
 pub const MASTER: Daemon = Daemon {
     unit: "halite-master.service",
     program: "/usr/local/bin/halite-master",
-    sls: "halite.master",
+    sls: "halite.services.master",
     asks: "halite-master-restart",
-    restart: "halite.master.restart",
+    restart: "halite.services.master.restart",
 };
 
 /// This host's minion.
 pub const MINION: Daemon = Daemon {
     unit: "halite-minion.service",
     program: "/usr/local/bin/halite-minion",
-    sls: "halite.minion",
+    sls: "halite.services.minion",
     asks: "halite-minion-restart",
-    restart: "halite.minion.restart",
+    restart: "halite.services.minion.restart",
 };
 
 impl Daemon {

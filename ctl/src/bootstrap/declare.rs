@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_document::Problem;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
 use halite_pillar::facts::HostFacts;
@@ -13,8 +14,7 @@ use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki, bootstrap_node};
 use halite_pillar::{resolve, view};
-use halite_states::problem::Problem;
-use halite_states::yaml;
+use halite_secrets::yaml;
 use serde_json::Value;
 
 use super::Ground;

@@ -18,10 +18,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use halite_bundle::Manifest;
+use halite_document::Problem;
 use halite_pillar::bundle::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use halite_states::problem::Problem;
 use halite_states::tree::DirTree;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ use crate::{FAILED, follow, preflight};
 pub use self::declare::CLUSTER_MODE;
 
 /// The orchestration that makes a control plane of the first host.
-pub const ORCHESTRATION: &str = "orchestrate.bootstrap";
+pub const ORCHESTRATION: &str = "halite.orchestrate.bootstrap";
 
 /// The states that it applies on the first host by itself, and that are in no highstate.
 pub const BY_ITSELF: [&str; 2] = [daemon::MASTER.restart, daemon::MINION.restart];
@@ -222,7 +222,7 @@ fn bundle_problems(
 async fn findings(
     ground: &Ground,
     given: &Given,
-    declared: &Result<Declared, Vec<halite_states::problem::Problem>>,
+    declared: &Result<Declared, Vec<halite_document::Problem>>,
 ) -> Vec<preflight::Finding> {
     let wanted = declared
         .as_ref()
@@ -391,18 +391,18 @@ mod tests {
         assert!(low.chunks.len() > 50, "{}", low.chunks.len());
         let sls: BTreeSet<&str> = low.chunks.iter().map(|chunk| chunk.sls.as_str()).collect();
         for wanted in [
-            "base.etcd",
-            "base.control_plane",
-            "halite.master",
-            "halite.minion",
-            "host.keepalived",
+            "halite.base.etcd",
+            "halite.base.control_plane",
+            "halite.services.master",
+            "halite.services.minion",
+            "halite.host.keepalived",
         ] {
             assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
         }
         assert!(
             !serde_json::to_string(&low)
                 .unwrap()
-                .contains(halite_pillar::secret::PREFIX)
+                .contains(halite_secrets::reference::PREFIX)
         );
     }
 
@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn what_is_installed_before_the_master_runs_needs_no_authority() {
-        for sls in ["halite.master", "halite.minion"] {
+        for sls in ["halite.services.master", "halite.services.minion"] {
             let low = compile(&[sls]).low;
             assert!(
                 !serde_json::to_string(&low)

@@ -6,12 +6,12 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use halite_bundle::site::{Added, Held};
 use halite_bundle::{Diff, Manifest, manifest};
+use halite_document::Problem;
 use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 use halite_proto::v1;
-use halite_states::problem::Problem;
 use serde_json::{Value, json};
 
 use super::bundle::{changes, megabytes};

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_bundle::manifest;
+use halite_document::Problem;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::validate::Context;
 use halite_pillar::{example, schema};
-use halite_states::problem::Problem;
 use serde_json::{Map, Value, json};
 
 use crate::FAILED;
@@ -26,7 +26,7 @@ pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
         Config::Example => {
             // Its comments are half of what it says; only JSON cannot have them.
             if screen.format() == Format::Json {
-                let node = halite_states::yaml::parse("example", example::CLUSTER);
+                let node = halite_secrets::yaml::parse("example", example::CLUSTER);
                 screen.document(
                     &node
                         .map_err(|problem| anyhow::anyhow!("{problem}"))?

@@ -81,8 +81,8 @@ fn show(
 fn pillar(path: &Path) -> anyhow::Result<Value> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("{file} cannot be read"))?;
-    let node =
-        halite_states::yaml::parse(&file, &text).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let node = halite_secrets::yaml::parse(&file, &text)
+        .map_err(|problem| anyhow::anyhow!("{problem}"))?;
     match node.to_json() {
         Value::Null => Ok(json!({})),
         value if value.is_object() => Ok(value),

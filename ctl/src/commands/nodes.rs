@@ -11,7 +11,7 @@ use crate::output::{Screen, seconds};
 use crate::{FAILED, client, follow};
 
 /// The orchestration that makes a node of an enrolled host.
-pub const ADD_NODE: &str = "orchestrate.add_node";
+pub const ADD_NODE: &str = "halite.orchestrate.add_node";
 
 /// `ctl node`.
 ///
@@ -116,7 +116,7 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
         let Some((key, value)) = text.split_once('=') else {
             bail!("--pillar {text}: write KEY=VALUE or a JSON mapping");
         };
-        let value = halite_states::yaml::parse("--pillar", value)
+        let value = halite_secrets::yaml::parse("--pillar", value)
             .map_err(|problem| anyhow::anyhow!("{problem}"))?;
         out.insert(key.to_owned(), value.to_json());
     }

@@ -223,7 +223,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
             "file.managed /etc/nginx/conf.d/halite.conf, contents",
         ),
         (
-            "the file states/orchestrate/add_node.sls",
+            "the file states/halite/orchestrate/add_node.sls",
             "the state tree reads it",
         ),
     ] {
@@ -245,7 +245,13 @@ fn whatever_is_taken_away_is_missed() {
     let without = without_each(site.dir.path(), &site.manifest(), needs, &site.stock()).unwrap();
     let spare = without.iter().filter(|(_, said)| said.is_empty());
     let spare: Vec<String> = spare.map(|(artifact, _)| named(artifact)).collect();
-    assert_eq!(spare, ["the file states/custom/README.md"]);
+    assert_eq!(
+        spare,
+        [
+            "the file states/README.md",
+            "the file states/custom/README.md"
+        ]
+    );
 }
 
 /// A component that is not there hides nothing else that is missing.
@@ -387,8 +393,8 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
 
 #[test]
 fn components_are_found_in_templates() {
-    let text = "{{ pillar.images.etcd }} {{ pillar.images['kube-proxy'] }} {{ pillar.images[\"a\"] }} \
-                {{ pillar.images.get('b') }} {% for c in pillar.images %}{{ pillar.images[c] }}";
+    let text = "{{ pillar.halite.images.etcd }} {{ pillar.halite.images['kube-proxy'] }} {{ pillar.halite.images[\"a\"] }} \
+                {{ pillar.halite.images.get('b') }} {% for c in pillar.halite.images %}{{ pillar.halite.images[c] }}";
     assert_eq!(
         components(text).collect::<Vec<_>>(),
         ["etcd", "kube-proxy", "a", "b"]
@@ -399,12 +405,12 @@ fn components_are_found_in_templates() {
 fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
     for (path, wanted) in [
         (
-            "states/base/network/flannel.yaml.j2",
-            "base/network/flannel.sls:",
+            "states/halite/base/network/flannel.yaml.j2",
+            "halite/base/network/flannel.sls:",
         ),
         (
-            "states/orchestrate/add_node.sls",
-            "there is no SLS `orchestrate.add_node`",
+            "states/halite/orchestrate/add_node.sls",
+            "there is no SLS `halite.orchestrate.add_node`",
         ),
     ] {
         let mut site = Bundle::new();

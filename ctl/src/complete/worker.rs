@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use anyhow::Context as _;
 use halite_bundle::complete::{Gathering, Needs, Rendering, State};
+use halite_document::Problem;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::options::{Set, Target};
 use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
-use halite_states::problem::Problem;
 use halite_states::tree::{Tree, in_bundle, sha256};
 use serde_json::{Value, json};
 
@@ -239,7 +239,7 @@ pub(super) fn grains(target: &Target, pillar: &Value, (family, system): System) 
     if target.minion == MASTER {
         return json!({"id": MASTER});
     }
-    let address = &pillar["node"]["controlPlane"];
+    let address = &pillar["halite"]["node"]["controlPlane"];
     json!({
         "id": target.minion, "host": target.minion, "nodename": target.minion, "os_family": family, "os": system,
         "ip4_interfaces": {"eth0": [address]},

@@ -246,7 +246,7 @@ mod tests {
         let value = serde_json::json!({"a": ["yes", "0644", null, true, 1.5, "x: y", "line\nline\n"], "b": {}, "c": "", "d": "1.36"});
         let text = yaml(&value).unwrap();
         assert_eq!(
-            halite_states::yaml::parse("t", &text).unwrap().to_json(),
+            halite_secrets::yaml::parse("t", &text).unwrap().to_json(),
             value,
             "{text}"
         );

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use halite_bundle::manifest;
 use halite_bundle::site::{Bundles, Held};
 use halite_pillar::bundle::SiteBundle;
-use halite_states::yaml;
+use halite_secrets::yaml;
 use serde_json::Value;
 
 pub use vouched::{REFUSED, Source, Vouched};

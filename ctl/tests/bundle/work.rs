@@ -13,10 +13,10 @@ const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 pub fn site() -> Site {
     let site = Site::new();
     for name in [
-        "orchestrate/bootstrap",
-        "orchestrate/add_node",
-        "halite/master/restart",
-        "halite/minion/restart",
+        "halite/orchestrate/bootstrap",
+        "halite/orchestrate/add_node",
+        "halite/services/master/restart",
+        "halite/services/minion/restart",
     ] {
         put(&site.path(&format!("states/{name}.sls")), b"{}\n");
     }

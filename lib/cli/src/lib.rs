@@ -1,5 +1,6 @@
-//! The command lines of the daemons, in a crate of their own: `ctl` writes manual pages from them,
-//! and would otherwise be linked with both for their sake.
+//! The command lines of the daemons, and their notifications to systemd. A crate of its own, because
+//! `ctl` writes manual pages from the command lines and would otherwise link both daemons.
 
 pub mod master;
 pub mod minion;
+pub mod notify;

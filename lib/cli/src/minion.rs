@@ -1,22 +1,22 @@
-//! The minion.
+//! The command line of the minion.
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Where the configuration lies.
+/// Default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
 
 /// The agent on every managed host.
 #[derive(Debug, Parser)]
 #[command(name = "halite-minion", version)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// A command of the minion.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Keeps the link to the master and carries out its jobs.
@@ -39,7 +39,7 @@ pub enum Command {
         /// This host's id (default: its name).
         #[arg(long, default_value = "")]
         id: String,
-        /// Enrol anew although there is an identity.
+        /// Enrol again although there is an identity.
         #[arg(long)]
         force: bool,
         /// Configuration file; only its state_dir counts here.

@@ -17,7 +17,7 @@ fn tree(says: &str) -> Vec<(&'static str, String)> {
             "host.sls",
             format!(
                 "{says}:\n  file.managed:\n    - name: /opt/payload\n    - source: bundle://files/payload\n\
-                 {says}-others:\n  test.nop:\n    - name: {{{{ pillar.bundles | map(attribute='version') | join(',') }}}}\n"
+                 {says}-others:\n  test.nop:\n    - name: {{{{ pillar.halite.bundles | map(attribute='version') | join(',') }}}}\n"
             ),
         ),
     ]

@@ -20,7 +20,7 @@ const TREE: &[(&str, &str)] = &[
     ),
     (
         "secret.sls",
-        "key:\n  file.managed:\n    - name: /etc/key\n    - contents: '{{ pillar.secrets.canary }}'\n",
+        "key:\n  file.managed:\n    - name: /etc/key\n    - contents: '{{ pillar.halite.secrets.canary }}'\n",
     ),
     (
         "payload.sls",

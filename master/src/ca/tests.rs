@@ -353,7 +353,7 @@ fn chunk(function: &str, args: serde_json::Value) -> Chunk {
         fun: fun.to_owned(),
         id: "id".to_owned(),
         name: "/etc/x.crt".to_owned(),
-        sls: "base.pki".to_owned(),
+        sls: "halite.base.pki".to_owned(),
         source: Position::default(),
         args: args.as_object().unwrap().clone(),
         requisites: Requisites::default(),

@@ -17,9 +17,9 @@ use halite_bundle::site::Bundles;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
 use halite_pillar::node::Role;
-use halite_pillar::secret;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_secrets::reference;
 use halite_states::tree::DirTree;
 use serde_json::{Map, Value};
 
@@ -262,7 +262,7 @@ impl Snapshot {
     /// # Errors
     /// It refers to one that this minion may not have.
     pub fn fill(&self, minion: &str, value: &mut Value) -> Result<(), Refusal> {
-        secret::fill(value, &|path| self.secret(minion, path))
+        reference::fill(value, &|path| self.secret(minion, path))
             .map(|_| ())
             .map_err(|error| Refusal::denied(format!("{minion}: {error}")))
     }

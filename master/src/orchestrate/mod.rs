@@ -150,7 +150,7 @@ impl Orchestrator {
     async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
         if sls.is_empty() {
             return Err(Refusal::invalid(
-                "name an orchestration, for example orchestrate.bootstrap",
+                "name an orchestration, for example halite.orchestrate.bootstrap",
             ));
         }
         let snapshot = self.jobs.declarations().load()?;

@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_failure_names_minion_state_and_comment() {
         let state = |id: &str, ran: bool, comment: &str| {
-            json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "base.etcd",
+            json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "halite.base.etcd",
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
@@ -411,7 +411,7 @@ mod tests {
         let text = told(&row);
         assert_eq!(
             text,
-            "worker-1: manifest (file.managed, base.etcd): no space left on /etc\nworker-1: 1 more states failed"
+            "worker-1: manifest (file.managed, halite.base.etcd): no space left on /etc\nworker-1: 1 more states failed"
         );
         row.error = "worker-1 is not connected".into();
         assert_eq!(told(&row), "worker-1 is not connected");

@@ -52,7 +52,7 @@ pub(super) fn job(jid: &str, request_id: Option<&str>) -> Job {
 fn run(id: &str, request_id: Option<&str>) -> Run {
     Run {
         id: id.to_owned(),
-        sls: "orchestrate.bootstrap".to_owned(),
+        sls: "halite.orchestrate.bootstrap".to_owned(),
         pillar_json: "{}".to_owned(),
         test: false,
         operator: "root".to_owned(),

@@ -68,8 +68,8 @@ fn one_event() -> EventStream {
 /// The chunk as the compiler makes it.
 fn chunk() -> Chunk {
     serde_json::from_value(json!({
-        "state": "x509", "fun": "certificate", "id": "etcd", "name": "/etc/x.crt", "sls": "base.etcd",
-        "source": { "file": "base/etcd.sls", "line": 1, "column": 1 },
+        "state": "x509", "fun": "certificate", "id": "etcd", "name": "/etc/x.crt", "sls": "halite.base.etcd",
+        "source": { "file": "halite/base/etcd.sls", "line": 1, "column": 1 },
         "args": { "ca": "etcd", "common_name": "worker-1", "client_auth": true },
     }))
     .unwrap()

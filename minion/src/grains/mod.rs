@@ -1,8 +1,8 @@
-//! Grains: what this host says of itself, under Salt's names.
+//! Grains: facts about this host, under Salt's names.
 //!
-//! Everything comes from `/proc`, `/sys`, `/etc` and the host's own tools; nothing is asked of the
-//! network. Salt's meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`,
-//! `cgroup_version`, `halite_version` and `reports` are our own.
+//! The sources are `/proc`, `/sys`, `/etc` and the host's own tools, never the network. Salt's
+//! meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`,
+//! `halite_version` and `reports` are our own.
 
 mod network;
 mod reports;
@@ -13,7 +13,7 @@ use std::path::Path;
 use halite_proto::reports::GRAIN;
 use serde_json::{Map, Value, json};
 
-/// Grains that change all the time: no reason to tell the master that something changed.
+/// Grains that always change: they alone are no reason to send the grains to the master.
 const VOLATILE: &[&str] = &["disk_free"];
 
 /// All grains. `id` is the minion's id; empty: the host's name. Scheduled work leaves its reports
@@ -38,13 +38,13 @@ pub async fn collect(id: &str, reports: &Path) -> Value {
     Value::Object(grains)
 }
 
-/// Whether these grains have the reports that are in a directory now. Costs little to ask.
+/// Returns whether these grains have the reports that are in a directory now. Cheap to call.
 #[must_use]
 pub fn is_reported(grains: &Value, reports: &Path) -> bool {
     grains.get(GRAIN) == reports::read(reports).as_ref()
 }
 
-/// Whether something changed that a state could depend on.
+/// Returns whether a grain differs that a state could depend on.
 #[must_use]
 pub fn differ(old: &Value, new: &Value) -> bool {
     let steady = |grains: &Value| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_no_news() {
+    fn free_space_is_not_a_change() {
         let (a, b) = (
             json!({"a": 1, "disk_free": {"/": 1}}),
             json!({"a": 1, "disk_free": {"/": 2}}),

@@ -99,7 +99,7 @@ fn hardware() -> Map<String, Value> {
     pairs.collect()
 }
 
-/// The kernel's tables: IPv6 with interfaces, IPv4 by the route that each local address lies in.
+/// The kernel's tables: IPv6 with interfaces, IPv4 by the route that contains each local address.
 fn without_tool() -> Addresses {
     let mut addresses = Addresses::new();
     let routes = route_table(&text("/proc/net/route"));

@@ -1,4 +1,4 @@
-//! What scheduled work on this host says of its last runs (`halite_proto::reports`).
+//! The reports of scheduled work on this host about its last runs (`halite_proto::reports`).
 
 use std::fs;
 use std::fs::File;
@@ -8,16 +8,16 @@ use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
 
-/// Longer ones are no reports, in bytes.
+/// Largest report, in bytes; longer files are not reports.
 const LONGEST: u64 = 64 << 10;
-/// More files than all work together leaves.
+/// Most files that are read; all scheduled work together leaves fewer.
 const MOST: usize = 64;
 
 /// The reports in a directory by the names of their files, if there are any.
 pub(super) fn read(dir: &Path) -> Option<Value> {
     let names = crate::host::linux::files::list(dir).unwrap_or_default();
     let files = names.into_iter().take(MOST).filter_map(|name| {
-        // Whoever writes one makes it under another name first.
+        // A writer makes the file under another name first; such names are skipped.
         let (work, kind) = name.rsplit_once('.')?;
         let path = dir.join(&name);
         let value = match kind {
@@ -42,10 +42,10 @@ fn content(path: &Path) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-/// When a file was last changed, in milliseconds since 1970.
+/// The time of a file's last change, in milliseconds since 1970.
 fn changed(path: &Path) -> Option<Value> {
     let time = fs::symlink_metadata(path)
-        .and_then(|facts| facts.modified())
+        .and_then(|metadata| metadata.modified())
         .ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?.as_millis();
     Some(json!(u64::try_from(since).ok()?))
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_file_says_what_it_is_for() {
+    fn each_kind_of_report_is_read() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(&dir.path().join("not-there")), None);
         assert_eq!(read(dir.path()), None);
@@ -68,13 +68,13 @@ mod tests {
         put("broken.json", "{");
         put("huge.json", &format!("\"{}\"", "x".repeat(70_000)));
         put(".json", "1");
-        put("notes", "of somebody");
+        put("notes", "of an operator");
         for (name, time) in [("b.failed", 5), ("b.since", 3)] {
             let file = File::create(dir.path().join(name)).unwrap();
             file.set_modified(UNIX_EPOCH + Duration::from_micros(time * 1000 + 999))
                 .unwrap();
         }
-        let wanted = json!({"b.failed": 5, "b.json": {"ended": 7}, "b.since": 3});
-        assert_eq!(read(dir.path()), Some(wanted));
+        let expected = json!({"b.failed": 5, "b.json": {"ended": 7}, "b.since": 3});
+        assert_eq!(read(dir.path()), Some(expected));
     }
 }

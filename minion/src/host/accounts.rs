@@ -1,5 +1,5 @@
-//! What `useradd`, `groupadd` and their relatives do to the account database, for hosts that only
-//! predict or pretend.
+//! The account database as a value, changed as `useradd`, `groupadd` and their relatives would
+//! change it: for the overlay and for tests.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Group, User};
 /// The account database as a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// By name; `None` means removed (an overlay must hide what is below).
+    /// By name; `None` means removed (an overlay must hide the account below).
     pub users: BTreeMap<String, Option<User>>,
     /// By name; `None` means removed.
     pub groups: BTreeMap<String, Option<Group>>,
@@ -33,7 +33,7 @@ const VALUED: &[(&str, &str)] = &[
     ("-M", "--members"),
 ];
 
-/// Whether [`Accounts::run`] knows a command.
+/// Returns whether [`Accounts::run`] knows a command.
 #[must_use]
 pub fn is_account_command(argv: &[String]) -> bool {
     let program = argv
@@ -177,7 +177,7 @@ fn parse(argv: &[String]) -> (BTreeMap<String, String>, Option<String>) {
     (options, name)
 }
 
-/// A number that nobody has: below 1000 for system accounts.
+/// A free number: below 1000 for system accounts.
 fn free_id(options: &BTreeMap<String, String>, accounts: &Accounts) -> u32 {
     let used = |id: u32| {
         accounts.users.values().flatten().any(|u| u.uid == id)

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 
 use super::{HostError, HostResult};
 
-/// One thing to make below the target directory.
+/// An entry to make below the target directory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A directory.
@@ -30,7 +30,7 @@ pub fn unpack(
     strip: u32,
     mut make: impl FnMut(&str, u32, Entry) -> HostResult<()>,
 ) -> HostResult<()> {
-    let broken = |e: std::io::Error| HostError(format!("{name}: broken archive: {e}"));
+    let broken = |e: std::io::Error| HostError::failed(format!("{name}: broken archive"), e);
     let gzipped = reader
         .fill_buf()
         .map_err(broken)?
@@ -66,7 +66,7 @@ pub fn unpack(
             }
             tar::EntryType::XGlobalHeader => continue,
             other => {
-                return Err(HostError(format!(
+                return Err(HostError::refused(format!(
                     "{name}: {raw}: entries of type {other:?} are not unpacked"
                 )));
             }
@@ -83,7 +83,7 @@ fn stripped(name: &str, raw: &str, strip: u32) -> HostResult<Option<String>> {
         match part {
             "" | "." => {}
             ".." => {
-                return Err(HostError(format!(
+                return Err(HostError::refused(format!(
                     "{name}: {raw} would be unpacked outside of the target"
                 )));
             }
@@ -135,6 +135,6 @@ mod tests {
             Ok(())
         })
         .unwrap_err();
-        assert!(error.0.contains("outside"), "{error}");
+        assert!(error.to_string().contains("outside"), "{error}");
     }
 }

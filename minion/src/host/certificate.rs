@@ -1,4 +1,4 @@
-//! Keys, signing requests and what becomes of the answer: the pure part of
+//! Keys, signing requests and the files that the signed certificate becomes: the pure part of
 //! [`super::effect::Effect::Certificate`].
 //!
 //! The leaf's key is made here and stays here; only a PKCS#10 request (RFC 2986) leaves the host.
@@ -19,7 +19,7 @@ pub struct Signed {
     pub ca_pem: String,
 }
 
-/// Who signs: the master for a job, nobody in local mode, a test CA on the fake host.
+/// The signer of certificates: the master during a job, none in local mode, a test CA in tests.
 pub trait Signer: Send + Sync {
     /// Has the request's CA sign `csr_pem`.
     fn sign<'a>(
@@ -29,7 +29,7 @@ pub trait Signer: Send + Sync {
     ) -> HostFuture<'a, HostResult<Signed>>;
 }
 
-/// Local mode: there is nobody to ask.
+/// The signer of local mode, which refuses: there is no master.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSigner;
 
@@ -43,7 +43,7 @@ impl Signer for NoSigner {
             "{}: a certificate of the CA `{}` can only be made with a master; apply this state through it",
             request.cert_path, request.ca
         );
-        Box::pin(async move { Err(HostError(reason)) })
+        Box::pin(async move { Err(HostError::refused(reason)) })
     }
 }
 
@@ -56,12 +56,12 @@ pub fn new_key(algorithm: &str) -> HostResult<KeyPair> {
         "ecdsa-p256" | "" => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
         "ed25519" => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         other => {
-            return Err(HostError(format!(
+            return Err(HostError::refused(format!(
                 "unknown key algorithm `{other}`: use rsa-2048, rsa-4096, ecdsa-p256 or ed25519"
             )));
         }
     };
-    made.map_err(|e| HostError(format!("no {algorithm} key could be made: {e}")))
+    made.map_err(|e| HostError::failed(format!("cannot make a key of algorithm {algorithm}"), e))
 }
 
 /// Bits of an RSA algorithm name; those keys come from the host's openssl, since our cryptography
@@ -82,8 +82,8 @@ pub fn usable_key(pem: &str, algorithm: &str) -> Option<KeyPair> {
     let key = KeyPair::from_pem(pem).ok()?;
     let wanted = match (algorithm, is_rsa(algorithm)) {
         (_, Some(bits)) => {
-            // The public key's DER is a little longer than its modulus; whole size classes are told
-            // apart.
+            // The public key's DER is a little longer than its modulus; only whole size classes are
+            // distinguished.
             let bytes = key.public_key_raw().len() as u32;
             key.is_compatible(&rcgen::PKCS_RSA_SHA256) && (bits / 8..bits / 8 + 64).contains(&bytes)
         }
@@ -143,17 +143,15 @@ fn texts(spec: &Value, key: &str) -> Vec<String> {
 /// # Errors
 /// A SAN that is neither name nor address.
 pub fn signing_request(request: &CertificateRequest, key: &KeyPair) -> HostResult<String> {
-    let bad = |what: &str, e: &dyn std::fmt::Display| {
-        HostError(format!("{}: {what}: {e}", request.cert_path))
-    };
+    let path = &request.cert_path;
+    let failed = |what: &str, e: rcgen::Error| HostError::failed(format!("{path}: {what}"), e);
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     let organizations = texts(&request.spec, "organization");
     if organizations.len() > 1 {
-        return Err(bad(
-            "bad subject",
-            &"more than one `organization` is not supported",
-        ));
+        return Err(HostError::refused(format!(
+            "{path}: bad subject: more than one `organization` is not supported"
+        )));
     }
     for organization in organizations {
         params
@@ -169,20 +167,20 @@ pub fn signing_request(request: &CertificateRequest, key: &KeyPair) -> HostResul
         let name = name
             .clone()
             .try_into()
-            .map_err(|e: rcgen::Error| bad("bad DNS name", &e))?;
+            .map_err(|e| failed("bad DNS name", e))?;
         params.subject_alt_names.push(SanType::DnsName(name));
     }
     for address in texts(&request.spec, "sans_ip") {
-        let parsed = address
-            .parse()
-            .map_err(|e: std::net::AddrParseError| bad("bad address", &e))?;
+        let parsed = address.parse().map_err(|e: std::net::AddrParseError| {
+            HostError::failed(format!("{path}: bad address"), e)
+        })?;
         params.subject_alt_names.push(SanType::IpAddress(parsed));
     }
     let csr = params
         .serialize_request(key)
-        .map_err(|e| bad("the request could not be made", &e))?;
+        .map_err(|e| failed("cannot make the signing request", e))?;
     csr.pem()
-        .map_err(|e| bad("the request could not be encoded", &e))
+        .map_err(|e| failed("cannot encode the signing request", e))
 }
 
 /// One file to write: path, content, and owner, group and mode.
@@ -215,7 +213,7 @@ pub fn files(
             key_pem: &key_pem,
         };
         let text = kubeconfig(&fields, &signed.ca_pem, &client)
-            .map_err(|e| HostError(format!("{}: {e}", request.cert_path)))?;
+            .map_err(|e| HostError::failed(&request.cert_path, e))?;
         return Ok(vec![(request.cert_path.clone(), text.into_bytes(), secret)]);
     }
     if request.key_path == request.cert_path {
@@ -251,7 +249,7 @@ fn with_newline(pem: &str) -> String {
     text
 }
 
-/// How a kubeconfig's user proves who it is.
+/// The credentials of a kubeconfig's user.
 #[derive(Debug, Clone, Copy)]
 pub enum Client<'a> {
     /// Certificate and key inside the file.
@@ -270,26 +268,31 @@ pub enum Client<'a> {
     },
 }
 
+/// A field that a kubeconfig cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is missing")]
+pub struct MissingField(pub &'static str);
+
 /// A kubeconfig as kubeadm writes it (`cmd/kubeadm/app/util/kubeconfig`), keys in client-go's
 /// order. `fields` are the arguments of `kubeconfig.managed`: `server`, `user`, `cluster` (default
 /// `kubernetes`), `context` (default `user@cluster`), `namespace`, `ca_certificate` (PEM; default:
 /// the signing CA).
 ///
 /// # Errors
-/// What is missing, in one sentence.
+/// A required field is missing.
 pub fn kubeconfig(
     fields: &Map<String, Value>,
     ca_pem: &str,
     client: &Client<'_>,
-) -> Result<String, String> {
+) -> Result<String, MissingField> {
     let text = |key: &str| {
         fields
             .get(key)
             .and_then(Value::as_str)
             .filter(|v| !v.is_empty())
     };
-    let server = text("server").ok_or("`server` is missing")?;
-    let user = text("user").ok_or("`user` is missing")?;
+    let server = text("server").ok_or(MissingField("server"))?;
+    let user = text("user").ok_or(MissingField("user"))?;
     let cluster = text("cluster").unwrap_or("kubernetes");
     let context = text("context").map_or_else(|| format!("{user}@{cluster}"), str::to_owned);
     let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(with_newline(pem));

@@ -1,9 +1,8 @@
 //! Effects: everything that Halite ever does to a host, as data.
 //!
-//! A state module only looks and returns the effects that are missing; carrying them out is the
-//! same code for all. That is what makes the plan the result: test mode lays the same effects over
-//! the host that later checks see, and each effect is one of the enumerated points at which a host
-//! may be killed and must come out whole.
+//! A state module only reads the host and returns the missing effects; one place carries them all
+//! out. So the plan is what apply does: test mode predicts the same effects for later checks, and
+//! each effect is one of the enumerated points at which a host may be killed and must recover.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +33,14 @@ pub enum Effect {
     Symlink {
         /// Absolute path of the link.
         path: String,
-        /// What it points at.
+        /// The path that it points to.
         target: String,
     },
-    /// Change owner, group or mode of what is there.
+    /// Change owner, group or mode of an entry.
     SetMeta {
         /// Absolute path.
         path: String,
-        /// What to set; `None` fields stay.
+        /// Values to set; `None` keeps the present one.
         meta: Meta,
     },
     /// Remove a file, link or directory tree.
@@ -52,18 +51,18 @@ pub enum Effect {
     /// Install and remove packages in one transaction of the host's package manager, from the
     /// configured repositories.
     Packages {
-        /// Name to wanted version (`None`: the newest offered).
+        /// Name to required version (`None`: the newest offered).
         install: BTreeMap<String, Option<String>>,
         /// Names.
         remove: Vec<String>,
     },
-    /// Read the repositories' indexes anew.
+    /// Read the repositories' indexes again.
     RefreshPackages,
     /// Bring a systemd unit into a state, over D-Bus.
     Unit {
         /// With suffix, for example `kubelet.service`.
         name: String,
-        /// What to do.
+        /// The action.
         action: UnitAction,
     },
     /// `systemctl daemon-reload`.
@@ -123,13 +122,13 @@ pub enum Effect {
     /// files. The chunk that asks for it names the CA; the master signs only what it compiled into
     /// that chunk.
     Certificate(CertificateRequest),
-    /// Ask a URL every second until it answers as wanted; an error when the time is over.
+    /// Request a URL every second until it answers as expected; an error when the time is over.
     WaitHttp {
         /// URL of the GET.
         url: String,
         /// Trusted CA, PEM; without it the certificate is not checked.
         ca: Option<String>,
-        /// Wanted status.
+        /// Expected status.
         status: u16,
         /// Text that the body contains.
         body: Option<String>,
@@ -149,9 +148,9 @@ pub struct Meta {
     pub mode: Option<u32>,
 }
 
-/// What to do with a unit.
+/// An action on a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "systemctl's own verbs")]
+#[expect(missing_docs, reason = "systemctl's own verbs")]
 pub enum UnitAction {
     Start,
     Stop,
@@ -178,11 +177,11 @@ pub struct Command {
     pub runas: Option<String>,
     /// Seconds; `None`: no limit.
     pub timeout: Option<u64>,
-    /// Exit codes that count as success besides 0.
+    /// Exit codes that count as success in addition to 0.
     pub success_retcodes: Vec<i32>,
 }
 
-/// What a program came to.
+/// Exit code and output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// Exit code; 128 + signal when killed by one.
@@ -201,14 +200,14 @@ pub enum FirewallChange {
     Zone {
         /// Name.
         name: String,
-        /// Wanted settings.
+        /// Required settings.
         settings: FirewallSettings,
     },
     /// Make or replace a policy, in both configurations.
     Policy {
         /// Name; ours begin with `halite-`.
         name: String,
-        /// Wanted settings.
+        /// Required settings.
         settings: FirewallSettings,
     },
     /// Remove a zone that we own.
@@ -226,7 +225,7 @@ pub enum FirewallChange {
 /// Settings of a zone or policy; lists are compared as sets. Absent lists are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs, reason = "firewalld's own names")]
+#[expect(missing_docs, reason = "firewalld's own names")]
 pub struct FirewallSettings {
     pub description: String,
     pub target: String,
@@ -250,14 +249,14 @@ pub struct FirewallSettings {
     pub priority: Option<i32>,
 }
 
-/// What a certificate state asks for.
+/// A certificate that a state requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CertificateRequest {
-    /// Where the private key goes (PEM, PKCS#8 or SEC1), mode 0600.
+    /// Path of the private key (PEM, PKCS#8 or SEC1), mode 0600.
     pub key_path: String,
-    /// Where the certificate goes (PEM); the same as `key_path` puts certificate and key into one
-    /// file, in that order.
+    /// Path of the certificate (PEM); if it equals `key_path`, certificate and key are in one file,
+    /// in that order.
     pub cert_path: String,
     /// Key algorithm: `ecdsa-p256`, `rsa-2048`, `rsa-4096` or `ed25519`.
     pub algorithm: String,
@@ -270,7 +269,7 @@ pub struct CertificateRequest {
     pub meta: Meta,
     /// Append the CA's certificate to `cert_path`.
     pub append_ca: bool,
-    /// The asking chunk's tag, by which the master finds what it compiled.
+    /// The chunk's tag, by which the master finds the chunk that it compiled.
     pub tag: String,
     /// The chunk's arguments (subject, SANs, usages, lifetime), for building the CSR.
     pub spec: Value,

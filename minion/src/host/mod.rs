@@ -1,17 +1,18 @@
 //! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s that are carried
 //! out.
 //!
-//! Three implementations: the real Linux host, a stateful fake (for module tests and crash tests),
-//! and an overlay that lays predicted effects over another host (test mode).
+//! Three implementations: the real Linux host; an overlay that predicts effects over another host
+//! (test mode); and, in the crate `halite-minion-fake`, a host in memory for tests.
 
 pub mod accounts;
 pub mod archive;
 pub mod certificate;
 pub mod effect;
-pub mod fake;
-mod fake_ca;
-pub mod fake_disk;
-mod fake_effects;
+mod error;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the layer that works on the host"
+)]
 pub mod linux;
 pub mod overlay;
 mod overlay_effects;
@@ -19,22 +20,15 @@ mod overlay_files;
 
 use std::collections::BTreeMap;
 
-use effect::{Command, Effect, FirewallSettings, Output};
+use self::effect::{Command, Effect, FirewallSettings, Output};
+
+pub use self::error::{HostError, HostResult, chain};
 
 /// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host
 /// are one type.
 pub type HostFuture<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
-/// Why the host could not answer or do something. The text names the path, unit or command and the
-/// system's reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HostError(pub String);
-
-/// Result of a question or effect.
-pub type HostResult<T> = Result<T, HostError>;
-
-/// What is at a path (links are not followed).
+/// An entry of the file system (links are not followed).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// Kind.
@@ -53,7 +47,7 @@ pub struct Stat {
 
 /// Kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "self-explaining")]
+#[expect(missing_docs, reason = "self-explaining")]
 pub enum FileKind {
     File,
     Directory,
@@ -76,7 +70,7 @@ pub struct UnitState {
 
 /// A user account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "passwd(5)'s own names")]
+#[expect(missing_docs, reason = "passwd(5)'s own names")]
 pub struct User {
     pub name: String,
     pub uid: u32,
@@ -90,7 +84,7 @@ pub struct User {
 
 /// A group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "group(5)'s own names")]
+#[expect(missing_docs, reason = "group(5)'s own names")]
 pub struct Group {
     pub name: String,
     pub gid: u32,
@@ -99,7 +93,7 @@ pub struct Group {
 
 /// A mounted file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "fstab(5)'s own names")]
+#[expect(missing_docs, reason = "fstab(5)'s own names")]
 pub struct MountPoint {
     pub device: String,
     pub path: String,
@@ -110,15 +104,15 @@ pub struct MountPoint {
 /// Firewalld's permanent and runtime view of one zone or policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FirewallView {
-    /// In the permanent configuration; `None` when it is not there.
+    /// In the permanent configuration; `None` when absent.
     pub permanent: Option<FirewallSettings>,
-    /// In the running firewall; `None` when it is not there.
+    /// In the running firewall; `None` when absent.
     pub runtime: Option<FirewallSettings>,
 }
 
-/// Which package manager the host has.
+/// The host's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "self-explaining")]
+#[expect(missing_docs, reason = "self-explaining")]
 pub enum PackageManager {
     Apt,
     Dnf,
@@ -126,7 +120,7 @@ pub enum PackageManager {
 
 /// The host as modules and executor see it. Questions change nothing.
 pub trait Host: Send + Sync {
-    /// What is at `path`, without following a final link; `None` when nothing is.
+    /// The entry at `path`, without following a final link; `None` when there is none.
     fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>>;
     /// A file's content, following links; `None` when there is none.
     fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>>;
@@ -147,9 +141,9 @@ pub trait Host: Send + Sync {
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>>;
     /// A kernel parameter; `None` when this kernel has none of that name.
     fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
-    /// Whether a kernel module is loaded or built in.
+    /// Returns whether a kernel module is loaded or built in.
     fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>>;
-    /// What is mounted.
+    /// Mounted file systems.
     fn mounts(&self) -> HostFuture<'_, HostResult<Vec<MountPoint>>>;
     /// Active swap devices and files.
     fn swaps(&self) -> HostFuture<'_, HostResult<Vec<String>>>;
@@ -159,7 +153,7 @@ pub trait Host: Send + Sync {
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
     /// Names of all zones and policies, permanent and runtime together.
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
-    /// Whether containerd's `k8s.io` namespace holds an image, by reference.
+    /// Returns whether containerd's `k8s.io` namespace holds an image, by reference.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
     /// HTTP(S) status and body of a GET; `None` when nothing answers. `ca` is PEM; without it the
     /// host's trust is not used and the certificate is not checked.
@@ -175,7 +169,7 @@ pub trait Host: Send + Sync {
     fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>>;
     /// Seconds since the epoch.
     fn now(&self) -> i64;
-    /// Waits. The fake host only moves its clock.
+    /// Waits. A host in tests only moves its clock.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()>;
     /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs,
     /// started services, archives, kernel modules), so that a user, directory, unit, parameter or
@@ -192,7 +186,7 @@ pub trait Host: Send + Sync {
 
 /// Names that firewalld knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "self-explaining")]
+#[expect(missing_docs, reason = "self-explaining")]
 pub struct FirewallNames {
     pub zones: Vec<String>,
     pub policies: Vec<String>,

@@ -1,9 +1,9 @@
-//! Test mode: predicted effects laid over another host, so that later checks see what an earlier
-//! apply would have made.
+//! Test mode: a host that predicts effects over another host, so that later checks see what an
+//! earlier apply would have made.
 //!
-//! Nothing below is ever changed. What cannot be known before it was done (content of a
-//! certificate, files of a package) answers [`KNOWN_AFTER_APPLY`], or is missing while
-//! [`super::Host::uncertain`] says so.
+//! The host below is never changed. Values that only apply can tell (content of a certificate,
+//! files of a package) are [`KNOWN_AFTER_APPLY`], or missing while [`super::Host::uncertain`] says
+//! so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,20 +17,20 @@ use super::{
     PackageManager, Stat, UnitState, User,
 };
 
-/// Content and version of what only apply can tell.
+/// Stands for content and versions that only apply can tell.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
 
 /// Predicted effects over `below`.
 pub struct Overlay<'h> {
     pub(super) below: &'h dyn Host,
-    laid: Mutex<Laid>,
+    predicted: Mutex<Predicted>,
     slept: AtomicI64,
-    guessed: AtomicBool,
-    pub(super) laid_any: AtomicBool,
+    assumed: AtomicBool,
+    pub(super) any_predicted: AtomicBool,
 }
 
 #[derive(Default)]
-pub(super) struct Laid {
+pub(super) struct Predicted {
     pub files: Files,
     pub packages: BTreeMap<String, Option<String>>,
     pub repositories: bool,
@@ -49,49 +49,51 @@ pub(super) struct Laid {
 }
 
 impl<'h> Overlay<'h> {
-    /// Nothing predicted yet.
+    /// An overlay that has predicted nothing yet.
     #[must_use]
     pub fn new(below: &'h dyn Host) -> Self {
         Self {
             below,
-            laid: Mutex::default(),
+            predicted: Mutex::default(),
             slept: AtomicI64::new(0),
-            guessed: AtomicBool::new(false),
-            laid_any: AtomicBool::new(false),
+            assumed: AtomicBool::new(false),
+            any_predicted: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn laid(&self) -> MutexGuard<'_, Laid> {
-        self.laid.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn predicted(&self) -> MutexGuard<'_, Predicted> {
+        self.predicted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer of the host below; while the outcome of predicted effects is open, a question that
-    /// it cannot answer (no firewalld yet, no containerd yet) counts as nothing found.
-    fn lenient<T: Default>(&self, answer: HostResult<T>) -> HostResult<T> {
+    /// The answer of the host below. While the outcome of predicted effects is open, an error (no
+    /// firewalld yet, no containerd yet) is assumed to mean that nothing is there.
+    fn allow_missing<T: Default>(&self, answer: HostResult<T>) -> HostResult<T> {
         if !self.uncertain() {
             return answer;
         }
         Ok(answer.unwrap_or_else(|_| {
-            self.guessed.store(true, Ordering::Relaxed);
+            self.assumed.store(true, Ordering::Relaxed);
             T::default()
         }))
     }
 
-    /// Whether an answer since the last call was not one of the host below, which could not be
-    /// asked: what was made of it is known only after apply.
-    pub fn take_guessed(&self) -> bool {
-        self.guessed.swap(false, Ordering::Relaxed)
+    /// Returns whether an answer since the last call was assumed, because the host below could not
+    /// be asked. A comment that follows from it says [`KNOWN_AFTER_APPLY`].
+    pub fn take_assumed(&self) -> bool {
+        self.assumed.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Host for Overlay<'_> {
     fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>> {
         Box::pin(async move {
-            if self.laid().files.is_empty() {
+            if self.predicted().files.is_empty() {
                 return self.below.stat(path).await;
             }
             let path = self.resolve(path, false).await;
-            let known = self.laid().files.get(&path);
+            let known = self.predicted().files.get(&path);
             match known {
                 Known::Entry(entry) => Ok(Some(entry.stat)),
                 Known::Gone => Ok(None),
@@ -102,11 +104,11 @@ impl Host for Overlay<'_> {
 
     fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
         Box::pin(async move {
-            if self.laid().files.is_empty() {
+            if self.predicted().files.is_empty() {
                 return self.below.read(path).await;
             }
             let path = self.resolve(path, true).await;
-            let known = self.laid().files.get(&path);
+            let known = self.predicted().files.get(&path);
             match known {
                 Known::Entry(Entry {
                     content: Some(content),
@@ -128,18 +130,18 @@ impl Host for Overlay<'_> {
 
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>> {
         Box::pin(async move {
-            if self.laid().files.is_empty() {
+            if self.predicted().files.is_empty() {
                 return self.below.list(path).await;
             }
             let path = self.resolve(path, true).await;
-            let known = self.laid().files.get(&path);
+            let known = self.predicted().files.get(&path);
             let mut names: BTreeSet<String> = match known {
                 Known::Entry(Entry { fresh: true, .. }) | Known::Gone => BTreeSet::new(),
                 Known::Entry(_) | Known::Below => {
                     self.below.list(&path).await?.into_iter().collect()
                 }
             };
-            let (added, removed) = self.laid().files.names(&path);
+            let (added, removed) = self.predicted().files.names(&path);
             names.extend(added);
             removed.iter().for_each(|name| {
                 names.remove(name);
@@ -150,14 +152,14 @@ impl Host for Overlay<'_> {
 
     fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>> {
         Box::pin(async move {
-            let (laid, reloaded) = {
-                let laid = self.laid();
-                (laid.units.get(name).cloned(), laid.reloaded)
+            let (predicted, reloaded) = {
+                let predicted = self.predicted();
+                (predicted.units.get(name).cloned(), predicted.reloaded)
             };
-            if let Some(state) = laid {
+            if let Some(state) = predicted {
                 return Ok(state);
             }
-            let mut state = self.lenient(self.below.unit(name).await)?;
+            let mut state = self.allow_missing(self.below.unit(name).await)?;
             if state.load == "not-found" || state.load.is_empty() {
                 let own = self
                     .stat(&format!("/etc/systemd/system/{name}"))
@@ -165,13 +167,13 @@ impl Host for Overlay<'_> {
                     .ok()
                     .flatten();
                 if own.is_some() || self.uncertain() {
-                    // A package that is about to come may well bring it. None starts anything by
-                    // itself here, but Debian's enable what they bring.
+                    // A predicted package may bring the unit. Packages start nothing here, but
+                    // Debian's enable their units.
                     let debian =
                         matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
                     let enabled = own.is_none() && debian;
                     if own.is_none() {
-                        self.guessed.store(true, Ordering::Relaxed);
+                        self.assumed.store(true, Ordering::Relaxed);
                     }
                     state.load = "loaded".into();
                     state.active = "inactive".into();
@@ -186,7 +188,7 @@ impl Host for Overlay<'_> {
     fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
         Box::pin(async move {
             let mut all = self.below.packages().await?;
-            for (name, version) in &self.laid().packages {
+            for (name, version) in &self.predicted().packages {
                 match version {
                     Some(version) => all.insert(name.clone(), version.clone()),
                     None => all.remove(name),
@@ -202,7 +204,7 @@ impl Host for Overlay<'_> {
     ) -> HostFuture<'a, HostResult<Option<String>>> {
         Box::pin(async move {
             let candidate = self.below.package_candidate(name).await?;
-            let open = self.laid().repositories;
+            let open = self.predicted().repositories;
             Ok(candidate.or_else(|| open.then(|| KNOWN_AFTER_APPLY.to_owned())))
         })
     }
@@ -213,8 +215,8 @@ impl Host for Overlay<'_> {
 
     fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
         Box::pin(async move {
-            let laid = self.laid().accounts.users.get(name).cloned();
-            match laid {
+            let predicted = self.predicted().accounts.users.get(name).cloned();
+            match predicted {
                 Some(user) => Ok(user),
                 None => self.below.user(name).await,
             }
@@ -223,8 +225,8 @@ impl Host for Overlay<'_> {
 
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
         Box::pin(async move {
-            let laid = self.laid().accounts.groups.get(name).cloned();
-            match laid {
+            let predicted = self.predicted().accounts.groups.get(name).cloned();
+            match predicted {
                 Some(group) => Ok(group),
                 None => self.below.group(name).await,
             }
@@ -233,8 +235,8 @@ impl Host for Overlay<'_> {
 
     fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
         Box::pin(async move {
-            let laid = self.laid().sysctls.get(key).cloned();
-            match laid {
+            let predicted = self.predicted().sysctls.get(key).cloned();
+            match predicted {
                 Some(value) => Ok(Some(value)),
                 None => self.below.sysctl(key).await,
             }
@@ -243,8 +245,8 @@ impl Host for Overlay<'_> {
 
     fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>> {
         Box::pin(async move {
-            let laid = self.laid().modules.contains(name);
-            if laid {
+            let predicted = self.predicted().modules.contains(name);
+            if predicted {
                 Ok(true)
             } else {
                 self.below.kernel_module(name).await
@@ -255,9 +257,9 @@ impl Host for Overlay<'_> {
     fn mounts(&self) -> HostFuture<'_, HostResult<Vec<MountPoint>>> {
         Box::pin(async move {
             let mut mounts = self.below.mounts().await?;
-            let laid = self.laid();
-            mounts.retain(|m| !laid.unmounted.contains(&m.path));
-            mounts.extend(laid.mounts.iter().cloned());
+            let predicted = self.predicted();
+            mounts.retain(|m| !predicted.unmounted.contains(&m.path));
+            mounts.extend(predicted.mounts.iter().cloned());
             Ok(mounts)
         })
     }
@@ -265,50 +267,50 @@ impl Host for Overlay<'_> {
     fn swaps(&self) -> HostFuture<'_, HostResult<Vec<String>>> {
         Box::pin(async move {
             let mut swaps = self.below.swaps().await?;
-            let laid = self.laid();
-            swaps.retain(|s| !laid.swaps_off.contains(s));
+            let predicted = self.predicted();
+            swaps.retain(|s| !predicted.swaps_off.contains(s));
             Ok(swaps)
         })
     }
 
     fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
         Box::pin(async move {
-            let laid = self.laid().zones.get(name).cloned();
-            match laid {
+            let predicted = self.predicted().zones.get(name).cloned();
+            match predicted {
                 Some(view) => Ok(view),
-                None => self.lenient(self.below.firewall_zone(name).await),
+                None => self.allow_missing(self.below.firewall_zone(name).await),
             }
         })
     }
 
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
         Box::pin(async move {
-            let laid = self.laid().policies.get(name).cloned();
-            match laid {
+            let predicted = self.predicted().policies.get(name).cloned();
+            match predicted {
                 Some(view) => Ok(view),
-                None => self.lenient(self.below.firewall_policy(name).await),
+                None => self.allow_missing(self.below.firewall_policy(name).await),
             }
         })
     }
 
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
         Box::pin(async move {
-            let names = self.lenient(self.below.firewall_names().await)?;
-            let laid = self.laid();
+            let names = self.allow_missing(self.below.firewall_names().await)?;
+            let predicted = self.predicted();
             Ok(FirewallNames {
-                zones: merged(names.zones, &laid.zones),
-                policies: merged(names.policies, &laid.policies),
+                zones: merged(names.zones, &predicted.zones),
+                policies: merged(names.policies, &predicted.policies),
             })
         })
     }
 
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>> {
         Box::pin(async move {
-            let laid = self.laid().images.contains(reference);
-            if laid {
+            let predicted = self.predicted().images.contains(reference);
+            if predicted {
                 Ok(true)
             } else {
-                self.lenient(self.below.image(reference).await)
+                self.allow_missing(self.below.image(reference).await)
             }
         })
     }
@@ -320,10 +322,10 @@ impl Host for Overlay<'_> {
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         Box::pin(async move {
             let answer = self.below.http_get(url, ca).await?;
-            // Whatever was laid may be what the answer depends on: a file that is served, a port
-            // that is opened.
-            if self.laid_any.load(Ordering::Relaxed) {
-                self.guessed.store(true, Ordering::Relaxed);
+            // The answer may depend on any predicted effect: a file that is served, a port that is
+            // opened.
+            if self.any_predicted.load(Ordering::Relaxed) {
+                self.assumed.store(true, Ordering::Relaxed);
             }
             Ok(answer)
         })
@@ -343,31 +345,27 @@ impl Host for Overlay<'_> {
 
     /// Only moves this overlay's clock: test mode waits for nothing.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "a wait of whole milliseconds"
-        )]
         self.slept
             .fetch_add((seconds * 1000.0) as i64, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
     }
 
     fn uncertain(&self) -> bool {
-        self.laid().uncertain || self.below.uncertain()
+        self.predicted().uncertain || self.below.uncertain()
     }
 
-    /// Lays the effect.
+    /// Predicts the effect.
     fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>> {
         Box::pin(async move {
-            self.lay(effect).await;
+            self.predict(effect).await;
             Ok(Output::default())
         })
     }
 }
 
-fn merged(below: Vec<String>, laid: &BTreeMap<String, FirewallView>) -> Vec<String> {
+fn merged(below: Vec<String>, predicted: &BTreeMap<String, FirewallView>) -> Vec<String> {
     let mut names: BTreeSet<String> = below.into_iter().collect();
-    for (name, view) in laid {
+    for (name, view) in predicted {
         if view.permanent.is_some() {
             names.insert(name.clone());
         } else {

@@ -13,10 +13,10 @@ use super::{FileKind, FirewallView, Host, MountPoint};
 const MAX_LINKS: u32 = 40;
 
 impl Overlay<'_> {
-    /// From now on questions see the host as if `effect` had been carried out. What the host below
-    /// cannot answer now is taken as missing: a prediction never fails.
-    pub async fn lay(&self, effect: &Effect) {
-        self.laid_any.store(true, Ordering::Relaxed);
+    /// Lets later questions see the host as if `effect` had been carried out. An entry that the
+    /// host below cannot be asked for now counts as missing: a prediction never fails.
+    pub async fn predict(&self, effect: &Effect) {
+        self.any_predicted.store(true, Ordering::Relaxed);
         match effect {
             Effect::Write {
                 path,
@@ -29,7 +29,7 @@ impl Overlay<'_> {
                 let stat = stat_after(old.as_ref(), FileKind::Directory, meta, 0, None);
                 let shows =
                     old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
-                self.laid().files.put(
+                self.predicted().files.put(
                     &path,
                     Entry {
                         stat,
@@ -48,7 +48,7 @@ impl Overlay<'_> {
                     Some(target.clone()),
                 );
                 let path = self.resolve(path, false).await;
-                self.laid().files.put(
+                self.predicted().files.put(
                     &path,
                     Entry {
                         stat,
@@ -60,31 +60,32 @@ impl Overlay<'_> {
             Effect::SetMeta { path, meta } => self.set_meta(path, meta).await,
             Effect::Remove { path } => {
                 let resolved = self.resolve(path, false).await;
-                self.laid().files.remove(&resolved);
+                self.predicted().files.remove(&resolved);
                 self.unit_file_changed(path).await;
             }
             Effect::Packages { install, remove } => self.change_packages(install, remove).await,
             Effect::RefreshPackages => {
-                let mut laid = self.laid();
-                laid.repositories = true;
-                laid.uncertain = true;
+                let mut predicted = self.predicted();
+                predicted.repositories = true;
+                predicted.uncertain = true;
             }
             Effect::Unit { name, action } => self.change_unit(name, *action).await,
             Effect::DaemonReload => {
-                let mut laid = self.laid();
-                laid.reloaded = true;
-                laid.units
+                let mut predicted = self.predicted();
+                predicted.reloaded = true;
+                predicted
+                    .units
                     .values_mut()
                     .for_each(|unit| unit.needs_reload = false);
             }
             Effect::Run(command) => self.run(command).await,
             Effect::Sysctl { key, value } => {
-                self.laid().sysctls.insert(key.clone(), value.clone());
+                self.predicted().sysctls.insert(key.clone(), value.clone());
             }
             Effect::LoadModule { name } => {
-                let mut laid = self.laid();
-                laid.modules.insert(name.clone());
-                laid.uncertain = true;
+                let mut predicted = self.predicted();
+                predicted.modules.insert(name.clone());
+                predicted.uncertain = true;
             }
             Effect::Mount {
                 device,
@@ -92,16 +93,16 @@ impl Overlay<'_> {
                 fstype,
                 options,
             } => {
-                let mut laid = self.laid();
+                let mut predicted = self.predicted();
                 let (device, path, fstype, options) = (
                     device.clone(),
                     path.clone(),
                     fstype.clone(),
                     options.clone(),
                 );
-                laid.mounts.retain(|m| m.path != path);
-                laid.unmounted.insert(path.clone());
-                laid.mounts.push(MountPoint {
+                predicted.mounts.retain(|m| m.path != path);
+                predicted.unmounted.insert(path.clone());
+                predicted.mounts.push(MountPoint {
                     device,
                     path,
                     fstype,
@@ -109,20 +110,20 @@ impl Overlay<'_> {
                 });
             }
             Effect::Unmount { path } => {
-                let mut laid = self.laid();
-                laid.mounts.retain(|m| m.path != *path);
-                laid.unmounted.insert(path.clone());
+                let mut predicted = self.predicted();
+                predicted.mounts.retain(|m| m.path != *path);
+                predicted.unmounted.insert(path.clone());
             }
             Effect::SwapOff { device } => {
-                self.laid().swaps_off.insert(device.clone());
+                self.predicted().swaps_off.insert(device.clone());
             }
             Effect::Firewall(change) => self.change_firewall(change),
             Effect::Extract { target, .. } => {
                 let path = self.resolve(target, true).await;
                 let old = self.stat(&path).await.ok().flatten();
                 let stat = stat_after(old.as_ref(), FileKind::Directory, &Meta::default(), 0, None);
-                let mut laid = self.laid();
-                laid.files.put(
+                let mut predicted = self.predicted();
+                predicted.files.put(
                     &path,
                     Entry {
                         stat,
@@ -130,10 +131,10 @@ impl Overlay<'_> {
                         fresh: old.is_none(),
                     },
                 );
-                laid.uncertain = true;
+                predicted.uncertain = true;
             }
             Effect::PullImage { reference } => {
-                self.laid().images.insert(reference.clone());
+                self.predicted().images.insert(reference.clone());
             }
             Effect::Certificate(request) => self.certificate(request).await,
             // Waiting changes nothing.
@@ -142,7 +143,7 @@ impl Overlay<'_> {
     }
 
     fn is_fresh(&self, path: &str) -> bool {
-        matches!(self.laid().files.get(path), Known::Entry(entry) if entry.fresh)
+        matches!(self.predicted().files.get(path), Known::Entry(entry) if entry.fresh)
     }
 
     /// The path itself, without links in it: those of the directories are followed, and the final
@@ -184,7 +185,7 @@ impl Overlay<'_> {
 
     /// The target of the link at a path whose directories are resolved already.
     async fn link(&self, path: &str) -> Option<String> {
-        let known = self.laid().files.get(path);
+        let known = self.predicted().files.get(path);
         match known {
             Known::Entry(entry) => entry.stat.target,
             Known::Gone => None,
@@ -208,7 +209,7 @@ impl Overlay<'_> {
             content.len() as u64,
             None,
         );
-        self.laid().files.put(
+        self.predicted().files.put(
             &target,
             Entry {
                 stat,
@@ -225,12 +226,12 @@ impl Overlay<'_> {
             return;
         };
         let stat = stat_after(Some(&old), old.kind, meta, old.size, old.target.clone());
-        let mut laid = self.laid();
-        let (content, fresh) = match laid.files.get(&path) {
+        let mut predicted = self.predicted();
+        let (content, fresh) = match predicted.files.get(&path) {
             Known::Entry(entry) => (entry.content, entry.fresh),
             _ => (None, false),
         };
-        laid.files.put(
+        predicted.files.put(
             &path,
             Entry {
                 stat,
@@ -250,10 +251,10 @@ impl Overlay<'_> {
         if let Ok(mut state) = self.below.unit(name).await
             && state.load == "loaded"
         {
-            let mut laid = self.laid();
-            state = laid.units.get(name).cloned().unwrap_or(state);
+            let mut predicted = self.predicted();
+            state = predicted.units.get(name).cloned().unwrap_or(state);
             state.needs_reload = true;
-            laid.units.insert(name.to_owned(), state);
+            predicted.units.insert(name.to_owned(), state);
         }
     }
 
@@ -268,12 +269,14 @@ impl Overlay<'_> {
                     .flatten()
                     .unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned()),
             };
-            self.laid().packages.insert(name.clone(), Some(version));
+            self.predicted()
+                .packages
+                .insert(name.clone(), Some(version));
         }
-        let mut laid = self.laid();
-        laid.uncertain |= !install.is_empty();
+        let mut predicted = self.predicted();
+        predicted.uncertain |= !install.is_empty();
         for name in remove {
-            laid.packages.insert(name.clone(), None);
+            predicted.packages.insert(name.clone(), None);
         }
     }
 
@@ -299,14 +302,14 @@ impl Overlay<'_> {
                 }
             }
         }
-        let mut laid = self.laid();
-        laid.uncertain |= matches!(action, UnitAction::Start | UnitAction::Restart);
-        laid.units.insert(name.to_owned(), state);
+        let mut predicted = self.predicted();
+        predicted.uncertain |= matches!(action, UnitAction::Start | UnitAction::Restart);
+        predicted.units.insert(name.to_owned(), state);
     }
 
     async fn run(&self, command: &Command) {
         if !is_account_command(&command.argv) {
-            self.laid().uncertain = true;
+            self.predicted().uncertain = true;
             return;
         }
         let name = command.argv.last().cloned().unwrap_or_default();
@@ -317,17 +320,19 @@ impl Overlay<'_> {
             .unwrap_or(&name)
             .clone();
         let group = self.group(&group).await.ok().flatten();
-        self.laid().accounts.run(&command.argv, user, group);
+        self.predicted().accounts.run(&command.argv, user, group);
     }
 
     fn change_firewall(&self, change: &FirewallChange) {
-        let mut laid = self.laid();
-        let laid = &mut *laid;
+        let mut predicted = self.predicted();
+        let predicted = &mut *predicted;
         let (map, name, settings) = match change {
-            FirewallChange::Zone { name, settings } => (&mut laid.zones, name, Some(settings)),
-            FirewallChange::Policy { name, settings } => (&mut laid.policies, name, Some(settings)),
-            FirewallChange::RemoveZone { name } => (&mut laid.zones, name, None),
-            FirewallChange::RemovePolicy { name } => (&mut laid.policies, name, None),
+            FirewallChange::Zone { name, settings } => (&mut predicted.zones, name, Some(settings)),
+            FirewallChange::Policy { name, settings } => {
+                (&mut predicted.policies, name, Some(settings))
+            }
+            FirewallChange::RemoveZone { name } => (&mut predicted.zones, name, None),
+            FirewallChange::RemovePolicy { name } => (&mut predicted.policies, name, None),
         };
         map.insert(
             name.clone(),

@@ -8,7 +8,7 @@ use super::{FileKind, Stat};
 /// A predicted entry.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// What a question sees.
+    /// The entry as questions see it.
     pub stat: Stat,
     /// Content of a file that was written; `None` when only owner or mode was changed.
     pub content: Option<Vec<u8>>,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
     pub fresh: bool,
 }
 
-/// What the overlay knows of a path by itself.
+/// The overlay's own knowledge of a path.
 pub(super) enum Known {
     /// It is there like this.
     Entry(Entry),
@@ -72,7 +72,7 @@ impl Files {
         self.0.insert(path.to_owned(), None);
     }
 
-    /// Names in `path` as far as predicted: what is added and what is taken away.
+    /// The predicted changes to the names in `path`: those added and those removed.
     pub(super) fn names(&self, path: &str) -> (Vec<String>, Vec<String>) {
         let prefix = if path == "/" {
             "/".to_owned()
@@ -100,7 +100,7 @@ impl Files {
     }
 }
 
-/// What a path looks like after an effect that makes it a `kind`, given what was there.
+/// The entry after an effect that makes it a `kind`, given the old entry.
 pub(super) fn stat_after(
     old: Option<&Stat>,
     kind: FileKind,

@@ -15,7 +15,7 @@ use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
 
-/// What an archive holds at one path: everything that a comparison needs, without the content.
+/// An archive's entry at one path, as far as a comparison needs it: without the content.
 enum Member {
     Directory(u32),
     File {
@@ -89,9 +89,9 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
                 meta: owner.clone(),
             });
         }
-        unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
-    } else if let Some(left) = left_over(host, &source).await? {
-        // An earlier run was cut off between unpacking and tidying up.
+        add_unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
+    } else if let Some(left) = leftover(host, &source).await? {
+        // An earlier run was interrupted between unpacking and removing the archive.
         changes.insert("removed_archive".into(), json!(left));
         effects.push(Effect::Remove { path: left });
     }
@@ -141,7 +141,7 @@ fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Memb
     Ok(members)
 }
 
-/// Whether kind and content are as in the archive.
+/// Returns whether kind and content equal the archive's.
 async fn is_there(
     host: &dyn Host,
     path: &str,
@@ -175,7 +175,8 @@ async fn is_there(
     }
 }
 
-/// `clean`: what is below the target and not in the archive, and what is to be said of what stays.
+/// `clean`: the paths below the target that are not in the archive, and a remark about those that
+/// stay.
 async fn surplus_members(
     host: &dyn Host,
     args: &Args<'_>,
@@ -203,21 +204,22 @@ async fn surplus_members(
     ))
 }
 
-/// Where the archive lies on the host while it is unpacked.
-fn resting_place(sha256: &str) -> String {
+/// Path of the archive on the host while it is unpacked.
+fn temporary_path(sha256: &str) -> String {
     format!("{NOTES}/unpack/{sha256}.tar")
 }
 
-async fn left_over(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
+async fn leftover(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
     let Source::Blob(sha256) = source else {
         return Ok(None);
     };
-    let path = resting_place(sha256);
+    let path = temporary_path(sha256);
     Ok(host.stat(&path).await?.map(|_| path))
 }
 
-/// Unpacks; an archive that is not on the host lies there meanwhile.
-async fn unpacking(
+/// Adds the effects that unpack an archive. One that is not on the host is stored there for the
+/// time.
+async fn add_unpacking(
     host: &dyn Host,
     source: &Source,
     bytes: Vec<u8>,
@@ -235,8 +237,8 @@ async fn unpacking(
             effects.push(extract(path.clone()));
             return Ok(());
         }
-        Source::Blob(sha256) => resting_place(sha256),
-        Source::Bytes(bytes) => resting_place(&sha256(bytes)),
+        Source::Blob(sha256) => temporary_path(sha256),
+        Source::Bytes(bytes) => temporary_path(&sha256(bytes)),
     };
     effects.extend(parents(host, &archive, true, &Meta::default()).await?);
     let private = Meta {

@@ -1,5 +1,5 @@
-//! A chunk's arguments, typed. The compiler has checked them against the signature; what slips
-//! through is refused here.
+//! A chunk's arguments, typed. The compiler has checked them against the signature; these methods
+//! refuse the rest.
 
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
@@ -142,7 +142,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Whether differences of content may be shown: not for secrets, and not when the state says
+    /// The permission to show differences of content: none for secrets, none when the state says
     /// so.
     pub fn show(&self) -> Result<Show, Failure> {
         if self.chunk.sensitive {
@@ -156,13 +156,13 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether a difference of content may be shown.
+/// Permission to show a difference of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Show {
     Yes,
     /// The state says no.
     No,
-    /// The content holds a secret.
+    /// The content contains a secret.
     Secret,
 }
 

@@ -23,20 +23,20 @@ pub(super) async fn run(_host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
         timeout: args.number("timeout")?,
         success_retcodes: codes(args.any("success_retcodes"))?,
     };
-    let shown = if chunk.sensitive {
+    let displayed = if chunk.sensitive {
         "<hidden: holds a secret>"
     } else {
         line
     };
     Ok(Plan::change(
-        Map::from_iter([("cmd".to_owned(), json!(shown))]),
+        Map::from_iter([("cmd".to_owned(), json!(displayed))]),
         vec![Effect::Run(command)],
-        format!("Command \"{shown}\" would have been executed"),
-        format!("Command \"{shown}\" run"),
+        format!("Command \"{displayed}\" would have been executed"),
+        format!("Command \"{displayed}\" run"),
     ))
 }
 
-/// Does nothing by itself: only a watched change runs it.
+/// Plans nothing: only a watched change runs the command.
 pub(super) async fn wait(_host: &dyn Host, _chunk: &Chunk) -> Result<Plan, Failure> {
     Ok(Plan::nothing(""))
 }

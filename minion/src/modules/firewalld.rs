@@ -10,7 +10,7 @@ use super::{Failure, Plan};
 use crate::host::effect::{Effect, FirewallChange, FirewallSettings};
 use crate::host::{FirewallView, Host};
 
-/// What our own zones and policies are called; all others are foreign and are never touched.
+/// Prefix of Halite's own zones and policies; all others are foreign and are never touched.
 const OWN: &str = "halite-";
 
 fn settings(args: &Args<'_>, target: &str) -> Result<FirewallSettings, Failure> {

@@ -9,14 +9,13 @@ use crate::host::Host;
 use crate::host::effect::Effect;
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
-/// Whether a CA is more than the mark of one that is to be made. A file that holds nothing but that
-/// ends with a newline.
+/// Returns whether a CA is there, and not only predicted. A predicted file ends with a newline.
 fn is_known(ca: Option<&str>) -> bool {
     ca.map(str::trim) != Some(KNOWN_AFTER_APPLY)
 }
 
 /// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a
-/// server that the CA in the file `ca` vouches for, if one is given.
+/// server whose certificate the CA in the file `ca` has signed, if one is given.
 pub(crate) async fn answers(
     host: &dyn Host,
     url: &str,
@@ -30,8 +29,8 @@ pub(crate) async fn answers(
         },
         None => None,
     };
-    // Before there is an authority there is no server with its certificate; one that starts then
-    // knows everything.
+    // Without a CA there is no server with its certificate; a server that starts later has read
+    // everything.
     if !is_known(ca.as_deref()) {
         return Ok(true);
     }
@@ -39,7 +38,7 @@ pub(crate) async fn answers(
     Ok(answer.is_some_and(|(code, _)| u64::from(code) == status.unwrap_or(200)))
 }
 
-/// One question now; the waiting, if any is needed, is an effect, so that a check never waits.
+/// One request now; waiting is an effect, so that a check never waits.
 pub(super) async fn wait_for_successful_query(
     host: &dyn Host,
     chunk: &Chunk,

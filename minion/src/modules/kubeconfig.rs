@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::paths::{absolute, known_owner, parents};
-use super::pki::Wanted;
+use super::pki::CertificateSpec;
 use super::x509::{ALGORITHM, meta_plan};
-use super::{Failure, Plan, fail};
+use super::{Failure, Plan, fail, failure};
 use crate::host::Host;
 use crate::host::certificate::{Client, key_in_file, kubeconfig};
 use crate::host::effect::{CertificateRequest, Effect, Meta};
@@ -92,8 +92,7 @@ fn change(path: &str, effects: Vec<Effect>, faults: Vec<String>) -> Plan {
 }
 
 fn render(chunk: &Chunk, ca: &str, client: &Client<'_>) -> Result<String, Failure> {
-    kubeconfig(&chunk.args, ca, client)
-        .map_err(|reason| Failure(format!("kubeconfig.managed: {reason}")))
+    kubeconfig(&chunk.args, ca, client).map_err(|e| failure(format!("kubeconfig.managed: {e}")))
 }
 
 fn request(
@@ -123,7 +122,7 @@ enum Embedded {
         certificate_pem: String,
         key_pem: String,
     },
-    /// There is none, or one with these faults: it must be made anew.
+    /// Missing, or with these faults: it must be made again.
     Faulty(Vec<String>),
 }
 
@@ -133,7 +132,7 @@ fn embedded(
     found: Option<&str>,
     now: i64,
 ) -> Result<Embedded, Failure> {
-    let wanted = Wanted::read(args, false, true)?;
+    let spec = CertificateSpec::read(args, false, true)?;
     let Some(text) = found else {
         return Ok(Embedded::Faulty(vec!["it does not exist".to_owned()]));
     };
@@ -146,7 +145,7 @@ fn embedded(
         ]));
     };
     let key = key_in_file(request, text.as_bytes());
-    let faults = wanted.faults(certificate_pem.as_bytes(), key.as_ref(), false, now);
+    let faults = spec.faults(certificate_pem.as_bytes(), key.as_ref(), false, now);
     Ok(if faults.is_empty() {
         Embedded::Good {
             certificate_pem,

@@ -1,8 +1,7 @@
-//! State modules: each compares the host with what a chunk wants and answers with the missing
-//! effects.
+//! State modules: each compares the host with a chunk and returns the missing effects.
 //!
-//! Comments and changes are Salt's where Salt has the function, so that whoever reads Salt's output
-//! reads ours.
+//! Comments and changes are Salt's where Salt has the function, so that people and tools that read
+//! Salt's output can read Halite's.
 
 mod archive;
 mod args;
@@ -31,27 +30,27 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
 use crate::host::effect::Effect;
-use crate::host::{Host, HostError, HostFuture};
+use crate::host::{Host, HostError, HostFuture, chain};
 
-pub(crate) use http::answers;
-pub(crate) use x509::is_current;
+pub(crate) use self::http::answers;
+pub(crate) use self::x509::is_current;
 
-/// What a module's check found.
+/// The result of a module's check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// For people: what differs. Empty when the state is as wanted.
+    /// The differences, for people. Empty when the host is in the required state.
     pub changes: Map<String, Value>,
-    /// One sentence: how it is, or what would be done.
+    /// One sentence: the state, or the planned change.
     pub comment: String,
-    /// One sentence for when the effects were carried out; empty: `comment` says it.
+    /// The comment after the effects were carried out; empty: `comment` is used.
     pub done: String,
-    /// What is missing, in order. Empty exactly when `changes` is (but for `test.*`, which only say
-    /// that they change).
+    /// The missing effects, in order. Empty exactly when `changes` is (except for `test.*`, which
+    /// only report changes).
     pub effects: Vec<Effect>,
 }
 
 impl Plan {
-    /// The state is as wanted.
+    /// The host is in the required state.
     fn nothing(comment: impl Into<String>) -> Self {
         Self {
             comment: comment.into(),
@@ -59,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// There is something to do: how that is said before and after.
+    /// A planned change, with its comments before and after.
     fn change(
         changes: Map<String, Value>,
         effects: Vec<Effect>,
@@ -79,19 +78,24 @@ pub use halite_states::engine::Failure;
 
 impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
-        Self(error.0)
+        failure(chain(&error))
     }
 }
 
-/// A failure from its text.
-fn fail<T>(reason: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure(reason.into()))
+/// A failure with a text.
+pub(crate) fn failure(reason: impl Into<String>) -> Failure {
+    Failure(reason.into())
 }
 
-/// What a check answers.
+/// An `Err` with a text.
+pub(crate) fn fail<T>(reason: impl Into<String>) -> Result<T, Failure> {
+    Err(failure(reason))
+}
+
+/// The future of a check.
 pub type Check<'a> = HostFuture<'a, Result<Plan, Failure>>;
 
-/// A check: looks at the host, changes nothing.
+/// A check: reads the host, changes nothing.
 pub type CheckFn = for<'a> fn(&'a dyn Host, &'a Chunk) -> Check<'a>;
 
 /// One state function.
@@ -101,7 +105,7 @@ pub struct Function {
     pub name: (&'static str, &'static str),
     /// Compares; changes nothing.
     pub check: CheckFn,
-    /// Salt's `mod_watch`, for functions that have one: what to do when a watched state changed.
+    /// Salt's `mod_watch`, for functions that have one: the plan when a watched state has changed.
     pub watch: Option<CheckFn>,
 }
 

@@ -113,11 +113,11 @@ async fn mounting(
         );
         return Ok(());
     }
-    let shown: Vec<&str> = found.options.split(',').collect();
+    let displayed: Vec<&str> = found.options.split(',').collect();
     let missing: Vec<&str> = line
         .options
         .split(',')
-        .filter(|option| SHOWN.contains(option) && !shown.contains(option))
+        .filter(|option| SHOWN.contains(option) && !displayed.contains(option))
         .collect();
     if !missing.is_empty() {
         effects.push(mount(format!("remount,{}", line.options)));
@@ -126,7 +126,7 @@ async fn mounting(
     Ok(())
 }
 
-/// The device that `UUID=…`, `LABEL=…` or a link under `/dev` stands for.
+/// The device that `UUID=…`, `LABEL=…` or a link under `/dev` names.
 async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
     let path = match device.split_once('=') {
         Some((kind, value)) if !device.starts_with('/') => {

@@ -1,4 +1,4 @@
-//! Questions about paths that several modules ask.
+//! Paths: questions that several modules ask.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::{Failure, fail};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, MountPoint, Stat};
 
-/// Directories that modules keep notes in, below the minion's own.
+/// Parent of the directories in which modules keep records.
 pub(super) const NOTES: &str = "/var/lib/halite/minion";
 
 /// Refuses a path that is not absolute; drops trailing slashes.
@@ -26,7 +26,7 @@ pub(super) fn parent(path: &str) -> &str {
     }
 }
 
-/// Where `path` leads when links at its end are followed, and what is there.
+/// The path that `path` resolves to when links at its end are followed, and the entry there.
 pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Option<Stat>), Failure> {
     let mut at = path.to_owned();
     for _ in 0..16 {
@@ -67,7 +67,7 @@ pub(super) async fn parents(
         }
         at = parent(at);
     }
-    // What a package or program of this very plan may bring is not refused beforehand.
+    // A package or program of the same plan may still make it.
     if !makedirs && !missing.is_empty() && !host.uncertain() {
         return fail(format!("Parent directory not present: {}", parent(path)));
     }
@@ -84,8 +84,8 @@ pub(super) async fn parents(
         .collect())
 }
 
-/// What differs between owner, group and mode of what is there and what is wanted: the changes, and
-/// what to set.
+/// Compares owner, group and mode of an entry with those required: the changes, and the values to
+/// set.
 pub(super) async fn meta_difference(
     host: &dyn Host,
     stat: &Stat,
@@ -147,7 +147,8 @@ async fn same_group(host: &dyn Host, found: &str, wanted: &str) -> Result<bool, 
     }
 }
 
-/// Refuses an owner or group that this host does not know, unless one may still come.
+/// Refuses an owner or group that this host does not know, unless an earlier effect of the plan may
+/// create it.
 pub(super) async fn known_owner(host: &dyn Host, meta: &Meta) -> Result<(), Failure> {
     if let Some(user) = meta
         .user
@@ -170,13 +171,13 @@ pub(super) async fn known_owner(host: &dyn Host, meta: &Meta) -> Result<(), Fail
     Ok(())
 }
 
-/// A mode as people write it.
+/// A mode in octal digits.
 pub(super) fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also matches
-/// slashes.
+/// Returns whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also
+/// matches slashes.
 pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
@@ -205,7 +206,7 @@ pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
     pattern.iter().skip(p).all(|c| *c == '*')
 }
 
-/// One thing in a directory tree: its path below the root of the walk, and what it is.
+/// An entry of a directory tree, with its path below the root of the walk.
 pub(super) type Found = (String, Stat);
 
 /// Everything below `root`, parents before children; links are not followed.
@@ -241,8 +242,8 @@ pub(super) fn join(root: &str, relative: &str) -> String {
     }
 }
 
-/// What of `found` must go so that only kept things are left: the topmost paths, each with all
-/// below it. A directory that holds something kept stays.
+/// The entries of `found` to remove so that only kept ones are left: the topmost paths, each with
+/// all below it. A directory with a kept entry in it stays.
 fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
     let excluded = |path: &str| {
         let mut at = path;
@@ -269,29 +270,32 @@ fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) ->
                     .is_some_and(|rest| rest.starts_with('/'))
         })
     };
-    let mut gone: Vec<String> = Vec::new();
+    let mut removed: Vec<String> = Vec::new();
     for (path, _) in found {
-        let below_gone = gone.iter().any(|top| {
+        let below_gone = removed.iter().any(|top| {
             path.strip_prefix(top.as_str())
                 .is_some_and(|rest| rest.starts_with('/'))
         });
         if !below_gone && !holds(path) {
-            gone.push(path.clone());
+            removed.push(path.clone());
         }
     }
-    gone
+    removed
 }
 
-/// Whether `path` is `top` or below it.
+/// Returns whether `path` is `top` or below it.
 fn is_within(path: &str, top: &str) -> bool {
     path.strip_prefix(top)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || top.ends_with('/'))
 }
 
-/// Refuses to remove a path at or below which a file system is mounted: what that holds belongs to
-/// somebody, and would go before the system refuses to remove the mount point itself.
+/// Refuses to remove a path at or below which a file system is mounted: the removal would delete
+/// its files before the kernel refuses to remove the mount point itself.
 pub(super) async fn removable(host: &dyn Host, path: &str) -> Result<(), Failure> {
-    let mut mounts = host.mounts().await?;
+    not_mounted(host.mounts().await?, path)
+}
+
+fn not_mounted(mut mounts: Vec<MountPoint>, path: &str) -> Result<(), Failure> {
     mounts.retain(|mount| is_within(&mount.path, path));
     let Some(last) = mounts.last() else {
         return Ok(());
@@ -301,16 +305,15 @@ pub(super) async fn removable(host: &dyn Host, path: &str) -> Result<(), Failure
         .map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device))
         .collect();
     fail(format!(
-        "{path} cannot be removed, nothing of it was: mounted there is {}. Unmount that first (`umount {}`; a line in /etc/fstab \
-         would bring it back)",
+        "cannot remove {path}, nothing of it was removed: mounted there is {}. Unmount that first (`umount {}`; a line in \
+         /etc/fstab would mount it again)",
         named.join(", "),
         last.path
     ))
 }
 
-/// As [`surplus`], below `root`, as full paths; and a remark about what stays because it is a file
-/// system of its own that is mounted there, which is empty where nothing is. `mounts` are all of
-/// the host.
+/// As [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
+/// that stay (empty without any). `mounts` are all of the host.
 pub(super) fn surplus_below(
     mounts: &[MountPoint],
     root: &str,
@@ -319,22 +322,23 @@ pub(super) fn surplus_below(
     patterns: &[String],
 ) -> (Vec<String>, String) {
     let full =
-        |gone: Vec<String>| -> Vec<String> { gone.iter().map(|path| join(root, path)).collect() };
-    let gone = full(surplus(found, &keep, patterns));
+        |paths: Vec<String>| -> Vec<String> { paths.iter().map(|path| join(root, path)).collect() };
+    let removed = full(surplus(found, &keep, patterns));
     let below = mounts.iter().map(|mount| mount.path.as_str());
     let below = below.filter(|mount| *mount != root && is_within(mount, root));
     let concerned = |mount: &&str| {
-        gone.iter()
+        removed
+            .iter()
             .any(|top| is_within(mount, top) || is_within(top, mount))
     };
     let left: Vec<&str> = below.filter(concerned).collect();
     if left.is_empty() {
-        return (gone, String::new());
+        return (removed, String::new());
     }
     let is_left = |path: &str| left.iter().any(|mount| is_within(&join(root, path), mount));
-    let gone = full(surplus(found, |path| keep(path) || is_left(path), patterns));
+    let removed = full(surplus(found, |path| keep(path) || is_left(path), patterns));
     (
-        gone,
+        removed,
         format!(
             "; left alone, because a file system is mounted there: {}",
             left.join(", ")
@@ -345,7 +349,17 @@ pub(super) fn surplus_below(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::fake::FakeHost;
+
+    fn entry(kind: FileKind) -> Stat {
+        Stat {
+            kind,
+            mode: 0,
+            user: String::new(),
+            group: String::new(),
+            size: 0,
+            target: None,
+        }
+    }
 
     #[test]
     fn patterns_match_as_fnmatch() {
@@ -363,18 +377,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tops_of_what_is_too_much_are_removed() {
-        let stat = |kind| Stat {
-            kind,
-            mode: 0,
-            user: String::new(),
-            group: String::new(),
-            size: 0,
-            target: None,
-        };
+    fn only_the_topmost_surplus_paths_are_removed() {
         let found: Vec<Found> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
             .iter()
-            .map(|path| ((*path).to_owned(), stat(FileKind::Other)))
+            .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
             .collect();
         assert_eq!(
             surplus(&found, |path| path == "c", &["b/keep".into()]),
@@ -383,45 +389,41 @@ mod tests {
         assert_eq!(surplus(&found, |_| false, &["a".into(), "b".into()]), ["c"]);
     }
 
-    #[tokio::test]
-    async fn another_file_system_is_not_surplus() {
-        let host = FakeHost::new();
-        for path in ["/srv/a", "/srv/b/c/x", "/srv/b/y", "/srv/b/cc"] {
-            host.state().put_file(path, b"");
-        }
-        let mount = |path: &str| {
-            let (device, fstype, options) =
-                ("/dev/sr0".to_owned(), "iso9660".to_owned(), "ro".to_owned());
-            host.state().mounts.push(MountPoint {
-                device,
-                path: path.to_owned(),
-                fstype,
-                options,
-            });
+    #[test]
+    fn another_file_system_is_not_surplus() {
+        let mount = |path: &str| MountPoint {
+            device: "/dev/sr0".to_owned(),
+            path: path.to_owned(),
+            fstype: "iso9660".to_owned(),
+            options: "ro".to_owned(),
         };
-        let gone = async |root: &str| {
-            let found = walk(&host, root).await.unwrap();
-            surplus_below(&host.mounts().await.unwrap(), root, &found, |_| false, &[])
+        let surplus_of = |mounts: &[MountPoint], root: &str, paths: &[&str]| {
+            let found: Vec<Found> = paths
+                .iter()
+                .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
+                .collect();
+            surplus_below(mounts, root, &found, |_| false, &[])
         };
-        // That the directory itself is one is no reason.
-        mount("/srv");
+        let tree = ["a", "b", "b/c", "b/c/x", "b/cc", "b/y"];
+        // A mount point at the root of the walk protects nothing below it.
+        let mut mounts = vec![mount("/srv")];
         assert_eq!(
-            gone("/srv").await,
+            surplus_of(&mounts, "/srv", &tree),
             (
                 vec!["/srv/a".to_owned(), "/srv/b".to_owned()],
                 String::new()
             )
         );
-        mount("/srv/b/c");
-        let (paths, remark) = gone("/srv").await;
+        mounts.push(mount("/srv/b/c"));
+        let (paths, remark) = surplus_of(&mounts, "/srv", &tree);
         assert_eq!(paths, ["/srv/a", "/srv/b/cc", "/srv/b/y"]);
         assert!(
             remark.contains("left alone") && remark.ends_with(": /srv/b/c"),
             "{remark}"
         );
-        assert_eq!(gone("/srv/b/c").await.0, ["/srv/b/c/x"]);
-        removable(&host, "/srv/b/cc").await.unwrap();
-        let refused = removable(&host, "/srv/b").await.unwrap_err().0;
+        assert_eq!(surplus_of(&mounts, "/srv/b/c", &["x"]).0, ["/srv/b/c/x"]);
+        not_mounted(mounts.clone(), "/srv/b/cc").unwrap();
+        let refused = not_mounted(mounts, "/srv/b").unwrap_err().to_string();
         assert!(
             refused.contains("/srv/b/c (iso9660 of /dev/sr0)")
                 && refused.contains("`umount /srv/b/c`"),

@@ -55,7 +55,7 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             meta: Meta::default(),
         });
     }
-    // The note is written after the refresh: a run that was cut off between file and refresh
+    // The note is written after the refresh: a run that was interrupted between file and refresh
     // refreshes once more.
     let note = format!("{NOTES}/pkgrepo/{name}");
     let content = sha256(wanted.as_bytes()) + "\n";

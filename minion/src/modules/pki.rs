@@ -1,5 +1,4 @@
-//! What is wrong with a certificate: the comparison behind `x509.certificate` and
-//! `kubeconfig.managed`.
+//! Compares a certificate with its specification, for `x509.certificate` and `kubeconfig.managed`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,8 +14,8 @@ use super::{Failure, fail};
 
 const DAY: i64 = 86_400;
 
-/// A certificate as it is wanted.
-pub(super) struct Wanted {
+/// The certificate that a state requires.
+pub(super) struct CertificateSpec {
     common_name: String,
     organizations: BTreeSet<String>,
     dns: BTreeSet<String>,
@@ -29,7 +28,7 @@ pub(super) struct Wanted {
     renew: i64,
 }
 
-impl Wanted {
+impl CertificateSpec {
     /// Reads the arguments that both states share.
     pub fn read(args: &Args<'_>, server: bool, client: bool) -> Result<Self, Failure> {
         let days = args.integer("days")?.unwrap_or(365);
@@ -62,8 +61,8 @@ impl Wanted {
         })
     }
 
-    /// What is wrong with the certificate in `pem`, whose private key should be `key`; empty when
-    /// all is well.
+    /// The faults of the certificate in `pem`, whose private key should be `key`; empty when there
+    /// are none.
     pub fn faults(
         &self,
         pem: &[u8],
@@ -165,7 +164,7 @@ impl Wanted {
             ));
         }
         if other {
-            faults.push("it has alternative names that nobody asked for".to_owned());
+            faults.push("it has alternative names that were not requested".to_owned());
         }
     }
 
@@ -193,8 +192,8 @@ impl Wanted {
         }
     }
 
-    /// Whether the wanted CA signed it, told by name and key identifier (RFC 5280, 4.2.1.1), and
-    /// whether the CA's own certificate follows (`appended`), where it should.
+    /// Checks by name and key identifier (RFC 5280, 4.2.1.1) that the required CA signed it, and
+    /// that the CA's own certificate follows (`appended`), where it should.
     fn issuer(
         &self,
         certificate: &X509Certificate<'_>,
@@ -210,7 +209,7 @@ impl Wanted {
             && !issued_by(certificate, &ca)
         {
             faults.push(format!(
-                "its issuer is {}, not the CA of today",
+                "its issuer is {}, not the present CA",
                 words(certificate.issuer())
             ));
         }
@@ -228,8 +227,9 @@ impl Wanted {
     }
 }
 
-/// Whether an identity may stay: the certificate in `pem` is of this CA and this key, and more than
-/// a third of its life is left (the rule by which `halite-master init` and the minion keep theirs).
+/// Returns whether an identity may stay: the certificate in `pem` is of this CA and this key, and
+/// more than a third of its life is left (`halite-master init` and the minion have the same rule
+/// for their own).
 pub(super) fn is_current(pem: &[u8], key: &KeyPair, ca: &[u8], now: i64) -> bool {
     let first = |bytes: &[u8]| {
         Pem::iter_from_buffer(bytes)

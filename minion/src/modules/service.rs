@@ -52,7 +52,7 @@ fn starts_at_boot(unit: &UnitState) -> bool {
     )
 }
 
-/// What brings `enable` about, if anything must.
+/// The action that makes `enable` true, if one is needed.
 fn enabling(unit: &UnitState, enable: Option<bool>) -> Option<UnitAction> {
     match enable {
         Some(true) if !starts_at_boot(unit) => Some(UnitAction::Enable),

@@ -8,7 +8,7 @@ use super::{Failure, Plan};
 use crate::host::effect::{Command, Effect};
 use crate::host::{Host, User};
 
-/// A program without a shell between.
+/// Runs a program without a shell.
 pub(super) fn program(argv: &[&str]) -> Effect {
     let argv = argv.iter().map(|word| (*word).to_owned()).collect();
     Effect::Run(Command {
@@ -17,8 +17,8 @@ pub(super) fn program(argv: &[&str]) -> Effect {
     })
 }
 
-/// The wanted account.
-struct Wanted {
+/// The account that the state requires.
+struct AccountSpec {
     uid: Option<u32>,
     gid: Option<String>,
     groups: Option<Vec<String>>,
@@ -31,7 +31,7 @@ struct Wanted {
 pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = &chunk.name;
-    let wanted = Wanted {
+    let spec = AccountSpec {
         uid: args.number("uid")?,
         gid: args.text("gid")?,
         groups: args.maybe_list("groups")?.map(sorted),
@@ -42,12 +42,12 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     };
     let (changes, mut options, new) = match host.user(name).await? {
         Some(found) => {
-            let (changes, options) = wanted.differences(host, &found).await?;
+            let (changes, options) = spec.differences(host, &found).await?;
             (changes, options, false)
         }
         None => {
             let system = args.flag("system", false)?;
-            let mut options = wanted.options();
+            let mut options = spec.options();
             options.push(if args.flag("createhome", !system)? {
                 "-m".into()
             } else {
@@ -56,7 +56,7 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             if system {
                 options.push("-r".into());
             }
-            (wanted.described(name), options, true)
+            (spec.described(name), options, true)
         }
     };
     if changes.is_empty() {
@@ -95,7 +95,7 @@ fn sorted(mut list: Vec<String>) -> Vec<String> {
     list
 }
 
-impl Wanted {
+impl AccountSpec {
     /// Options of useradd for everything that was given.
     fn options(&self) -> Vec<String> {
         let mut options = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::paths::{absolute, known_owner, meta_difference, parents};
-use super::pki::Wanted;
+use super::pki::CertificateSpec;
 use super::{Failure, Plan, pki};
 use crate::host::Host;
 use crate::host::certificate::key_in_file;
@@ -17,7 +17,7 @@ pub(super) const ALGORITHM: &str = "ecdsa-p256";
 
 pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    let wanted = Wanted::read(
+    let spec = CertificateSpec::read(
         &args,
         args.flag("server_auth", false)?,
         args.flag("client_auth", false)?,
@@ -54,7 +54,7 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
                 .read(&key_path)
                 .await?
                 .and_then(|content| key_in_file(&request, &content));
-            wanted.faults(&pem, key.as_ref(), request.append_ca, host.now())
+            spec.faults(&pem, key.as_ref(), request.append_ca, host.now())
         }
     };
     if !faults.is_empty() {

@@ -1,10 +1,10 @@
-//! What a fake host has become, for comparing.
+//! The lasting state of a fake host, for comparisons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_minion::host::accounts::Accounts;
-use halite_minion::host::fake::{FakeHost, FakeState};
 use halite_minion::host::{FileKind, FirewallView, MountPoint, UnitState};
+use halite_minion_fake::{FakeHost, FakeState};
 
 /// Everything that lasts on a host.
 #[derive(Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn of(host: &FakeHost) -> Self {
+    pub fn from_host(host: &FakeHost) -> Self {
         let state = host.state();
         let mut disk = BTreeMap::new();
         walk(&state, "/", &mut disk);

@@ -14,7 +14,7 @@ mod registry;
 
 use std::collections::BTreeMap;
 
-use halite_states::problem::Problem;
+use halite_document::Problem;
 
 use crate::bundle::BundleFacts;
 use crate::facts::HostFacts;

@@ -1,13 +1,13 @@
 //! Arguments of state functions, checked against the signatures and brought into one form.
 
+use halite_document::yaml::{Kind, Node};
+use halite_document::{Problem, did_you_mean};
 use serde_json::{Map, Value};
 
 use super::declaration::{Argument, Declaration};
 use super::globals;
-use crate::problem::{Problem, did_you_mean};
 use crate::signature::{Arg, Kind as Wanted, Signature};
 use crate::signatures;
-use crate::yaml::{Kind, Node};
 
 /// The signature of a declaration's function.
 pub(super) fn signature(
@@ -195,7 +195,7 @@ fn text(name: &str, node: &Node) -> Option<String> {
 pub(super) fn boolean(node: &Node) -> Option<bool> {
     match &node.kind {
         Kind::Bool(value) => Some(*value),
-        Kind::Text(text) => match crate::yaml::scalar::resolve(text) {
+        Kind::Text(text) => match halite_document::yaml::scalar::resolve(text) {
             Kind::Bool(value) => Some(value),
             _ => None,
         },

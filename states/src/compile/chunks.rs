@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use super::declaration::{Argument, Declaration};
 use super::globals::Order;
 use super::load::Loaded;
@@ -12,9 +15,7 @@ use super::requisite::{Reference, is_edge, references};
 use super::rewrite::lay_over;
 use super::{Input, Provenance, arguments, globals, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
-use crate::problem::Problem;
 use crate::template::{Asked, Renderer};
-use crate::yaml::{Kind, Node};
 
 /// A call as its declaration makes it, without what it waits for.
 #[derive(Debug, Clone)]

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use crate::low::Position;
-use crate::problem::Problem;
-use crate::yaml::{Kind, Node};
 
 /// One state call as written, before `names` are expanded.
 #[derive(Debug, Clone)]

@@ -1,12 +1,12 @@
 //! Arguments that every state takes: requisites, and what decides whether and how a state runs.
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
 use serde_json::Value;
 
 use super::arguments::boolean;
 use super::declaration::Argument;
 use crate::low::{Controls, Retry};
-use crate::problem::Problem;
-use crate::yaml::{Kind, Node};
 
 /// Requisites with the name of their list.
 pub(super) const REQUISITES: &[&str] = &[

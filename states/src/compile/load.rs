@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use halite_document::yaml::{Kind, Node};
+use halite_document::{Problem, did_you_mean};
 use serde_json::{Value, json};
 
 use super::declaration;
@@ -10,11 +12,9 @@ use super::declaration::{Declaration, Declared, Exclude, Extension};
 use super::memo::Memo;
 use super::top::Assignment;
 use crate::low::Position;
-use crate::problem::{Problem, did_you_mean};
 use crate::target::pattern::Glob;
 use crate::template::{Purpose, Rendered, Renderer};
 use crate::tree::Tree;
-use crate::yaml::{Kind, Node};
 
 /// One SLS file.
 #[derive(Debug)]

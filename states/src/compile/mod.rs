@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use chunks::Draft;
+use halite_document::Problem;
 use load::Names;
 use memo::Memo;
 use serde_json::Value;
 
 use crate::low::{FORMAT, LowState, Position, Requisites};
-use crate::problem::Problem;
 use crate::template::Renderer;
 use crate::tree::Tree;
 
@@ -38,7 +38,7 @@ pub struct Input<'a> {
     pub tree: &'a dyn Tree,
     /// The minion's id.
     pub minion: &'a str,
-    /// Its pillar view; secrets are references (see [`crate::secret`]).
+    /// Its pillar view; secrets are references (see [`halite_secrets::reference`]).
     pub pillar: &'a Value,
     /// Its grains.
     pub grains: &'a Value,

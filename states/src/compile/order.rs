@@ -5,10 +5,11 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use halite_document::Problem;
+
 use super::chunks::Draft;
 use super::globals::Order;
 use crate::low::Requisites;
-use crate::problem::Problem;
 
 /// Implicit order numbers begin here.
 const FIRST: i64 = 10_000;

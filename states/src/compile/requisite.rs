@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use halite_document::yaml::{Kind, Node};
+use halite_document::{Problem, did_you_mean};
+
 use super::chunks::Draft;
 use super::declaration::{Argument, Declaration};
 use super::globals::{INVERTED, REQUISITES};
 use super::load::Loaded;
 use crate::low::{Position, Requisites};
-use crate::problem::{Problem, did_you_mean};
 use crate::target::pattern::Glob;
-use crate::yaml::{Kind, Node};
 
 /// One entry of a requisite list.
 #[derive(Debug, Clone, PartialEq)]

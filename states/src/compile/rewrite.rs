@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use halite_document::yaml::Kind;
+use halite_document::{Problem, did_you_mean};
+
 use super::declaration::{Argument, Declaration};
 use super::globals::{is_requisite, is_requisite_list};
 use super::load::Loaded;
 use super::requisite::references;
 use crate::low::Position;
-use crate::problem::{Problem, did_you_mean};
-use crate::yaml::Kind;
 
 /// Those that nothing changes stay the same objects.
 pub(super) fn rewrite(

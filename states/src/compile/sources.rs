@@ -3,13 +3,13 @@
 
 use std::rc::Rc;
 
+use halite_document::{Problem, did_you_mean};
+use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
 use super::Input;
 use super::chunks::Call;
 use super::load::variables;
-use crate::problem::{Problem, did_you_mean};
-use crate::secret;
 use crate::template::{Asked, Purpose, Rendered, Renderer};
 use crate::tree::{is_plain_path, sha256};
 
@@ -242,7 +242,7 @@ impl Job<'_> {
         };
         match String::from_utf8(bytes) {
             Ok(text) if text.len() <= MAX_TEXT => Ok(Content::Text(text)),
-            Ok(text) if rendered && secret::mentions(&text) => Err(fail(
+            Ok(text) if rendered && reference::mentions(&text) => Err(fail(
                 call,
                 format!("`{path}` holds a secret and has more than {MAX_TEXT} bytes"),
             )
@@ -352,9 +352,9 @@ fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
     let chunk = &mut call.chunk;
     let mut broken = false;
     let mut look = |text: &str| {
-        let mentioned = text.matches(secret::PREFIX).count();
+        let mentioned = text.matches(reference::PREFIX).count();
         chunk.sensitive |= mentioned > 0;
-        broken |= mentioned != secret::references(text).len();
+        broken |= mentioned != reference::paths(text).len();
     };
     for value in chunk.args.values() {
         each_text(value, &mut look);
@@ -364,14 +364,14 @@ fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
         .unless
         .iter()
         .chain(&controls.onlyif)
-        .any(secret::is_in)
+        .any(reference::is_in)
         || controls
             .creates
             .iter()
             .chain(&controls.check_cmd)
             .chain(&controls.runas)
-            .any(|text| secret::mentions(text));
-    if commands || secret::mentions(&chunk.id) || secret::mentions(&chunk.name) {
+            .any(|text| reference::mentions(text));
+    if commands || reference::mentions(&chunk.id) || reference::mentions(&chunk.name) {
         problems.push(
             Problem::at(
                 &chunk.source,
@@ -396,8 +396,8 @@ fn each_text(value: &Value, look: &mut dyn FnMut(&str)) {
             for (key, value) in map {
                 // A key is never filled in: shown to `look` it would count as whole, so it is shown
                 // cut.
-                if secret::mentions(key) {
-                    look(secret::PREFIX);
+                if reference::mentions(key) {
+                    look(reference::PREFIX);
                 }
                 each_text(value, look);
             }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
 use super::Input;
 use crate::low::Position;
-use crate::problem::Problem;
 use crate::target::{Candidate, matches};
 use crate::template::{Purpose, Renderer};
-use crate::yaml::{Kind, Node};
 
 /// One SLS for a minion, and the place that assigns it.
 #[derive(Debug, Clone, PartialEq, Eq)]

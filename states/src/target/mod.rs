@@ -6,11 +6,10 @@ pub(crate) mod pattern;
 
 use std::net::IpAddr;
 
+use halite_document::Problem;
 use ipnet::IpNet;
 use pattern::Glob;
 use serde_json::Value;
-
-use crate::problem::Problem;
 
 /// What is known of a minion. Grains are what it says of itself: never authorise with them.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +66,7 @@ fn evaluate(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool,
             evaluate(kind, expression, candidate)
         }),
         _ => {
-            let hint = crate::problem::did_you_mean(kind, KINDS.iter().copied());
+            let hint = halite_document::did_you_mean(kind, KINDS.iter().copied());
             Err(match hint {
                 Some(near) => format!("there is no target kind `{kind}`; did you mean `{near}`?"),
                 None => format!(

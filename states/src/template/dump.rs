@@ -1,8 +1,7 @@
 //! Values as JSON and YAML texts, as Salt's filters write them.
 
+use halite_document::yaml::{Kind, scalar};
 use serde_json::Value;
-
-use crate::yaml::{Kind, scalar};
 
 /// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow
 /// style.
@@ -136,7 +135,7 @@ mod tests {
         });
         let text = block(&value);
         assert_eq!(
-            crate::yaml::parse("x", &text).unwrap().to_json(),
+            halite_secrets::yaml::parse("x", &text).unwrap().to_json(),
             value,
             "{text}"
         );

@@ -82,7 +82,7 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         "import_yaml",
         |state: &mut State, path: &str| -> Result<Value, Error> {
             let text = imported(state, path)?;
-            let node = crate::yaml::parse(path, &text)
+            let node = halite_secrets::yaml::parse(path, &text)
                 .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
             Ok(from_json(&node.to_json()))
         },

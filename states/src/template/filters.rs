@@ -219,7 +219,7 @@ fn structures(env: &mut Environment<'static>) {
     });
     env.add_filter("load_yaml", |text: &Value| -> Result<Value, Error> {
         let text = lines::strip(&text.to_string());
-        let node = crate::yaml::parse("load_yaml", &text)
+        let node = halite_secrets::yaml::parse("load_yaml", &text)
             .map_err(|problem| invalid(problem.to_string()))?;
         Ok(from_json(&node.to_json()))
     });

@@ -21,16 +21,16 @@ use std::sync::Arc;
 
 use environment::Pair;
 use files::Files;
+use halite_document::yaml::Node;
+use halite_document::{Position, Problem};
+use halite_secrets::yaml;
 use lines::LineMap;
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 use trace::{GRAINS, Memory, OPTS, PILLAR, Recorder, Trace, World};
 use values::{from_json, recorded};
 
-use crate::problem::Problem;
 use crate::tree::Tree;
-use crate::yaml;
-use crate::yaml::Node;
 
 pub(crate) use guard::Purpose;
 
@@ -61,7 +61,7 @@ impl Rendered {
     /// The documents of the text that have any content.
     pub(crate) fn documents(&self) -> Result<Rc<Vec<Json>>, Problem> {
         kept(&self.documents, || {
-            let locate = |position: &mut yaml::Position| self.map.locate(position);
+            let locate = |position: &mut Position| self.map.locate(position);
             Ok(with_content(&yaml::parse_all_located(
                 self.path(),
                 &self.text,

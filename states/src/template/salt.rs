@@ -166,7 +166,7 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
 }
 
 fn unknown(name: &str) -> Error {
-    let hint = match crate::problem::did_you_mean(name, FUNCTIONS.iter().copied()) {
+    let hint = match halite_document::did_you_mean(name, FUNCTIONS.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "templates are rendered on the master before any host is touched, so they can only compute; what must \
                  be known from a host is a grain"

@@ -4,9 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
+use halite_secrets::reference;
 use serde_json::{Map, Value as Json, json};
-
-use crate::secret;
 
 /// Where the pillar stands in the data.
 pub(crate) const PILLAR: &str = "/pillar";
@@ -186,7 +185,7 @@ fn seen(value: &Json, look: Look) -> Json {
     match (look, value) {
         (Look::Value, Json::Object(_)) => Json::Object(Map::new()),
         (Look::Length, Json::Object(map)) => Json::from(map.len()),
-        (Look::Secret, value) => Json::from(secret::is_in(value)),
+        (Look::Secret, value) => Json::from(reference::is_in(value)),
         (_, value) => value.clone(),
     }
 }
@@ -196,7 +195,7 @@ fn is_seen(then: &Json, now: &Json, look: Look) -> bool {
     match (look, now) {
         (Look::Value, Json::Object(_)) => then.is_object(),
         (Look::Length, Json::Object(map)) => then.as_u64() == u64::try_from(map.len()).ok(),
-        (Look::Secret, now) => then.as_bool() == Some(secret::is_in(now)),
+        (Look::Secret, now) => then.as_bool() == Some(reference::is_in(now)),
         (_, now) => alike(then, now),
     }
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use halite_secrets::reference;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Number, Value as Json};
 
 use super::trace::{Look, Recorder, below};
-use crate::secret;
 
 /// A dictionary.
 pub(crate) struct Dict {
@@ -76,7 +76,7 @@ pub(crate) struct Secret {
 
 impl Secret {
     pub(crate) fn text(&self) -> String {
-        secret::reference(&self.path)
+        reference::for_path(&self.path)
     }
 }
 
@@ -115,7 +115,7 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
             .map(Value::from)
             .or_else(|| number.as_u64().map(Value::from))
             .unwrap_or_else(|| Value::from(number.as_f64().unwrap_or(f64::NAN))),
-        Json::String(text) => match secret::referenced(text) {
+        Json::String(text) => match reference::path(text) {
             Some(path) => Value::from_object(Secret {
                 path: path.to_owned(),
             }),
@@ -215,7 +215,7 @@ fn holds(value: &Value, depth: usize) -> bool {
         return true;
     }
     match value.kind() {
-        ValueKind::String => value.as_str().is_some_and(secret::mentions),
+        ValueKind::String => value.as_str().is_some_and(reference::mentions),
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
             if depth < 16 && value.len().is_some() =>
         {

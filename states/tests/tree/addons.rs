@@ -34,10 +34,10 @@ fn addons_are_sets_and_what_is_off_is_none() {
         json!(["flannel", "metrics-server", "local-path", "chart-*"]),
         "no set of the site's own"
     );
-    pillar["addons"] = json!({"metricsServer": true, "localPath": true});
-    pillar["images"]["metrics-server"] = json!("r.example/metrics-server:1");
-    pillar["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
-    pillar["images"]["local-path-helper"] = json!("r.example/shell:1");
+    pillar["halite"]["addons"] = json!({"metricsServer": true, "localPath": true});
+    pillar["halite"]["images"]["metrics-server"] = json!("r.example/metrics-server:1");
+    pillar["halite"]["images"]["local-path-provisioner"] = json!("r.example/provisioner:1");
+    pillar["halite"]["images"]["local-path-helper"] = json!("r.example/shell:1");
     assert_eq!(
         owned(&pillar),
         json!(["flannel", "metrics-server", "local-path"])
@@ -82,7 +82,7 @@ fn addons_are_sets_and_what_is_off_is_none() {
         "what goes, goes first"
     );
 
-    pillar["images"]
+    pillar["halite"]["images"]
         .as_object_mut()
         .unwrap()
         .remove("local-path-helper");
@@ -99,8 +99,8 @@ fn addons_are_sets_and_what_is_off_is_none() {
 #[test]
 fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     let (mut pillar, grains) = fixture("master");
-    pillar["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
-    pillar["charts"] = json!(["demo"]);
+    pillar["halite"]["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
+    pillar["halite"]["charts"] = json!(["demo"]);
     let bundle_dir =
         std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
     fs::create_dir_all(bundle_dir.join("charts")).unwrap();
@@ -129,7 +129,7 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
         chunk(&compiled, "kubernetes.owned", "addons-owned").args["sets"],
         json!(["flannel", "chart-demo"])
     );
-    pillar["charts"] = json!(["dmeo"]);
+    pillar["halite"]["charts"] = json!(["dmeo"]);
     let problems = compile(&pillar).unwrap_err();
     assert!(
         problems[0]
@@ -163,7 +163,7 @@ fn metrics_server_reaches_every_kubelet() {
         let off = highstate(&pillar, &grains);
         assert!(!is_open(&off, "10.233.0.0/16"));
         assert!(!off.low.chunks.iter().any(|chunk| chunk.name == crt));
-        pillar["addons"]["metricsServer"] = json!(true);
+        pillar["halite"]["addons"]["metricsServer"] = json!(true);
         let on = highstate(&pillar, &grains);
         for source in ["10.233.0.0/16", other] {
             assert!(is_open(&on, source), "{name}: {source}");

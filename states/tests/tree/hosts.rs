@@ -165,16 +165,16 @@ fn what_the_enrolment_script_writes_is_what_the_states_want() {
 #[test]
 fn the_operators_settings_reach_their_files() {
     let (mut pillar, grains) = fixture("bootstrap");
-    pillar["kubelet"]["config"] = json!({"failCgroupV1": false, "maxPods": 60});
-    pillar["containerd"] = json!({
+    pillar["halite"]["kubelet"]["config"] = json!({"failCgroupV1": false, "maxPods": 60});
+    pillar["halite"]["containerd"] = json!({
         "restrictOomScoreAdj": true,
         "registries": {},
         "config": {"plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin", "/x"]}}}},
     });
-    pillar["apiServer"]["certSANs"] = json!(["k8s.example.com", "192.0.2.7"]);
-    pillar["apiServer"]["extraArgs"] =
+    pillar["halite"]["apiServer"]["certSANs"] = json!(["k8s.example.com", "192.0.2.7"]);
+    pillar["halite"]["apiServer"]["extraArgs"] =
         json!({"audit-log-maxage": "30", "etcd-servers": "https://a:1,https://b:1"});
-    pillar["host"] = json!({
+    pillar["halite"]["host"] = json!({
         "sysctls": {"net.ipv4.ip_forward": null, "vm.max_map_count": "262144"},
         "kernelModules": [], "manageSwap": false, "manageFirewall": false, "manageTime": false, "packages": ["tmux"],
     });

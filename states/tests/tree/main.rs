@@ -5,6 +5,7 @@
 
 mod addons;
 mod hosts;
+mod layers;
 mod network;
 mod orchestrate;
 mod outside;

@@ -8,11 +8,11 @@ use crate::support::{chunk, fixture, highstate, of};
 #[test]
 fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     let (mut pillar, grains) = fixture("bootstrap");
-    pillar["apiServer"]["keepalived"] = json!(false);
+    pillar["halite"]["apiServer"]["keepalived"] = json!(false);
     let foreign = highstate(&pillar, &grains);
     chunk(&foreign, "service.dead", "keepalived");
-    pillar["apiServer"]["vip"] = Value::Null;
-    pillar["apiServer"]["address"] = json!("10.10.0.11");
+    pillar["halite"]["apiServer"]["vip"] = Value::Null;
+    pillar["halite"]["apiServer"]["address"] = json!("10.10.0.11");
     let none = highstate(&pillar, &grains);
     chunk(&none, "service.dead", "keepalived");
     assert_eq!(
@@ -32,7 +32,7 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     assert_eq!(certificates(&of("bootstrap")), certificates(&none));
 
     // It may all the same be called by its address: then the certificate holds it, in every mode.
-    pillar["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
+    pillar["halite"]["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
     let none = highstate(&pillar, &grains);
     let apiserver = chunk(
         &none,
@@ -46,9 +46,9 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
             .contains(&json!("10.10.0.100"))
     );
     for held in [true, false] {
-        pillar["apiServer"]["vip"] = json!("10.10.0.100");
-        pillar["apiServer"]["address"] = json!("10.10.0.100");
-        pillar["apiServer"]["keepalived"] = json!(held);
+        pillar["halite"]["apiServer"]["vip"] = json!("10.10.0.100");
+        pillar["halite"]["apiServer"]["address"] = json!("10.10.0.100");
+        pillar["halite"]["apiServer"]["keepalived"] = json!(held);
         assert_eq!(
             certificates(&highstate(&pillar, &grains)),
             certificates(&none),
@@ -60,7 +60,7 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
 #[test]
 fn flannel_finds_its_interface_by_the_workload_network() {
     let (mut pillar, grains) = fixture("master");
-    pillar["networks"]["workloadPlane"]["cidrs"] =
+    pillar["halite"]["networks"]["workloadPlane"]["cidrs"] =
         json!(["10.20.0.0/24", "10.0.8.0/22", "172.16.0.0/12", "0.0.0.0/0"]);
     let text = serde_json::to_string(
         &chunk(
@@ -88,7 +88,7 @@ fn flannel_finds_its_interface_by_the_workload_network() {
 fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
     for name in ["bootstrap", "worker", "master"] {
         let (mut pillar, grains) = fixture(name);
-        pillar["cni"]["plugin"] = json!("none");
+        pillar["halite"]["cni"]["plugin"] = json!("none");
         let mut low = highstate(&pillar, &grains).low;
         if name == "master" {
             // What was there is removed by its name.

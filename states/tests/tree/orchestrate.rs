@@ -10,7 +10,7 @@ use crate::support::{fixture, sure, with};
 fn orchestrations_compile() {
     let (pillar, grains) = fixture("master");
     let bootstrap = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["orchestrate.bootstrap".to_owned()])
+        compile::sls(i, &["halite.orchestrate.bootstrap".to_owned()])
     }));
     let steps = |compiled: &Compiled| {
         compiled
@@ -36,7 +36,7 @@ fn orchestrations_compile() {
     let mut pillar = pillar;
     pillar["node"] = json!("worker-1");
     let add = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["orchestrate.add_node".to_owned()])
+        compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
     }));
     assert_eq!(
         steps(&add),
@@ -82,10 +82,10 @@ fn orchestrations_compile() {
             .unwrap()
             .iter()
             .any(|role| role != "registry" && role != "frontend");
-        pillar["nodes"]["worker-1"]["roles"] = roles;
-        pillar["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
+        pillar["halite"]["nodes"]["worker-1"]["roles"] = roles;
+        pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
         let add = sure(with(&pillar, &grains, |i| {
-            compile::sls(i, &["orchestrate.add_node".to_owned()])
+            compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
         }));
         assert_eq!(steps(&add), wanted);
     }
@@ -98,39 +98,39 @@ fn every_step_compiles_alone() {
         (
             "bootstrap",
             &[
-                "host",
-                "halite.bundle_server",
-                "halite.master",
-                "halite.minion",
-                "base.containerd",
-                "images",
-                "base.kubelet",
-                "base.etcd",
-                "base.control_plane",
+                "halite.host",
+                "halite.services.bundle_server",
+                "halite.services.master",
+                "halite.services.minion",
+                "halite.base.containerd",
+                "halite.images",
+                "halite.base.kubelet",
+                "halite.base.etcd",
+                "halite.base.control_plane",
             ],
         ),
         (
             "worker",
             &[
-                "host",
-                "host.hosts",
-                "host.firewall",
-                "host.repository",
-                "base.containerd",
-                "base.containerd.servers",
-                "images",
-                "base.kubelet",
+                "halite.host",
+                "halite.host.hosts",
+                "halite.host.firewall",
+                "halite.host.repository",
+                "halite.base.containerd",
+                "halite.base.containerd.servers",
+                "halite.images",
+                "halite.base.kubelet",
             ],
         ),
         (
             "master",
             &[
-                "base.nodes",
-                "base.network",
-                "base.kube_proxy",
-                "base.coredns",
-                "addons",
-                "addons.owned",
+                "halite.base.nodes",
+                "halite.base.network",
+                "halite.base.kube_proxy",
+                "halite.base.coredns",
+                "halite.addons",
+                "halite.addons.owned",
             ],
         ),
     ];

@@ -15,7 +15,7 @@ const TARGETS: [&str; 2] = ["bootstrap", "worker"];
 fn with(target: &str, family: &str, change: impl FnOnce(&mut Value)) -> Compiled {
     let (mut pillar, mut grains) = fixture(target);
     grains["os_family"] = json!(family);
-    pillar["rpms"] = json!({});
+    pillar["halite"]["rpms"] = json!({});
     change(&mut pillar);
     highstate(&pillar, &grains)
 }
@@ -69,7 +69,7 @@ fn certificate(body: &str) -> String {
 }
 
 fn trust(pillar: &mut Value) {
-    pillar["trust"]["certificates"] =
+    pillar["halite"]["trust"]["certificates"] =
         json!({"corp": certificate("one"), "lab.1": certificate("two")});
 }
 
@@ -111,8 +111,8 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
             };
             let store = &compiled.low.chunks[position("trust-store")];
             let files = compiled.low.chunks.iter().enumerate();
-            let files =
-                files.filter(|(_, chunk)| chunk.state == "file" && chunk.sls == "host.trust");
+            let files = files
+                .filter(|(_, chunk)| chunk.state == "file" && chunk.sls == "halite.host.trust");
             for (at, chunk) in files {
                 assert!(
                     store.requisites.onchanges.contains(&at),
@@ -219,11 +219,11 @@ fn a_trust_store_that_lags_behind_is_seen() {
 }
 
 fn registries(pillar: &mut Value) {
-    pillar["bundle"]["servers"] = json!([
+    pillar["halite"]["bundle"]["servers"] = json!([
         "https://10.10.0.11:4551/bundles/0.1.0",
         "https://10.10.0.13:4551/bundles/0.1.0"
     ]);
-    pillar["containerd"]["registries"] = json!({
+    pillar["halite"]["containerd"]["registries"] = json!({
         "docker.io": {"mirrors": ["https://mirror.corp/hub", "https://harbor.corp/v2/hub"], "ca": "PEM\n"},
         "registry.corp:5000": {"mirrors": ["https://registry.corp:5000"], "ca": null},
     });
@@ -276,12 +276,14 @@ fn the_bundle_comes_before_every_mirror() {
 #[test]
 fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     let compiled = with("worker", "Debian", registries);
-    let onlyif = line(&compiled, "registries-gone", |chunk| &chunk.controls.onlyif);
+    let onlyif = line(&compiled, "containerd-registries-absent", |chunk| {
+        &chunk.controls.onlyif
+    });
     let gone = &compiled
         .low
         .chunks
         .iter()
-        .find(|chunk| chunk.id == "registries-gone")
+        .find(|chunk| chunk.id == "containerd-registries-absent")
         .unwrap()
         .name;
     let scratch = Scratch::new();
@@ -330,7 +332,7 @@ fn containerd_alone_has_the_proxy() {
     let drop_in = "/etc/systemd/system/containerd.service.d/halite-proxy.conf";
     for target in TARGETS {
         let compiled = with(target, "Debian", |pillar| {
-            pillar["proxy"]["https"] = json!("http://proxy.corp:3128");
+            pillar["halite"]["proxy"]["https"] = json!("http://proxy.corp:3128");
         });
         assert_eq!(
             contents(&compiled, drop_in),
@@ -374,8 +376,8 @@ fn containerd_alone_has_the_proxy() {
 }
 
 fn time(pillar: &mut Value) {
-    pillar["host"]["manageTime"] = json!(true);
-    pillar["time"]["servers"] = json!(["10.0.0.1", "ntp.corp"]);
+    pillar["halite"]["host"]["manageTime"] = json!(true);
+    pillar["halite"]["time"]["servers"] = json!(["10.0.0.1", "ntp.corp"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
         hash(&pillar),
         "sha256:26488e9fc7c5cb5fdda9996cda2e6651a9af5febce07ea02de11bd3ef3f49e9c"
     );
-    pillar["kubelet"]["config"] = json!({"maxPods": 60});
+    pillar["halite"]["kubelet"]["config"] = json!({"maxPods": 60});
     assert_eq!(hash(&pillar), Value::Null);
 }
 
@@ -34,7 +34,7 @@ fn each_release_gets_what_its_kubeadm_makes() {
     for (version, older) in [("v1.35.4", true), ("1.35", true), ("v1.36.3", false)] {
         let (mut bootstrap, mut master) = (bootstrap.clone(), master.clone());
         for pillar in [&mut bootstrap, &mut master] {
-            pillar["kubernetes"]["version"] = json!(version);
+            pillar["halite"]["kubernetes"]["version"] = json!(version);
         }
         let host = highstate(&bootstrap, &grains);
         let client = chunk(
@@ -88,7 +88,7 @@ fn each_release_gets_what_its_kubeadm_makes() {
 fn a_kubernetes_that_the_tree_does_not_know_is_refused() {
     for name in ["bootstrap", "worker", "master"] {
         let (mut pillar, grains) = fixture(name);
-        pillar["kubernetes"]["version"] = json!("v1.34.4");
+        pillar["halite"]["kubernetes"]["version"] = json!("v1.34.4");
         let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
         let told = problems
             .iter()

@@ -17,18 +17,21 @@ fn two_servers(target: &str) -> (Value, Value) {
         "worker"
     });
     let url = |host: &str| format!("https://{host}:4551/bundles/0.1.0");
-    pillar["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
+    pillar["halite"]["bundle"]["servers"] = json!([url("10.10.0.11"), url("10.10.0.13")]);
     let further =
         json!({"version": "0.2.0", "kubernetes": "v1.37.0", "path": "/mnt/next", "manifest": "ee"});
-    pillar["bundles"].as_array_mut().unwrap().push(further);
-    let mut second = pillar["nodes"]["worker-1"].clone();
+    pillar["halite"]["bundles"]
+        .as_array_mut()
+        .unwrap()
+        .push(further);
+    let mut second = pillar["halite"]["nodes"]["worker-1"].clone();
     second["roles"] = json!(["registry"]);
     second["runs"] = json!({"containers": false});
     second["controlPlane"] = json!("10.10.0.13");
-    pillar["nodes"]["registry-2"] = second.clone();
+    pillar["halite"]["nodes"]["registry-2"] = second.clone();
     if target == "registry-2" {
         second["name"] = json!(target);
-        pillar["node"] = second;
+        pillar["halite"]["node"] = second;
         grains["id"] = json!(target);
     }
     (pillar, grains)
@@ -95,8 +98,8 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
     assert_eq!(
         contents(&worker, hosts),
         format!(
-            "# Written by Halite. Every registry's name leads to the bundle, and nowhere else. A host that does not answer \
-             within\n# `dial_timeout` is passed over, and what broke off is taken up at the next one.\n\
+            "# Written by Halite. Images of all registries come from the bundle only. A server that does not\n\
+             # answer within `dial_timeout` is skipped, and an interrupted pull continues at the next server.\n\
              server = \"{second}/v2\"\ncapabilities = [\"pull\", \"resolve\"]\n\
              ca = \"/etc/halite/pki/site-ca.crt\"\noverride_path = true\ndial_timeout = \"2s\"\n\n\
              [host.\"{first}/v2\"]\n  capabilities = [\"pull\", \"resolve\"]\n  \
@@ -117,8 +120,8 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
         );
     }
     // One that serves and runs pods asks itself first.
-    pillar["node"]["controlPlane"] = json!("10.10.0.13");
-    pillar["node"]["roles"] = json!(["worker", "registry"]);
+    pillar["halite"]["node"]["controlPlane"] = json!("10.10.0.13");
+    pillar["halite"]["node"]["roles"] = json!(["worker", "registry"]);
     let both = highstate(&pillar, &grains);
     assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
     assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
@@ -129,7 +132,7 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
 fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
     let (mut pillar, mut grains) = two_servers("worker-1");
     grains["os_family"] = json!("RedHat");
-    pillar["rpms"] = json!({"kubelet": "1.36.3-2"});
+    pillar["halite"]["rpms"] = json!({"kubelet": "1.36.3-2"});
     let worker = highstate(&pillar, &grains);
     let repository = &chunk(&worker, "pkgrepo.managed", "halite").args;
     let servers = ["10.10.0.11", "10.10.0.13"];
@@ -170,9 +173,9 @@ fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
     // The first host has the bundle itself.
     let (mut pillar, mut grains) = fixture("bootstrap");
     grains["os_family"] = json!("RedHat");
-    pillar["rpms"] = json!({});
+    pillar["halite"]["rpms"] = json!({});
     let first = highstate(&pillar, &grains);
-    let path = pillar["bundle"]["path"].as_str().unwrap();
+    let path = pillar["halite"]["bundle"]["path"].as_str().unwrap();
     let uris = &chunk(&first, "pkgrepo.managed", "halite").args["uris"];
     assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
 }
@@ -180,7 +183,7 @@ fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
 /// The pillar of a site with a registry of its own on a host, as another or that one sees it.
 fn site_registry(target: &str, host: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
-    let registry = &mut pillar["siteRegistry"];
+    let registry = &mut pillar["halite"]["siteRegistry"];
     registry["enabled"] = json!(true);
     registry["node"] = json!(host);
     registry["address"] = json!("10.10.0.11");
@@ -281,7 +284,7 @@ fn backups_are_read_when_the_document_says_so() {
         ("Sun", "OnCalendar=Sun *-*-* 02:30:00\n"),
         ("daily", "OnCalendar=*-*-* 02:30:00\n"),
     ] {
-        pillar["siteRegistry"]["backup"]["verify"] = json!(day);
+        pillar["halite"]["siteRegistry"]["backup"]["verify"] = json!(day);
         let compiled = highstate(&pillar, &grains);
         let timer = contents(
             &compiled,
@@ -293,7 +296,7 @@ fn backups_are_read_when_the_document_says_so() {
         );
         chunk(&compiled, "service.running", "halite-registry-verify.timer");
     }
-    pillar["siteRegistry"]["backup"]["verify"] = json!("never");
+    pillar["halite"]["siteRegistry"]["backup"]["verify"] = json!("never");
     let compiled = highstate(&pillar, &grains);
     chunk(&compiled, "service.dead", "halite-registry-verify.timer");
     for kind in ["timer", "service"] {

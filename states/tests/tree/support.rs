@@ -44,7 +44,7 @@ pub fn with<R>(pillar: &Value, grains: &Value, run: impl FnOnce(&Input) -> R) ->
     })
 }
 
-pub fn sure(compiled: Result<Compiled, Vec<halite_states::problem::Problem>>) -> Compiled {
+pub fn sure(compiled: Result<Compiled, Vec<halite_document::Problem>>) -> Compiled {
     compiled.unwrap_or_else(|problems| {
         panic!(
             "{}",
@@ -107,7 +107,7 @@ pub fn listing(compiled: &Compiled) -> String {
                 format!(" ({})", chunk.name)
             };
             format!(
-                "{:<24} {:<28} {}{name}\n",
+                "{:<34} {:<28} {}{name}\n",
                 chunk.sls,
                 chunk.function(),
                 chunk.id

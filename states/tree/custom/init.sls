@@ -1,2 +1,2 @@
-# Stands in for the operator's own states: /etc/halite/custom/init.sls, where it exists, is taken instead. See README.md.
+# Placeholder: /etc/halite/custom/init.sls replaces this file where it exists. See README.md.
 {}

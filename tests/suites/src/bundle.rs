@@ -20,6 +20,7 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
 
 /// Files of the bundle that only people read: paths, or what they begin with.
 const FOR_PEOPLE: &[&str] = &[
+    "states/README.md",
     "states/custom/README.md",
     "docs/",
     "licences/",
@@ -231,8 +232,8 @@ fn really(bundle: &Path) -> Result<Vec<String>> {
         .context("the bundle has no kubelet")?;
     let rest = [
         "bin/halite-minion",
-        "states/host/init.sls",
-        "states/base/network/flannel.yaml.j2",
+        "states/halite/host/init.sls",
+        "states/halite/base/network/flannel.yaml.j2",
         "nginx/registry.conf",
     ];
     let files = [blob, format!("apt/pool/{package}")];

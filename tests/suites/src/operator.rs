@@ -235,7 +235,7 @@ fails:
     - name: 'false'
 /etc/halite-own-last:
   file.managed:
-    - contents: '{{ pillar.node.name }} of {{ pillar.cluster.name }}'
+    - contents: '{{ pillar.halite.node.name }} of {{ pillar.halite.cluster.name }}'
 ";
 
 fn own_states(cluster: &Cluster) -> Result<Counts> {

@@ -1,9 +1,8 @@
 //! Users and groups, without libc's name service: our binary is static and cannot load the host's
 //! NSS modules.
 //!
-//! The local files are read first, as `nsswitch.conf` has it everywhere, and whatever is not there
-//! is asked of the host's own `getent`. Answers are kept for the life of this value, which is one
-//! run.
+//! The local files are read first, as `nsswitch.conf` has it everywhere; for other names the host's
+//! own `getent` is run. Answers are remembered for the life of this value, which is one run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -129,7 +128,7 @@ impl NameService {
         let found = self.user(user).await?;
         found
             .map(|u| u.uid)
-            .ok_or_else(|| HostError(format!("there is no user `{user}` on this host")))
+            .ok_or_else(|| HostError::refused(format!("there is no user `{user}` on this host")))
     }
 
     /// The id of a group that is given by name or number.
@@ -143,7 +142,7 @@ impl NameService {
         let found = self.group(group).await?;
         found
             .map(|g| g.gid)
-            .ok_or_else(|| HostError(format!("there is no group `{group}` on this host")))
+            .ok_or_else(|| HostError::refused(format!("there is no group `{group}` on this host")))
     }
 }
 
@@ -175,12 +174,10 @@ async fn getent(database: &str, key: &str) -> HostResult<Option<String>> {
         Ok(output) if output.code == 0 => Ok(output.stdout.lines().next().map(str::to_owned)),
         // 2: not found. Anything else (or no getent at all) must not pass for absence.
         Ok(output) if output.code == 2 => Ok(None),
-        Ok(output) => Err(HostError(format!(
-            "getent {database} {key}: exit code {}: {}",
-            output.code,
-            output.stderr.trim()
-        ))),
-        Err(HostError(e)) if e.contains("No such file") => Ok(None),
+        Ok(output) => Err(command::failure(&["getent", database, key], &output)),
+        Err(HostError::Start { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(None)
+        }
         Err(e) => Err(e),
     }
 }
@@ -252,7 +249,7 @@ mod tests {
                 .gid("no-such-group")
                 .await
                 .unwrap_err()
-                .0
+                .to_string()
                 .contains("no-such-group")
         );
     }

@@ -11,7 +11,7 @@ use crate::host::{HostError, HostResult};
 /// Longest wait for an answer. firewalld reloads within a call.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Where a call goes.
+/// The object that a call goes to.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
     /// Bus name.
@@ -40,19 +40,16 @@ impl Bus {
             .method_timeout(DEADLINE)
             .build()
             .await;
-        let opened = opened.map_err(|e| {
-            HostError(format!(
-                "the system bus cannot be reached: {e}; is dbus running?"
-            ))
-        })?;
+        let opened = opened
+            .map_err(|e| HostError::failed("cannot reach the system bus (is dbus running?)", e))?;
         *slot = Some(opened.clone());
         Ok(opened)
     }
 
-    /// Has the bus read its rules anew (`org.freedesktop.DBus.ReloadConfig`).
+    /// Has the bus read its rules again (`org.freedesktop.DBus.ReloadConfig`).
     ///
     /// # Errors
-    /// There is no bus, or it refused its rules.
+    /// There is no bus, or it refuses its rules.
     pub async fn reload_rules(&self) -> HostResult<()> {
         const SELF: Object<'static> = Object {
             service: "org.freedesktop.DBus",
@@ -66,7 +63,7 @@ impl Bus {
     /// text.
     ///
     /// # Errors
-    /// No bus, nobody there, or no answer.
+    /// No bus, no such service, or no answer.
     pub async fn try_call<B: Serialize + DynamicType>(
         &self,
         object: Object<'_>,
@@ -88,22 +85,22 @@ impl Bus {
                 Ok(Err((name.to_string(), text.unwrap_or_default())))
             }
             Err(zbus::Error::FDO(error)) => match *error {
-                zbus::fdo::Error::ServiceUnknown(_) | zbus::fdo::Error::NameHasNoOwner(_) => {
-                    Err(HostError(format!("{service} is not running on this host")))
-                }
+                zbus::fdo::Error::ServiceUnknown(_) | zbus::fdo::Error::NameHasNoOwner(_) => Err(
+                    HostError::refused(format!("{service} is not running on this host")),
+                ),
                 other => Ok(Err((
                     "org.freedesktop.DBus.Error".to_owned(),
                     other.to_string(),
                 ))),
             },
-            Err(e) => Err(HostError(format!("{service}: {method}: {e}"))),
+            Err(e) => Err(HostError::failed(format!("{service}: {method}"), e)),
         }
     }
 
     /// Calls a method; the service's own error is an error too.
     ///
     /// # Errors
-    /// As [`Bus::try_call`], and what the service says.
+    /// As [`Bus::try_call`], and the service's own errors.
     pub async fn call<B: Serialize + DynamicType>(
         &self,
         object: Object<'_>,
@@ -113,8 +110,11 @@ impl Bus {
         match self.try_call(object, method, body).await? {
             Ok(reply) => Ok(reply),
             Err((name, text)) => {
-                let said = if text.is_empty() { name } else { text };
-                Err(HostError(format!("{}: {method}: {said}", object.service)))
+                let reason = if text.is_empty() { name } else { text };
+                Err(HostError::refused(format!(
+                    "{}: {method}: {reason}",
+                    object.service
+                )))
             }
         }
     }
@@ -122,5 +122,5 @@ impl Bus {
 
 /// An answer of an unexpected shape.
 pub fn unreadable(what: &str) -> impl Fn(zbus::Error) -> HostError + '_ {
-    move |e| HostError(format!("{what}: unreadable answer: {e}"))
+    move |e| HostError::failed(format!("{what}: unreadable answer"), e)
 }

@@ -1,4 +1,4 @@
-//! Makes a key on the host, has it signed, writes both: the real form of
+//! Makes a key on the host, has it signed, and writes both: the real form of
 //! [`super::super::effect::Effect::Certificate`].
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use rcgen::KeyPair;
 
 use super::LinuxHost;
-use super::command::must;
+use super::command::run_checked;
 use crate::host::certificate::{files, is_rsa, key_in_file, new_key, signing_request, usable_key};
 use crate::host::effect::CertificateRequest;
 use crate::host::{HostError, HostResult};
@@ -26,7 +26,7 @@ impl LinuxHost {
             super::files::read(Path::new(file))?.and_then(|content| key_in_file(request, &content));
         let key = match kept {
             Some(key) => key,
-            None => fresh(&request.algorithm).await?,
+            None => make_key(&request.algorithm).await?,
         };
         let csr = signing_request(request, &key)?;
         let signed = self.signer.sign(request, &csr).await?;
@@ -38,14 +38,14 @@ impl LinuxHost {
     }
 }
 
-/// A new key. Our cryptography library makes no RSA keys, so those come from the host's openssl,
-/// through a pipe.
-async fn fresh(algorithm: &str) -> HostResult<KeyPair> {
+/// Makes a key. The minion's cryptography library makes no RSA keys, so those come from the host's
+/// openssl, through a pipe.
+async fn make_key(algorithm: &str) -> HostResult<KeyPair> {
     let Some(bits) = is_rsa(algorithm) else {
         return new_key(algorithm);
     };
     let size = format!("rsa_keygen_bits:{bits}");
-    let pem = must(
+    let pem = run_checked(
         &[
             "openssl",
             "genpkey",
@@ -59,13 +59,14 @@ async fn fresh(algorithm: &str) -> HostResult<KeyPair> {
         KEY,
     )
     .await
-    .map_err(|HostError(e)| {
-        HostError(format!(
-            "no RSA key could be made: {e}; install openssl, or use the algorithm ecdsa-p256"
-        ))
+    .map_err(|e| {
+        HostError::failed(
+            "cannot make an RSA key (install openssl, or use the algorithm ecdsa-p256)",
+            e,
+        )
     })?;
     usable_key(&pem, algorithm)
-        .ok_or_else(|| HostError(format!("openssl made no usable key for {algorithm}")))
+        .ok_or_else(|| HostError::refused(format!("openssl made no usable key for {algorithm}")))
 }
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn rsa_keys_come_from_openssl() {
-        let key = fresh("rsa-2048").await.unwrap();
+        let key = make_key("rsa-2048").await.unwrap();
         assert!(key.is_compatible(&rcgen::PKCS_RSA_SHA256));
         assert!(usable_key(&key.serialize_pem(), "rsa-4096").is_none());
     }

@@ -13,9 +13,9 @@ use crate::host::{HostError, HostResult};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Most bytes kept of each output stream; what comes after is read and dropped.
-const KEPT: usize = 4 << 20;
-/// How long output may still come after the program itself has ended (children that it left behind
-/// hold the pipe).
+const MAX_OUTPUT: usize = 4 << 20;
+/// Longest wait for output after the program itself has ended (children that it left behind have
+/// the pipe open).
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
 /// Runs a program. `deadline` is used where the command names no `timeout` of its own.
@@ -24,9 +24,9 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 /// It cannot be started, or its time is up. An exit code is not an error here.
 pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Output> {
     let argv = arguments(command)?;
-    let shown = argv.first().cloned().unwrap_or_default();
+    let name = argv.first().cloned().unwrap_or_default();
     let Some((program, arguments)) = argv.split_first() else {
-        return Err(HostError("an empty command cannot be run".to_owned()));
+        return Err(HostError::refused("an empty command cannot be run"));
     };
     let mut child = tokio::process::Command::new(program)
         .args(arguments)
@@ -47,7 +47,10 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|e| HostError(format!("`{shown}` cannot be run: {e}")))?;
+        .map_err(|source| HostError::Start {
+            program: name.clone(),
+            source,
+        })?;
     let group = child
         .id()
         .and_then(|id| i32::try_from(id).ok())
@@ -62,7 +65,8 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let work = async {
-        let streams = async { tokio::join!(feed, keep(stdout, &mut out), keep(stderr, &mut err)) };
+        let streams =
+            async { tokio::join!(feed, capture(stdout, &mut out), capture(stderr, &mut err)) };
         tokio::pin!(streams);
         let status = tokio::select! {
             status = child.wait() => {
@@ -71,7 +75,10 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
             }
             _ = &mut streams => child.wait().await,
         };
-        status.map_err(|e| HostError(format!("`{shown}`: {e}")))
+        status.map_err(|source| HostError::Start {
+            program: name.clone(),
+            source,
+        })
     };
     let limit = command.timeout.map(Duration::from_secs).or(deadline);
     let status = match limit {
@@ -82,12 +89,12 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
                 if let Some(group) = group {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                let said = String::from_utf8_lossy(&err);
-                return Err(HostError(format!(
-                    "`{shown}` was not done after {} s and was killed; it said: {}",
-                    limit.as_secs(),
-                    said.trim()
-                )));
+                let stderr = String::from_utf8_lossy(&err);
+                return Err(HostError::Timeout {
+                    program: name,
+                    seconds: limit.as_secs(),
+                    stderr: stderr.trim().to_owned(),
+                });
             }
         },
     };
@@ -110,13 +117,13 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
 /// name service.
 fn arguments(command: &Command) -> HostResult<Vec<String>> {
     if command.argv.is_empty() {
-        return Err(HostError("an empty command cannot be run".to_owned()));
+        return Err(HostError::refused("an empty command cannot be run"));
     }
     let Some(user) = command.runas.as_deref().filter(|u| *u != "root") else {
         return Ok(command.argv.clone());
     };
     if user.starts_with('-') || user.is_empty() {
-        return Err(HostError(format!("`{user}` is no user name")));
+        return Err(HostError::refused(format!("`{user}` is not a user name")));
     }
     // `--regid` by user name means that user's primary group.
     let line = "u=$1; shift; exec setpriv --reuid \"$u\" --regid \"$(id -g \"$u\")\" --init-groups -- \"$@\"";
@@ -127,21 +134,20 @@ fn arguments(command: &Command) -> HostResult<Vec<String>> {
     Ok(argv)
 }
 
-async fn keep(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
+async fn capture(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; 8192];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        let room = KEPT.saturating_sub(into.len()).min(length);
+        let room = MAX_OUTPUT.saturating_sub(into.len()).min(length);
         into.extend(buffer.iter().take(room));
     }
 }
 
-/// Runs one of the host's own programs for us and takes any exit code but 0 for an error that says
-/// what it said.
+/// Runs one of the host's own programs; any exit code but 0 is an error with the program's output.
 ///
 /// # Errors
 /// As [`run`], and a failure of the program.
-pub async fn must(
+pub async fn run_checked(
     argv: &[&str],
     environment: &[(&str, &str)],
     deadline: Duration,
@@ -162,19 +168,19 @@ pub async fn must(
     }
 }
 
-/// What to tell of a program that failed.
+/// The error of a program that failed.
 #[must_use]
 pub fn failure(argv: &[&str], output: &Output) -> HostError {
-    let said = if output.stderr.trim().is_empty() {
+    let stderr = if output.stderr.trim().is_empty() {
         output.stdout.trim()
     } else {
         output.stderr.trim()
     };
-    HostError(format!(
-        "`{}` ended with exit code {}: {said}",
-        argv.join(" "),
-        output.code
-    ))
+    HostError::Command {
+        command: argv.join(" "),
+        status: output.code,
+        stderr: stderr.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -203,17 +209,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn time_is_up_for_the_whole_group() {
+    async fn a_timeout_kills_the_whole_process_group() {
         let command = Command {
             timeout: Some(0),
             ..shell("echo begun >&2; sleep 60 & sleep 60")
         };
         let error = run(&command, None).await.unwrap_err();
-        assert!(error.0.contains("not done after 0 s"), "{error}");
+        assert!(error.to_string().contains("not done after 0 s"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_child_left_behind_does_not_hold_us() {
+    async fn a_child_left_behind_does_not_delay_the_end() {
         let output = run(&shell("sleep 60 & echo $!"), Some(Duration::from_secs(30)))
             .await
             .unwrap();
@@ -230,11 +236,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
-        let error = must(&["/no/such/program"], &[], Duration::from_secs(5))
+        let error = run_checked(&["/no/such/program"], &[], Duration::from_secs(5))
             .await
             .unwrap_err();
         assert!(
-            error.0.starts_with("`/no/such/program` cannot be run"),
+            error
+                .to_string()
+                .starts_with("cannot run `/no/such/program`"),
             "{error}"
         );
     }

@@ -29,8 +29,10 @@ const LARGEST: usize = 1 << 20;
 /// # Errors
 /// The URL or the CA cannot be used.
 pub async fn get(url: &str, ca: Option<&str>) -> HostResult<Option<(u16, String)>> {
-    let bad = |what: &str| HostError(format!("{url}: {what}"));
-    let uri: http::Uri = url.parse().map_err(|e| bad(&format!("not a URL: {e}")))?;
+    let bad = |what: &str| HostError::refused(format!("{url}: {what}"));
+    let uri: http::Uri = url
+        .parse()
+        .map_err(|e: http::uri::InvalidUri| HostError::failed(format!("{url}: not a URL"), e))?;
     let tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
@@ -45,7 +47,7 @@ pub async fn get(url: &str, ca: Option<&str>) -> HostResult<Option<(u16, String)
     let address =
         address(&host).ok_or_else(|| bad("its host is neither an address nor in /etc/hosts"))?;
     let config = if tls {
-        Some(config(ca).map_err(|e| bad(&e))?)
+        Some(config(ca).map_err(|e| HostError::failed(url, e))?)
     } else {
         None
     };
@@ -109,6 +111,17 @@ fn address(host: &str) -> Option<IpAddr> {
     lookup(&hosts, host).or_else(|| (host == "localhost").then(|| IpAddr::from([127, 0, 0, 1])))
 }
 
+/// The given CA cannot check a server's certificate.
+#[derive(Debug, thiserror::Error)]
+enum CaError {
+    #[error("cannot read the CA")]
+    Read(#[source] rustls_pki_types::pem::Error),
+    #[error("cannot use the CA")]
+    Use(#[from] rustls::Error),
+    #[error("the given CA contains no certificate")]
+    Empty,
+}
+
 /// The first address of a name in a hosts(5) file.
 fn lookup(hosts: &str, name: &str) -> Option<IpAddr> {
     hosts.lines().find_map(|line| {
@@ -120,11 +133,10 @@ fn lookup(hosts: &str, name: &str) -> Option<IpAddr> {
     })
 }
 
-fn config(ca: Option<&str>) -> Result<ClientConfig, String> {
+fn config(ca: Option<&str>) -> Result<ClientConfig, CaError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?;
+        .with_safe_default_protocol_versions()?;
     let Some(pem) = ca else {
         let verifier = Arc::new(Unchecked(provider));
         return Ok(builder
@@ -134,18 +146,15 @@ fn config(ca: Option<&str>) -> Result<ClientConfig, String> {
     };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|e| format!("the CA cannot be read: {e}"))?;
-        roots
-            .add(certificate)
-            .map_err(|e| format!("the CA cannot be used: {e}"))?;
+        roots.add(certificate.map_err(CaError::Read)?)?;
     }
     if roots.is_empty() {
-        return Err("there is no certificate in the given CA".to_owned());
+        return Err(CaError::Empty);
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Takes any certificate: the question is whether something answers, nothing secret is sent.
+/// Accepts any certificate: the request only tests for an answer and contains no secret.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 
@@ -239,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_an_answer_too() {
+    async fn no_listener_is_an_answer_too() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::command::must;
+use super::command::run_checked;
 use crate::host::{HostError, HostResult};
 
 const QUESTION: Duration = Duration::from_secs(60);
 const PULL: Duration = Duration::from_secs(1800);
-/// Where containerd finds which host serves a registry's name (`hosts.toml`).
+/// Directory in which containerd finds the hosts of each registry (`hosts.toml`).
 const HOSTS: &str = "/etc/containerd/certs.d";
 
-/// References that are there, remembered until something may have changed them.
+/// The present references, remembered until an effect may have changed them.
 #[derive(Debug, Default)]
 pub struct Images {
     known: Mutex<Known>,
-    /// Held while containerd is asked: states that run beside each other share one answer.
+    /// Held while containerd is asked: parallel states share one answer.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -46,7 +46,7 @@ impl Images {
         known.references = None;
     }
 
-    /// Whether an image is there.
+    /// Returns whether an image is there.
     ///
     /// # Errors
     /// containerd cannot be asked.
@@ -56,7 +56,7 @@ impl Images {
             return Ok(found);
         }
         let before = self.known().forgotten;
-        let list = must(
+        let list = run_checked(
             &["ctr", "-n", "k8s.io", "images", "ls", "-q"],
             &[],
             QUESTION,
@@ -74,10 +74,12 @@ impl Images {
     /// Pulls an image from the hosts that containerd is configured to use for its registry's name.
     ///
     /// # Errors
-    /// What `ctr` says.
+    /// `ctr` fails.
     pub async fn pull(&self, reference: &str) -> HostResult<()> {
         if reference.starts_with('-') {
-            return Err(HostError(format!("`{reference}` is no image reference")));
+            return Err(HostError::refused(format!(
+                "`{reference}` is not an image reference"
+            )));
         }
         self.forget();
         let argv = [
@@ -90,9 +92,8 @@ impl Images {
             HOSTS,
             reference,
         ];
-        let pulled = must(&argv, &[], PULL).await.map(drop);
-        // Asked for meanwhile by a state that runs beside this one, the list may be from before the
-        // end.
+        let pulled = run_checked(&argv, &[], PULL).await.map(drop);
+        // A parallel state may have asked during the pull; its list is outdated.
         self.forget();
         pulled
     }

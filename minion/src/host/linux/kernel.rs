@@ -16,8 +16,8 @@ fn parameter(key: &str) -> HostResult<PathBuf> {
         .split('/')
         .any(|part| part.is_empty() || part == "." || part == "..")
     {
-        return Err(HostError(format!(
-            "`{key}` is no name of a kernel parameter"
+        return Err(HostError::refused(format!(
+            "`{key}` is not the name of a kernel parameter"
         )));
     }
     Ok(Path::new("/proc/sys").join(path))
@@ -31,9 +31,10 @@ pub fn sysctl(key: &str) -> HostResult<Option<String>> {
     match std::fs::read_to_string(parameter(key)?) {
         Ok(text) => Ok(Some(text.trim_end_matches('\n').to_owned())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(HostError(format!(
-            "the kernel parameter {key} cannot be read: {e}"
-        ))),
+        Err(e) => Err(HostError::failed(
+            format!("cannot read the kernel parameter {key}"),
+            e,
+        )),
     }
 }
 
@@ -43,14 +44,15 @@ pub fn sysctl(key: &str) -> HostResult<Option<String>> {
 /// The kernel has none of that name, or refuses the value.
 pub fn set_sysctl(key: &str, value: &str) -> HostResult<()> {
     std::fs::write(parameter(key)?, format!("{value}\n")).map_err(|e| {
-        HostError(format!(
-            "the kernel parameter {key} cannot be set to `{value}`: {e}"
-        ))
+        HostError::failed(
+            format!("cannot set the kernel parameter {key} to `{value}`"),
+            e,
+        )
     })
 }
 
-/// What shows that a feature is in the kernel when it has no module of that name (built in,
-/// `modules.builtin` missing).
+/// Files that exist when a feature is built into the kernel, for kernels without
+/// `modules.builtin`.
 const SIGNS: &[(&str, &str)] = &[
     (
         "br_netfilter",
@@ -64,55 +66,55 @@ const SIGNS: &[(&str, &str)] = &[
     ("fuse", "/dev/fuse"),
 ];
 
-/// Whether a module is loaded or built in.
+/// Returns whether a module is loaded or built in.
 ///
 /// # Errors
 /// `/proc/modules` cannot be read.
 pub fn has_module(name: &str, release: &str) -> HostResult<bool> {
-    let wanted = name.replace('-', "_");
+    let module = name.replace('-', "_");
     let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
     if loaded
         .lines()
-        .any(|l| l.split(' ').next() == Some(wanted.as_str()))
+        .any(|l| l.split(' ').next() == Some(module.as_str()))
     {
         return Ok(true);
     }
-    if Path::new("/sys/module").join(&wanted).exists() {
+    if Path::new("/sys/module").join(&module).exists() {
         return Ok(true);
     }
     let builtin = std::fs::read_to_string(format!("/lib/modules/{release}/modules.builtin"))
         .unwrap_or_default();
-    if is_builtin(&builtin, &wanted) {
+    if is_builtin(&builtin, &module) {
         return Ok(true);
     }
     if SIGNS
         .iter()
-        .any(|(module, sign)| *module == wanted && Path::new(sign).exists())
+        .any(|(feature, sign)| *feature == module && Path::new(sign).exists())
     {
         return Ok(true);
     }
     let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     Ok(filesystems
         .lines()
-        .any(|l| l.rsplit('\t').next() == Some(wanted.as_str())))
+        .any(|l| l.rsplit('\t').next() == Some(module.as_str())))
 }
 
-fn is_builtin(list: &str, wanted: &str) -> bool {
+fn is_builtin(list: &str, module: &str) -> bool {
     list.lines().any(|line| {
         let file = line.rsplit('/').next().unwrap_or(line);
         file.split('.')
             .next()
-            .is_some_and(|stem| stem.replace('-', "_") == wanted)
+            .is_some_and(|stem| stem.replace('-', "_") == module)
     })
 }
 
-/// What is mounted, from this process's `mountinfo` (proc_pid_mountinfo(5)).
+/// Mounted file systems, from this process's `mountinfo` (proc_pid_mountinfo(5)).
 ///
 /// # Errors
 /// It cannot be read.
 pub fn mounts() -> HostResult<Vec<MountPoint>> {
     let text = std::fs::read_to_string("/proc/self/mountinfo")
-        .map_err(|e| HostError(format!("the mounted file systems cannot be read: {e}")))?;
+        .map_err(|e| HostError::io("read", "/proc/self/mountinfo", e))?;
     Ok(text.lines().filter_map(parse_mount).collect())
 }
 
@@ -145,7 +147,7 @@ pub fn swaps() -> HostResult<Vec<String>> {
         Ok(text) => text,
         // A kernel without swap.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(HostError(format!("the swap devices cannot be read: {e}"))),
+        Err(e) => return Err(HostError::io("read", "/proc/swaps", e)),
     };
     Ok(text
         .lines()

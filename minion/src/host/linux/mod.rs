@@ -1,6 +1,6 @@
-//! The real host. It runs as root; every question is asked anew but for what cannot change within
-//! one run unless we change it (accounts, packages, images), which is remembered and forgotten when
-//! an effect may have changed it.
+//! The real host. The minion runs as root. Each question is asked again each time, except for
+//! accounts, packages and images: their answers are remembered until an effect may have changed
+//! them.
 
 pub mod accounts;
 pub mod bus;
@@ -18,7 +18,7 @@ pub mod systemd;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::certificate::Signer;
 use super::effect::{Command, Effect, Meta, Output};
@@ -26,11 +26,12 @@ use super::{
     FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
     Stat, UnitState, User,
 };
+use crate::clock;
 
 /// Longest run of a question (`unless`, `onlyif`) that names no limit.
 const QUESTION: Duration = Duration::from_secs(300);
 
-/// Where files of the state tree and bundle come from.
+/// The source of files of the state tree and bundle.
 pub trait Blobs: Send + Sync {
     /// A file by the SHA-256 (hex) of its content, verified.
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>>;
@@ -184,10 +185,7 @@ impl Host for LinuxHost {
     }
 
     fn now(&self) -> i64 {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        clock::seconds()
     }
 
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::command::{failure, must, run};
+use super::command::{failure, run, run_checked};
 use crate::host::effect::Command;
 use crate::host::{HostError, HostResult, PackageManager};
 
@@ -50,7 +50,7 @@ struct Known {
     packages: BTreeMap<String, String>,
 }
 
-/// Which manager the host has; apt where there are both (Debian with rpm tools on it).
+/// The host's package manager; apt where there are both (Debian with rpm tools on it).
 ///
 /// # Errors
 /// Neither is there.
@@ -61,8 +61,8 @@ pub fn manager() -> HostResult<PackageManager> {
     if Path::new("/usr/bin/dnf").exists() {
         return Ok(PackageManager::Dnf);
     }
-    Err(HostError(
-        "this host has neither apt-get nor dnf: packages cannot be managed on it".to_owned(),
+    Err(HostError::refused(
+        "this host has neither apt-get nor dnf: packages cannot be managed on it",
     ))
 }
 
@@ -91,11 +91,11 @@ impl Installed {
         let packages = match manager()? {
             PackageManager::Apt => {
                 let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
-                parse_dpkg(&must(&["dpkg-query", "-W", format], &[], QUESTION).await?)
+                parse_dpkg(&run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await?)
             }
             PackageManager::Dnf => {
                 let format = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n";
-                parse_rpm(&must(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
+                parse_rpm(&run_checked(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
             }
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known {
@@ -110,7 +110,7 @@ fn parse_dpkg(text: &str) -> BTreeMap<String, String> {
     let fields = text.lines().filter_map(|line| {
         let mut fields = line.split('\t');
         // Second letter: `i` installed. Half-installed and unpacked ones do not count, so that they
-        // are mended.
+        // are repaired.
         (fields.next()?.get(1..2)? == "i")
             .then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     });
@@ -135,7 +135,7 @@ fn parse_rpm(text: &str) -> BTreeMap<String, String> {
 pub async fn candidate(name: &str) -> HostResult<Option<String>> {
     Ok(match manager()? {
         PackageManager::Apt => {
-            parse_policy(&must(&["apt-cache", "policy", "--", name], &[], QUESTION).await?)
+            parse_policy(&run_checked(&["apt-cache", "policy", "--", name], &[], QUESTION).await?)
         }
         PackageManager::Dnf => {
             let argv = [
@@ -148,7 +148,7 @@ pub async fn candidate(name: &str) -> HostResult<Option<String>> {
                 "--",
                 name,
             ];
-            let text = must(&argv, &[], QUESTION).await?;
+            let text = run_checked(&argv, &[], QUESTION).await?;
             text.lines()
                 .map(str::trim)
                 .rfind(|l| !l.is_empty())
@@ -165,10 +165,10 @@ fn parse_policy(text: &str) -> Option<String> {
     (version != "(none)").then(|| version.to_owned())
 }
 
-/// Reads the repositories' indexes anew; a repository that cannot be read is an error.
+/// Reads the repositories' indexes again; a repository that cannot be read is an error.
 ///
 /// # Errors
-/// What the manager says.
+/// The package manager fails.
 pub async fn refresh() -> HostResult<()> {
     let argv: &[&str] = match manager()? {
         PackageManager::Apt => &[
@@ -182,13 +182,13 @@ pub async fn refresh() -> HostResult<()> {
         ],
         PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
     };
-    must(argv, QUIET, TRANSACTION).await.map(drop)
+    run_checked(argv, QUIET, TRANSACTION).await.map(drop)
 }
 
 /// Installs and removes in one transaction.
 ///
 /// # Errors
-/// What the manager says, for example that no repository offers a version.
+/// The package manager fails, for example because no repository offers a version.
 pub async fn change(
     install: &BTreeMap<String, Option<String>>,
     remove: &[String],
@@ -205,7 +205,7 @@ pub async fn change(
                     .into_iter()
                     .chain(texts(remove))
                     .collect();
-                must(&argv, &[], TRANSACTION).await?;
+                run_checked(&argv, &[], TRANSACTION).await?;
             }
             if install.is_empty() {
                 return Ok(());
@@ -220,7 +220,7 @@ pub async fn change(
                 "--",
             ];
             let argv: Vec<&str> = fixed.into_iter().chain(texts(&install)).collect();
-            must(&argv, &[], TRANSACTION).await.map(drop)
+            run_checked(&argv, &[], TRANSACTION).await.map(drop)
         }
     }
 }
@@ -279,7 +279,7 @@ async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> H
         return Err(failure(&argv, &output));
     }
     // An earlier transaction was cut off (power, kill): finish it, then ours.
-    must(
+    run_checked(
         &[
             "dpkg",
             "--configure",
@@ -291,9 +291,11 @@ async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> H
         TRANSACTION,
     )
     .await?;
-    let mend: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
-    must(&mend, &environment, TRANSACTION).await?;
-    must(&argv, &environment, TRANSACTION).await.map(drop)
+    let repair: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
+    run_checked(&repair, &environment, TRANSACTION).await?;
+    run_checked(&argv, &environment, TRANSACTION)
+        .await
+        .map(drop)
 }
 
 fn interrupted(stderr: &str) -> bool {

@@ -1,10 +1,10 @@
-//! The effects on the real host.
+//! Carries out effects on the real host.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{must, run};
+use super::command::{run, run_checked};
 use super::files::Owner;
 use super::{LinuxHost, files, firewalld, kernel, packages, systemd};
 use crate::host::archive::{Entry, unpack};
@@ -13,7 +13,7 @@ use crate::host::{HostError, HostResult};
 
 /// Longest run of the host's small tools.
 const TOOL: Duration = Duration::from_secs(120);
-/// Time between two questions of a waiting state.
+/// Time between two requests of a waiting state.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 impl LinuxHost {
@@ -76,11 +76,12 @@ impl LinuxHost {
                 target,
                 strip,
             } => {
+                let name = PathBuf::from(archive);
                 let (archive, target, strip) = (archive.clone(), PathBuf::from(target), *strip);
                 let work = move || extract(&archive, &target, strip);
-                tokio::task::spawn_blocking(work)
-                    .await
-                    .map_err(|e| HostError(e.to_string()))??;
+                tokio::task::spawn_blocking(work).await.map_err(|e| {
+                    HostError::failed(format!("cannot unpack {}", name.display()), e)
+                })??;
             }
             Effect::PullImage { reference } => self.images.pull(reference).await?,
             Effect::Certificate(request) => self.certificate(request).await?,
@@ -91,11 +92,11 @@ impl LinuxHost {
                 body,
                 seconds,
             } => {
-                let wanted = Wanted {
+                let expected = AnswerSpec {
                     status: *status,
                     body: body.as_deref(),
                 };
-                wait_http(url, ca.as_deref(), &wanted, Duration::from_secs(*seconds)).await?;
+                wait_http(url, ca.as_deref(), &expected, Duration::from_secs(*seconds)).await?;
             }
         }
         Ok(Output::default())
@@ -108,17 +109,17 @@ impl LinuxHost {
     }
 }
 
-/// What an answer must be.
-struct Wanted<'a> {
+/// The answer that a wait ends with.
+struct AnswerSpec<'a> {
     status: u16,
     body: Option<&'a str>,
 }
 
-/// Asks again and again until the answer is as wanted, or time is up.
+/// Repeats the request until the answer is as expected, or time is up.
 async fn wait_http(
     url: &str,
     ca: Option<&str>,
-    wanted: &Wanted<'_>,
+    expected: &AnswerSpec<'_>,
     time: Duration,
 ) -> HostResult<()> {
     let end = tokio::time::Instant::now() + time;
@@ -126,7 +127,7 @@ async fn wait_http(
         let answer = super::http::get(url, ca).await?;
         let last = match &answer {
             Some((status, text))
-                if *status == wanted.status && wanted.body.is_none_or(|b| text.contains(b)) =>
+                if *status == expected.status && expected.body.is_none_or(|b| text.contains(b)) =>
             {
                 return Ok(());
             }
@@ -143,9 +144,9 @@ async fn wait_http(
             None => "nothing answers there".to_owned(),
         };
         if tokio::time::Instant::now() >= end {
-            return Err(HostError(format!(
+            return Err(HostError::refused(format!(
                 "{url} did not answer {} within {} s: {last}",
-                wanted.status,
+                expected.status,
                 time.as_secs()
             )));
         }
@@ -154,13 +155,12 @@ async fn wait_http(
 }
 
 async fn tool(argv: &[&str]) -> HostResult<()> {
-    must(argv, &[], TOOL).await.map(drop)
+    run_checked(argv, &[], TOOL).await.map(drop)
 }
 
-/// Unpacks with each file whole or not at all, all durable at the end. Everything belongs to root.
+/// Unpacks an archive: each file whole or not at all, all durable at the end, all owned by root.
 fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
-    let file = std::fs::File::open(archive)
-        .map_err(|e| HostError(format!("cannot read {archive}: {e}")))?;
+    let file = std::fs::File::open(archive).map_err(|e| HostError::io("read", archive, e))?;
     let owner = |mode: u32| Owner {
         uid: Some(0),
         gid: Some(0),
@@ -198,10 +198,10 @@ fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
     files::sync_tree(target)
 }
 
-/// Refuses an entry whose directory is, through a link of the archive, outside of the target.
+/// Refuses an entry whose directory is outside of the target because of a link in the archive.
 fn within(path: &Path, target: &Path) -> HostResult<()> {
     let outside = || {
-        HostError(format!(
+        HostError::refused(format!(
             "{} would be unpacked outside of {}",
             path.display(),
             target.display()
@@ -243,7 +243,7 @@ mod tests {
         std::fs::write(&archive, builder.into_inner().unwrap()).unwrap();
         let target = dir.path().join("target");
         let error = extract(archive.to_str().unwrap(), &target, 0).unwrap_err();
-        assert!(error.0.contains("outside"), "{error}");
+        assert!(error.to_string().contains("outside"), "{error}");
         assert!(!dir.path().join("evil").exists());
     }
 }

@@ -1,5 +1,5 @@
-//! Units through systemd's manager object (org.freedesktop.systemd1(5)): each change is a job whose
-//! end is waited for.
+//! Units through systemd's manager object (org.freedesktop.systemd1(5)). Each change is a systemd
+//! job, and the minion waits for its end.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,10 +26,10 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// # Errors
 /// systemd cannot be asked.
 pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
-    let wrong = unreadable(name);
+    let failed = unreadable(name);
     let path: OwnedObjectPath = match bus.try_call(MANAGER, "LoadUnit", &(name,)).await? {
-        Ok(reply) => reply.body().deserialize().map_err(&wrong)?,
-        Err((_, text)) => return Err(HostError(format!("{name}: {text}"))),
+        Ok(reply) => reply.body().deserialize().map_err(&failed)?,
+        Err((_, text)) => return Err(HostError::refused(format!("{name}: {text}"))),
     };
     let object = Object {
         service: SERVICE,
@@ -40,7 +40,7 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
         .call(object, "GetAll", &("org.freedesktop.systemd1.Unit",))
         .await?;
     let body = reply.body();
-    let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&wrong)?;
+    let properties: HashMap<String, OwnedVariant> = body.deserialize().map_err(&failed)?;
     let text = |key: &str| {
         properties
             .get(key)
@@ -57,7 +57,7 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
         .get("NeedDaemonReload")
         .and_then(|v| bool::try_from(v).ok())
         .unwrap_or(false)
-        || unread(Path::new("/"), name, &drop_ins);
+        || has_unread_drop_ins(Path::new("/"), name, &drop_ins);
     Ok(UnitState {
         load: text("LoadState"),
         active: text("ActiveState"),
@@ -66,7 +66,7 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
     })
 }
 
-/// Where drop-ins of a unit are found (systemd.unit(5)).
+/// Directories of units and drop-ins (systemd.unit(5)).
 const UNIT_PATHS: [&str; 5] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -75,15 +75,15 @@ const UNIT_PATHS: [&str; 5] = [
     "lib/systemd/system",
 ];
 
-/// Whether the unit has a drop-in that systemd has not read, or no longer has one that it has. Of
-/// the first drop-in in a new directory systemd 252 takes no notice: it looks only into directories
+/// Returns whether the unit has a drop-in that systemd has not read, or lacks one that it has read.
+/// systemd 252 does not notice the first drop-in in a new directory: it checks only directories
 /// that it found when it last loaded all units.
-fn unread(root: &Path, name: &str, read: &[String]) -> bool {
+fn has_unread_drop_ins(root: &Path, name: &str, read: &[String]) -> bool {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    let gone = read
+    let is_removed = read
         .iter()
         .any(|path| !root.join(path.strip_prefix("/").unwrap_or(path)).exists());
-    let new = UNIT_PATHS
+    let is_added = UNIT_PATHS
         .iter()
         .filter_map(|directory| {
             std::fs::read_dir(root.join(directory).join(format!("{name}.d"))).ok()
@@ -96,7 +96,7 @@ fn unread(root: &Path, name: &str, read: &[String]) -> bool {
                 .iter()
                 .any(|path| path.file_name() == Some(file.as_os_str()))
         });
-    gone || new
+    is_removed || is_added
 }
 
 /// `systemctl daemon-reload`.
@@ -147,7 +147,7 @@ fn signals_of_jobs() -> zbus::Result<MatchRule<'static>> {
 
 async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
     let connection = bus.connection().await?;
-    let failed = |e: zbus::Error| HostError(format!("{name}: {e}"));
+    let failed = |e: zbus::Error| HostError::failed(name, e);
     let rule = signals_of_jobs().map_err(failed)?;
     // The signal may come before the call's answer: listen first. systemd only sends it to
     // subscribers.
@@ -157,11 +157,11 @@ async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
     if let Err((error, text)) = bus.try_call(MANAGER, "Subscribe", &()).await?
         && !error.ends_with("AlreadySubscribed")
     {
-        return Err(HostError(format!("{name}: {text}")));
+        return Err(HostError::refused(format!("{name}: {text}")));
     }
     let reply = match bus.try_call(MANAGER, method, &(name, "replace")).await? {
         Ok(reply) => reply,
-        Err((_, text)) => return Err(HostError(format!("{name}: {text}"))),
+        Err((_, text)) => return Err(HostError::refused(format!("{name}: {text}"))),
     };
     let job: OwnedObjectPath = reply.body().deserialize().map_err(unreadable(name))?;
     let wait = async {
@@ -180,13 +180,13 @@ async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
     let verb = method.trim_end_matches("Unit").to_ascii_lowercase();
     match tokio::time::timeout(DEADLINE, wait).await {
         Ok(Some(result)) if result == "done" => Ok(()),
-        Ok(Some(result)) => Err(HostError(format!(
+        Ok(Some(result)) => Err(HostError::refused(format!(
             "{name}: systemd's job to {verb} it ended with `{result}`; see `systemctl status {name}` and `journalctl -u {name}`"
         ))),
-        Ok(None) => Err(HostError(format!(
+        Ok(None) => Err(HostError::refused(format!(
             "{name}: the bus was lost while systemd was about to {verb} it"
         ))),
-        Err(_) => Err(HostError(format!(
+        Err(_) => Err(HostError::refused(format!(
             "{name}: systemd did not {verb} it within {} s",
             DEADLINE.as_secs()
         ))),
@@ -202,14 +202,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("etc/systemd/system/x.service.d");
         let read = ["/etc/systemd/system/x.service.d/a.conf".to_owned()];
-        assert!(!unread(root.path(), "x.service", &[]));
+        assert!(!has_unread_drop_ins(root.path(), "x.service", &[]));
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("README"), "").unwrap();
-        assert!(!unread(root.path(), "x.service", &[]));
+        assert!(!has_unread_drop_ins(root.path(), "x.service", &[]));
         std::fs::write(directory.join("a.conf"), "").unwrap();
-        assert!(unread(root.path(), "x.service", &[]));
-        assert!(!unread(root.path(), "x.service", &read));
+        assert!(has_unread_drop_ins(root.path(), "x.service", &[]));
+        assert!(!has_unread_drop_ins(root.path(), "x.service", &read));
         std::fs::remove_file(directory.join("a.conf")).unwrap();
-        assert!(unread(root.path(), "x.service", &read));
+        assert!(has_unread_drop_ins(root.path(), "x.service", &read));
     }
 }

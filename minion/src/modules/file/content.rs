@@ -1,4 +1,4 @@
-//! One file's content, owner and mode against what is wanted: shared by everything that writes
+//! Compares one file's content, owner and mode with its specification, for all states that write
 //! files.
 
 use serde_json::{Map, Value, json};
@@ -10,10 +10,10 @@ use crate::modules::args::Show;
 use crate::modules::paths::{known_owner, meta_difference};
 use crate::modules::{Failure, diff, fail};
 
-/// Where content comes from.
+/// The source of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::modules) enum Source {
-    /// It is here.
+    /// The content itself.
     Bytes(Vec<u8>),
     /// A blob, by the SHA-256 of its content.
     Blob(String),
@@ -25,7 +25,7 @@ impl Source {
     /// Reads `blob:SHA256` or an absolute path.
     ///
     /// # Errors
-    /// Anything else; `salt://` and `bundle://` never come here, the compiler replaces them.
+    /// Any other text; the compiler has replaced `salt://` and `bundle://`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(sha256) = text.strip_prefix("blob:") {
             return Ok(Self::Blob(sha256.to_owned()));
@@ -50,10 +50,10 @@ impl Source {
         }
     }
 
-    /// The content, unless `found` is it: a blob that is there already is not fetched.
+    /// The content, or `None` when it equals `found`: a present blob is not fetched.
     async fn unless(&self, host: &dyn Host, found: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        if let Self::Blob(wanted) = self
-            && sha256(found) == *wanted
+        if let Self::Blob(digest) = self
+            && sha256(found) == *digest
         {
             return Ok(None);
         }
@@ -70,37 +70,37 @@ pub(in crate::modules) fn sha256(content: &[u8]) -> String {
         .collect()
 }
 
-/// What one file is to be.
-pub(super) struct Wanted {
-    /// `None` keeps the content that is there; a new file is empty.
+/// The content, owner and mode that a state requires of a file.
+pub(super) struct FileSpec {
+    /// `None` keeps the present content; a new file is empty.
     pub source: Option<Source>,
     pub meta: Meta,
     pub show: Show,
 }
 
-/// What is missing of it.
+/// The difference between a file and its specification.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub changes: Map<String, Value>,
     pub effects: Vec<Effect>,
 }
 
-/// Compares `path`, where `stat` is, with what is wanted.
+/// Compares the entry `stat` at `path` with `spec`.
 pub(super) async fn difference(
     host: &dyn Host,
     path: &str,
     stat: Option<&Stat>,
-    wanted: &Wanted,
+    spec: &FileSpec,
 ) -> Result<Difference, Failure> {
     let Some(stat) = stat else {
-        let content = match &wanted.source {
+        let content = match &spec.source {
             Some(source) => source.read(host).await?,
             None => Vec::new(),
         };
-        known_owner(host, &wanted.meta).await?;
+        known_owner(host, &spec.meta).await?;
         let meta = Meta {
-            mode: Some(wanted.meta.mode.unwrap_or(0o644)),
-            ..wanted.meta.clone()
+            mode: Some(spec.meta.mode.unwrap_or(0o644)),
+            ..spec.meta.clone()
         };
         let changes = Map::from_iter([("diff".to_owned(), json!("New file"))]);
         return Ok(Difference {
@@ -118,16 +118,16 @@ pub(super) async fn difference(
             kind_name(stat.kind)
         ));
     }
-    let (mut changes, set) = meta_difference(host, stat, &wanted.meta).await?;
+    let (mut changes, set) = meta_difference(host, stat, &spec.meta).await?;
     known_owner(host, &set).await?;
-    if let Some(source) = &wanted.source {
+    if let Some(source) = &spec.source {
         let found = host.read(path).await?.unwrap_or_default();
         if let Some(content) = source.unless(host, &found).await? {
             changes.insert(
                 "diff".into(),
-                json!(diff::describe(&found, &content, wanted.show)),
+                json!(diff::describe(&found, &content, spec.show)),
             );
-            let meta = wanted.meta.clone();
+            let meta = spec.meta.clone();
             return Ok(Difference {
                 changes,
                 effects: vec![Effect::Write {

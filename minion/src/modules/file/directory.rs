@@ -59,8 +59,7 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     ))
 }
 
-/// `recurse` and `clean`: what is to be done with everything below; and what is to be said of what
-/// stays.
+/// `recurse` and `clean`: the changes to all entries below, and a remark about those that stay.
 async fn below(
     host: &dyn Host,
     args: &Args<'_>,

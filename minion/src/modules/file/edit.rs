@@ -44,7 +44,7 @@ impl Text {
     }
 
     /// The plan that gives the file `new` for its text.
-    pub(super) fn becomes(
+    pub(super) fn plan_for(
         &self,
         new: &str,
         show: Show,
@@ -74,7 +74,7 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
     let mut new = file.text.clone();
     let mut added = 0;
     for text in args.list("text")? {
-        if holds(&new, &text, loose) {
+        if contains_lines(&new, &text, loose) {
             continue;
         }
         if !new.is_empty() && !new.ends_with('\n') {
@@ -100,7 +100,7 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
     )
     .await?;
     let comment = format!("File {} is set to be updated", file.name);
-    Ok(file.becomes(
+    Ok(file.plan_for(
         &new,
         args.show()?,
         before,
@@ -109,8 +109,8 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
     ))
 }
 
-/// Whether the lines of `part` follow one another in `text`.
-fn holds(text: &str, part: &str, loose: bool) -> bool {
+/// Returns whether the lines of `part` follow one another in `text`.
+fn contains_lines(text: &str, part: &str, loose: bool) -> bool {
     let normal = |line: &str| {
         if loose {
             line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -168,7 +168,7 @@ pub(in crate::modules) async fn blockreplace(
         return Ok(Plan::nothing("No changes needed to be made"));
     }
     let new = new.join("\n") + "\n";
-    Ok(file.becomes(
+    Ok(file.plan_for(
         &new,
         args.show()?,
         Vec::new(),
@@ -179,13 +179,13 @@ pub(in crate::modules) async fn blockreplace(
 
 #[cfg(test)]
 mod tests {
-    use super::holds;
+    use super::contains_lines;
 
     #[test]
     fn lines_are_found_together_or_not_at_all() {
-        assert!(holds("a\n  b   c\nd\n", "b c\nd", true));
-        assert!(!holds("a\n  b   c\nd\n", "b c\nd", false));
-        assert!(!holds("b c\nx\nd\n", "b c\nd", true));
-        assert!(!holds("abc\n", "b", true));
+        assert!(contains_lines("a\n  b   c\nd\n", "b c\nd", true));
+        assert!(!contains_lines("a\n  b   c\nd\n", "b c\nd", false));
+        assert!(!contains_lines("b c\nx\nd\n", "b c\nd", true));
+        assert!(!contains_lines("abc\n", "b", true));
     }
 }

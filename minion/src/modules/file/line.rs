@@ -10,15 +10,15 @@ use crate::modules::{Failure, Plan, fail};
 pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let file = Text::open(host, chunk, args.flag("create", false)?).await?;
-    let wanted = Wanted::read(&args)?;
+    let spec = LineSpec::read(&args)?;
     let lines: Vec<String> = file.text.lines().map(str::to_owned).collect();
-    let new = match wanted.edit(&lines) {
+    let new = match spec.edit(&lines) {
         Ok(new) => new,
-        // The place may be in a file that an earlier state of this plan brings.
+        // An earlier state of this plan may bring the lines that the edit refers to.
         Err(_) if host.uncertain() => lines
             .iter()
             .cloned()
-            .chain([wanted.content.clone()])
+            .chain([spec.content.clone()])
             .collect(),
         Err(reason) => return fail(format!("{}: {reason}", file.name)),
     };
@@ -30,7 +30,7 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     } else {
         new.join("\n") + "\n"
     };
-    Ok(file.becomes(
+    Ok(file.plan_for(
         &text,
         args.show()?,
         Vec::new(),
@@ -39,8 +39,23 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     ))
 }
 
-/// The arguments, read.
-struct Wanted {
+/// The edit that the arguments ask for cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum LineError {
+    #[error("`mode` is ensure, replace, insert or delete, not `{0}`")]
+    Mode(String),
+    #[error("`location` is start or end, not `{0}`")]
+    Location(String),
+    #[error("no line contains `{0}`")]
+    NoLine(String),
+    #[error("`mode: ensure` needs `after` or `before`")]
+    EnsureWhere,
+    #[error("`mode: insert` needs `location`, `after` or `before`")]
+    InsertWhere,
+}
+
+/// The arguments of the state.
+struct LineSpec {
     mode: String,
     content: String,
     matching: String,
@@ -50,7 +65,7 @@ struct Wanted {
     indent: bool,
 }
 
-impl Wanted {
+impl LineSpec {
     fn read(args: &Args<'_>) -> Result<Self, Failure> {
         let mode = args.required("mode")?;
         let content = args.text("content")?.unwrap_or_default();
@@ -74,8 +89,8 @@ impl Wanted {
         })
     }
 
-    /// The lines as they are to be; the error says what stands in the way.
-    fn edit(&self, lines: &[String]) -> Result<Vec<String>, String> {
+    /// The lines after the edit.
+    fn edit(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         match self.mode.as_str() {
             "delete" => Ok(lines
                 .iter()
@@ -86,7 +101,7 @@ impl Wanted {
                 .iter()
                 .map(|line| {
                     if line.contains(&self.matching) {
-                        self.like(line)
+                        self.indented_like(line)
                     } else {
                         line.clone()
                     }
@@ -94,14 +109,12 @@ impl Wanted {
                 .collect()),
             "ensure" => self.ensure(lines),
             "insert" => self.insert(lines),
-            other => Err(format!(
-                "`mode` is ensure, replace, insert or delete, not `{other}`"
-            )),
+            other => Err(LineError::Mode(other.to_owned())),
         }
     }
 
     /// The content with the indentation of a neighbour.
-    fn like(&self, neighbour: &str) -> String {
+    fn indented_like(&self, neighbour: &str) -> String {
         if !self.indent {
             return self.content.clone();
         }
@@ -113,7 +126,7 @@ impl Wanted {
         )
     }
 
-    fn is_it(&self, line: Option<&String>) -> bool {
+    fn is_content(&self, line: Option<&String>) -> bool {
         line.is_some_and(|line| {
             if self.indent {
                 line.trim() == self.content.trim()
@@ -123,13 +136,13 @@ impl Wanted {
         })
     }
 
-    /// The first line after, and the first line before, which it goes.
-    fn place(&self, lines: &[String]) -> Result<(Option<usize>, Option<usize>), String> {
+    /// The lines that `after` and `before` name.
+    fn neighbours(&self, lines: &[String]) -> Result<(Option<usize>, Option<usize>), LineError> {
         let find = |text: &Option<String>, from: usize| match text {
             None => Ok(None),
             Some(text) => match lines.iter().skip(from).position(|line| line.contains(text)) {
                 Some(at) => Ok(Some(from + at)),
-                None => Err(format!("no line contains `{text}`")),
+                None => Err(LineError::NoLine(text.clone())),
             },
         };
         let after = find(&self.after, 0)?;
@@ -137,36 +150,36 @@ impl Wanted {
         Ok((after, before))
     }
 
-    fn ensure(&self, lines: &[String]) -> Result<Vec<String>, String> {
-        let (after, before) = self.place(lines)?;
+    fn ensure(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
+        let (after, before) = self.neighbours(lines)?;
         let (from, to) = (after.map_or(0, |at| at + 1), before.unwrap_or(lines.len()));
-        if (from..to).any(|at| self.is_it(lines.get(at))) {
+        if (from..to).any(|at| self.is_content(lines.get(at))) {
             return Ok(lines.to_vec());
         }
         match (after, before) {
             (Some(after), _) => Ok(self.with(lines, after + 1, after)),
             (None, Some(before)) => Ok(self.with(lines, before, before)),
-            (None, None) => Err("`mode: ensure` needs `after` or `before`".to_owned()),
+            (None, None) => Err(LineError::EnsureWhere),
         }
     }
 
-    fn insert(&self, lines: &[String]) -> Result<Vec<String>, String> {
+    fn insert(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         match self.location.as_deref() {
-            Some("start") if self.is_it(lines.first()) => return Ok(lines.to_vec()),
-            Some("end") if self.is_it(lines.last()) => return Ok(lines.to_vec()),
+            Some("start") if self.is_content(lines.first()) => return Ok(lines.to_vec()),
+            Some("end") if self.is_content(lines.last()) => return Ok(lines.to_vec()),
             Some("start") => return Ok(self.with(lines, 0, usize::MAX)),
             Some("end") => return Ok(self.with(lines, lines.len(), usize::MAX)),
-            Some(other) => return Err(format!("`location` is start or end, not `{other}`")),
+            Some(other) => return Err(LineError::Location(other.to_owned())),
             None => {}
         }
-        match self.place(lines)? {
-            (Some(after), _) if self.is_it(lines.get(after + 1)) => Ok(lines.to_vec()),
+        match self.neighbours(lines)? {
+            (Some(after), _) if self.is_content(lines.get(after + 1)) => Ok(lines.to_vec()),
             (Some(after), _) => Ok(self.with(lines, after + 1, after)),
-            (None, Some(before)) if before > 0 && self.is_it(lines.get(before - 1)) => {
+            (None, Some(before)) if before > 0 && self.is_content(lines.get(before - 1)) => {
                 Ok(lines.to_vec())
             }
             (None, Some(before)) => Ok(self.with(lines, before, before)),
-            (None, None) => Err("`mode: insert` needs `location`, `after` or `before`".to_owned()),
+            (None, None) => Err(LineError::InsertWhere),
         }
     }
 
@@ -174,7 +187,7 @@ impl Wanted {
     fn with(&self, lines: &[String], at: usize, neighbour: usize) -> Vec<String> {
         let line = lines
             .get(neighbour)
-            .map_or_else(|| self.content.clone(), |line| self.like(line));
+            .map_or_else(|| self.content.clone(), |line| self.indented_like(line));
         let (head, tail) = (lines.iter().take(at), lines.iter().skip(at));
         head.cloned().chain([line]).chain(tail.cloned()).collect()
     }

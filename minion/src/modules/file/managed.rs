@@ -2,7 +2,7 @@
 
 use halite_states::low::Chunk;
 
-use super::content::{Difference, Source, Wanted, difference};
+use super::content::{Difference, FileSpec, Source, difference};
 use crate::host::Host;
 use crate::host::effect::{Command, Effect, Meta};
 use crate::modules::args::Args;
@@ -18,29 +18,29 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
             "File {name} is not present and is not set for creation"
         )));
     }
-    let mut wanted = Wanted {
+    let mut spec = FileSpec {
         source: source(&args)?,
         meta: args.meta("mode")?,
         show: args.show()?,
     };
     if stat.is_some() && !args.flag("replace", true)? {
-        wanted.source = None;
+        spec.source = None;
     }
     let Difference {
         changes,
         mut effects,
-    } = difference(host, &path, stat.as_ref(), &wanted).await?;
+    } = difference(host, &path, stat.as_ref(), &spec).await?;
     if changes.is_empty() {
         return Ok(Plan::nothing(format!(
             "File {name} is in the correct state"
         )));
     }
     if let Some(command) = args.text("check_cmd")? {
-        effects = judged(effects, &command);
+        effects = check_first(effects, &command);
     }
     let new_directory = Meta {
         mode: args.mode("dir_mode")?,
-        ..wanted.meta
+        ..spec.meta
     };
     let mut all = parents(host, &path, args.flag("makedirs", false)?, &new_directory).await?;
     all.append(&mut effects);
@@ -52,7 +52,7 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
     ))
 }
 
-/// The wanted content from `contents` or `source`.
+/// The required content, from `contents` or `source`.
 fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
     match (args.text("contents")?, args.text("source")?) {
         (Some(_), Some(_)) => fail("file.managed: `contents` and `source` exclude each other"),
@@ -69,10 +69,10 @@ fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
     }
 }
 
-/// Lets `command` judge new content in a temporary file beside the target before the target is
-/// touched: a failing command ends the apply there. Each step may be cut off; the next check starts
-/// over and uses the same temporary file.
-fn judged(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
+/// Runs `command` on the new content, in a temporary file in the target's directory, before the
+/// target is touched: a failing command ends the apply there. Each step may be interrupted; the
+/// next check starts over and uses the same temporary file.
+fn check_first(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
     let mut all = Vec::new();
     for effect in effects {
         if let Effect::Write {
@@ -95,7 +95,7 @@ fn judged(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
                 content: content.clone(),
                 meta: private,
             });
-            // `$0` is the temporary file; whatever the verdict, it does not stay behind.
+            // `$0` is the temporary file; it is removed in both cases.
             let line = format!("{command} \"$0\"; code=$?; rm -f \"$0\"; exit $code");
             all.push(Effect::Run(Command {
                 argv: vec!["/bin/sh".into(), "-c".into(), line, temporary.clone()],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::content::{Difference, Source, Wanted, difference, kind_name};
+use super::content::{Difference, FileSpec, Source, difference, kind_name};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
@@ -75,7 +75,7 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
             mode: mode.or(file_mode),
             ..owner.clone()
         };
-        let wanted = Wanted {
+        let spec = FileSpec {
             source: Some(source.clone()),
             meta,
             show,
@@ -83,7 +83,7 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
         let Difference {
             changes: differs,
             effects: mut more,
-        } = difference(host, &path, stat.as_ref(), &wanted).await?;
+        } = difference(host, &path, stat.as_ref(), &spec).await?;
         if !differs.is_empty() {
             changes.insert(path, Value::Object(differs));
             effects.append(&mut more);

@@ -160,7 +160,7 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
     for command in [
         [CTL, "highstate"].as_slice(),
         &[CTL, "highstate", "--test"],
-        &[CTL, "apply", "host", "--target", WORKER],
+        &[CTL, "apply", "halite.host", "--target", WORKER],
         &add,
     ] {
         let start = Instant::now();

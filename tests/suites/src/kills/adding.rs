@@ -14,9 +14,9 @@ use super::super::repair;
 use super::moments::{Kill, Moment, Progress, Victim};
 use super::{ended, jobs, moments, registered, spawn};
 
-/// The moments of `enrol.sh` and of `orchestrate.add_node`. Every module that the new host goes
-/// through has one; a victim is left out where its death could not be told from the one a moment
-/// before.
+/// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every module that the new host
+/// goes through has one; a victim is left out where its death could not be told from the one a
+/// moment before.
 pub const KILLS: [(Moment, &[Victim]); 16] = {
     use Moment::{Declared, File, Job};
     use Progress::{Returned, Started, Stored};

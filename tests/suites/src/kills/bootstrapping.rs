@@ -18,7 +18,7 @@ const LAB: &str = "cut";
 /// For the pods that come last.
 const PODS: Duration = Duration::from_secs(180);
 
-/// The moments of `ctl bootstrap` and of `orchestrate.bootstrap`.
+/// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.
 pub const KILLS: [(Moment, &[Victim]); 14] = {
     use Moment::{File, Job};
     use Progress::{Returned, Started, Stored};

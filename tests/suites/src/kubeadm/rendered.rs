@@ -20,7 +20,11 @@ use super::difference::Picture;
 use super::{files, objects};
 
 /// The states that make kubeadm's objects; the pod network is not kubeadm's.
-const OBJECTS: [&str; 3] = ["base.kubeadm_objects", "base.kube_proxy", "base.coredns"];
+const OBJECTS: [&str; 3] = [
+    "halite.base.kubeadm_objects",
+    "halite.base.kube_proxy",
+    "halite.base.coredns",
+];
 
 /// What differs between certificates as states ask for them and as they are: the part that the
 /// signing master adds.

@@ -44,7 +44,7 @@ const IMAGES: [&str; 9] = [
 /// States that need nothing of the host but a file system.
 const STATES: &str = "/srv/greeting:
   file.managed:
-    - contents: '{{ grains.id }} of {{ pillar.cluster.name }}'
+    - contents: '{{ grains.id }} of {{ pillar.halite.cluster.name }}'
     - mode: '0640'
     - makedirs: True
 /srv/copy:
@@ -64,7 +64,7 @@ both-are-there:
 const COPY: &str = "byte for byte\n";
 
 /// The same for `ctl local`, which brings a pillar of its own.
-const LOCAL_PILLAR: &str = "cluster: {name: nobody}\n";
+const LOCAL_PILLAR: &str = "halite: {cluster: {name: nobody}}\n";
 
 /// Master, enrolment, and states in such a root.
 pub(super) fn works((): &()) -> Result<Counts> {

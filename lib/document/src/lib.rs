@@ -1,0 +1,19 @@
+//! Documents that people write: YAML with positions, and problems with place, excerpt and hint.
+//!
+//! Input is the text of one file. Output is a tree of [`yaml::Node`]s, each of which knows its line
+//! and column, or a [`Problem`] that a person can act on. A `Problem` also reports errors in the
+//! meaning of a document, by whichever crate finds them.
+//!
+//! The crate never opens a file, prints nothing and knows no schema.
+
+mod position;
+pub mod problem;
+#[cfg(feature = "yaml")]
+mod suggestion;
+#[cfg(feature = "yaml")]
+pub mod yaml;
+
+pub use position::Position;
+pub use problem::Problem;
+#[cfg(feature = "yaml")]
+pub use suggestion::did_you_mean;

@@ -1,0 +1,184 @@
+//! The YAML reader of SLS files and of the operator's documents. Every node has its position and
+//! the text of the source.
+//!
+//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges). Tags are
+//! refused, duplicate keys are errors that name both places, and size, depth and aliases are
+//! limited, so that no input can exhaust memory.
+
+mod build;
+pub mod scalar;
+
+use serde_json::{Map, Value};
+
+use crate::position::Position;
+use crate::problem::Problem;
+
+/// Largest accepted text, in bytes.
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Deepest accepted nesting.
+pub const MAX_DEPTH: usize = 64;
+/// Most nodes after aliases were expanded.
+pub const MAX_NODES: usize = 200_000;
+
+/// A value with its position.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// The value.
+    pub kind: Kind,
+    /// The position of its first character.
+    pub position: Position,
+    /// Scalars: the text as written (without quotes); otherwise empty.
+    pub raw: String,
+}
+
+/// The value of a node.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "YAML's own kinds")]
+pub enum Kind {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the source; keys are always scalars and unique.
+    Map(Vec<(Node, Node)>),
+}
+
+/// Parses a text that holds one document; an empty text is a null node.
+///
+/// # Errors
+/// The first problem of the text, with its place and line.
+pub fn parse(file: &str, text: &str) -> Result<Node, Problem> {
+    parse_located(file, text, &|_| {}).map_err(|problem| problem.excerpt_from(text))
+}
+
+/// Parses a rendered text of several documents; see [`parse_located`].
+///
+/// # Errors
+/// The first problem of the text, with its place.
+pub fn parse_all_located(
+    file: &str,
+    text: &str,
+    locate: &dyn Fn(&mut Position),
+) -> Result<Vec<Node>, Problem> {
+    build::documents(file, text, locate)
+}
+
+/// Parses a rendered text. `locate` changes each position in the text into the position in its
+/// template; a problem may then have no excerpt.
+///
+/// # Errors
+/// The first problem of the text, with its place.
+pub fn parse_located(
+    file: &str,
+    text: &str,
+    locate: &dyn Fn(&mut Position),
+) -> Result<Node, Problem> {
+    let mut documents = build::documents(file, text, locate)?;
+    if let Some(second) = documents.get(1) {
+        return Err(Problem::at(
+            &second.position,
+            "a second document begins here, but this file must hold one",
+        )
+        .hint("remove the `---` between them, or split the file"));
+    }
+    Ok(documents.pop().unwrap_or_else(|| Node {
+        kind: Kind::Null,
+        position: Position {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+        },
+        raw: String::new(),
+    }))
+}
+
+/// Parses a text that may hold several documents, separated by `---`. Documents without any content
+/// are left out.
+///
+/// # Errors
+/// The first problem of the text, with its place and line.
+pub fn parse_all(file: &str, text: &str) -> Result<Vec<Node>, Problem> {
+    build::documents(file, text, &|_| {}).map_err(|problem| problem.excerpt_from(text))
+}
+
+impl Node {
+    /// The value of a key of a map.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entries()
+            .iter()
+            .find(|(k, _)| k.raw == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Keys and values of a map; empty for everything else.
+    #[must_use]
+    pub fn entries(&self) -> &[(Node, Node)] {
+        match &self.kind {
+            Kind::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Items of a list; empty for everything else.
+    #[must_use]
+    pub fn items(&self) -> &[Node] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text of a scalar as written; `None` for lists, maps and null.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self.kind {
+            Kind::Null | Kind::List(_) | Kind::Map(_) => None,
+            _ => Some(&self.raw),
+        }
+    }
+
+    /// True for anything that is neither list nor map.
+    #[must_use]
+    pub fn is_scalar(&self) -> bool {
+        !matches!(self.kind, Kind::List(_) | Kind::Map(_))
+    }
+
+    /// The kind in words, for messages.
+    #[must_use]
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "a boolean",
+            Kind::Int(_) => "a whole number",
+            Kind::Float(_) => "a number",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+
+    /// The value as JSON. Keys become texts as they were written; infinite floats become null.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(value) => Value::Bool(*value),
+            Kind::Int(value) => Value::from(*value),
+            Kind::Float(value) => Value::from(*value),
+            Kind::Text(value) => Value::from(value.as_str()),
+            Kind::List(items) => items.iter().map(Node::to_json).collect(),
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|(k, v)| (k.raw.clone(), v.to_json()))
+                    .collect::<Map<String, Value>>(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! The effects on the fake host: each changes its state, with one counted write at each point at
+//! which a real host could be interrupted.
+
+use std::collections::BTreeMap;
+
+use halite_minion::host::archive::{Entry, unpack};
+use halite_minion::host::effect::{
+    CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
+};
+use halite_minion::host::{FirewallView, HostError, HostResult, MountPoint, certificate};
+
+use crate::ca::rsa_key;
+use crate::disk::Node;
+use crate::host::FakeState;
+
+fn refuse<T>(reason: String) -> HostResult<T> {
+    Err(HostError::refused(reason))
+}
+
+impl FakeState {
+    pub(crate) fn perform(&mut self, effect: &Effect) -> HostResult<Output> {
+        match effect {
+            Effect::Write {
+                path,
+                content,
+                meta,
+            } => {
+                self.known_owner(meta)?;
+                self.disk.write(path, content, meta)?;
+                self.unit_file_changed(path);
+            }
+            Effect::Mkdir { path, meta } => {
+                self.known_owner(meta)?;
+                self.disk.mkdir(path, meta)?;
+            }
+            Effect::Symlink { path, target } => self.disk.symlink(path, target)?,
+            Effect::SetMeta { path, meta } => {
+                self.known_owner(meta)?;
+                self.disk.set_meta(path, meta)?;
+            }
+            Effect::Remove { path } => {
+                self.disk.remove(path)?;
+                self.unit_file_changed(path);
+            }
+            Effect::Packages { install, remove } => self.change_packages(install, remove)?,
+            Effect::RefreshPackages => {
+                self.disk.tick()?;
+                self.refreshes += 1;
+            }
+            Effect::Unit { name, action } => self.change_unit(name, *action)?,
+            Effect::DaemonReload => {
+                self.disk.tick()?;
+                for unit in self.units.values_mut() {
+                    unit.needs_reload = false;
+                }
+            }
+            Effect::Run(command) => {
+                self.disk.tick()?;
+                self.ran.push(command.clone());
+                return Ok(self.command(command));
+            }
+            Effect::Sysctl { key, value } => {
+                self.disk.tick()?;
+                if !self.sysctls.contains_key(key) {
+                    return refuse(format!("this kernel has no parameter {key}"));
+                }
+                self.sysctls.insert(key.clone(), value.clone());
+            }
+            Effect::LoadModule { name } => {
+                self.disk.tick()?;
+                if !self.loadable.contains(name) {
+                    return refuse(format!("modprobe {name}: module not found"));
+                }
+                self.modules.insert(name.clone());
+            }
+            Effect::Mount {
+                device,
+                path,
+                fstype,
+                options,
+            } => {
+                self.disk.tick()?;
+                self.mounts.retain(|m| m.path != *path);
+                self.mounts.push(MountPoint {
+                    device: device.clone(),
+                    path: path.clone(),
+                    fstype: fstype.clone(),
+                    options: options.clone(),
+                });
+            }
+            Effect::Unmount { path } => {
+                self.disk.tick()?;
+                self.mounts.retain(|m| m.path != *path);
+            }
+            Effect::SwapOff { device } => {
+                self.disk.tick()?;
+                self.swaps.retain(|s| s != device);
+            }
+            Effect::Firewall(change) => self.change_firewall(change)?,
+            Effect::Extract {
+                archive,
+                target,
+                strip,
+            } => self.extract(archive, target, *strip)?,
+            Effect::PullImage { reference } => {
+                self.disk.tick()?;
+                if !self.registry.contains(reference) {
+                    return refuse(format!("ctr images pull {reference}: not found"));
+                }
+                self.images.insert(reference.clone());
+            }
+            Effect::Certificate(request) => self.make_certificate(request)?,
+            Effect::WaitHttp {
+                url,
+                status,
+                body,
+                seconds,
+                ..
+            } => {
+                self.disk.tick()?;
+                for _ in 0..=*seconds {
+                    let answers = self.http.entry(url.clone()).or_default();
+                    let answer = if answers.len() > 1 {
+                        answers.pop_front()
+                    } else {
+                        answers.front().cloned()
+                    };
+                    if let Some(Some((code, text))) = answer
+                        && code == *status
+                        && body.as_ref().is_none_or(|part| text.contains(part))
+                    {
+                        return Ok(Output::default());
+                    }
+                    self.clock += 1000;
+                }
+                return refuse(format!(
+                    "{url} did not answer {status} within {seconds} seconds"
+                ));
+            }
+        }
+        Ok(Output::default())
+    }
+
+    fn known_owner(&self, meta: &Meta) -> HostResult<()> {
+        let number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+        if let Some(user) = &meta.user
+            && !number(user)
+            && self.accounts.users.get(user).cloned().flatten().is_none()
+        {
+            return refuse(format!("there is no user {user}"));
+        }
+        if let Some(group) = &meta.group
+            && !number(group)
+            && self.accounts.groups.get(group).cloned().flatten().is_none()
+        {
+            return refuse(format!("there is no group {group}"));
+        }
+        Ok(())
+    }
+
+    /// systemd notices changed unit files and drop-ins of units that it has loaded.
+    fn unit_file_changed(&mut self, path: &str) {
+        let Some((_, rest)) = path.split_once("/systemd/system/") else {
+            return;
+        };
+        let name = rest.split('/').next().unwrap_or_default();
+        let name = name.strip_suffix(".d").unwrap_or(name);
+        if let Some(unit) = self.units.get_mut(name) {
+            unit.needs_reload = true;
+        }
+    }
+
+    fn change_packages(
+        &mut self,
+        install: &BTreeMap<String, Option<String>>,
+        remove: &[String],
+    ) -> HostResult<()> {
+        for (name, version) in install {
+            match (self.offered.get(name), version) {
+                (None, _) => return refuse(format!("E: Unable to locate package {name}")),
+                (Some(offer), Some(version)) if offer.version != *version => {
+                    return refuse(format!("E: Version '{version}' for '{name}' was not found"));
+                }
+                _ => {}
+            }
+        }
+        for name in remove {
+            self.disk.tick()?;
+            self.packages.remove(name);
+            let offer = self.offered.get(name).cloned().unwrap_or_default();
+            for (path, _) in &offer.files {
+                self.disk.take(path);
+            }
+            for unit in &offer.units {
+                self.units.remove(unit);
+            }
+        }
+        for name in install.keys() {
+            let Some(offer) = self.offered.get(name).cloned() else {
+                continue;
+            };
+            for (path, content) in &offer.files {
+                self.disk.tick()?;
+                self.disk.put(path, Node::file(content));
+            }
+            self.disk.tick()?;
+            self.packages.insert(name.clone(), offer.version);
+            for unit in offer.units {
+                if !self.units.contains_key(&unit) {
+                    self.put_unit(&unit, false, false);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change_unit(&mut self, name: &str, action: UnitAction) -> HostResult<()> {
+        let mut state = self.unit_state(name);
+        let starting = matches!(
+            action,
+            UnitAction::Start | UnitAction::Restart | UnitAction::Reload
+        );
+        if state.load == "not-found"
+            && !matches!(
+                action,
+                UnitAction::Mask | UnitAction::Unmask | UnitAction::Stop
+            )
+        {
+            return refuse(format!("Unit {name} not found."));
+        }
+        if state.load == "masked" && (starting || action == UnitAction::Enable) {
+            return refuse(format!("Unit {name} is masked."));
+        }
+        self.disk.tick()?;
+        match action {
+            UnitAction::Start if state.active == "active" => {}
+            UnitAction::Start | UnitAction::Restart => {
+                if self.failing.contains(name) {
+                    state.active = "failed".into();
+                    self.units.insert(name.to_owned(), state);
+                    return refuse(format!(
+                        "{name} could not be started: its job ended with `failed`"
+                    ));
+                }
+                state.active = "active".into();
+                *self.starts.entry(name.to_owned()).or_default() += 1;
+            }
+            UnitAction::Stop => state.active = "inactive".into(),
+            UnitAction::Reload => {
+                if state.active != "active" {
+                    return refuse(format!("{name} is not active, cannot reload."));
+                }
+            }
+            UnitAction::Enable => state.file = "enabled".into(),
+            UnitAction::Disable => state.file = "disabled".into(),
+            UnitAction::Mask => {
+                state.file = "masked".into();
+                state.load = "masked".into();
+            }
+            UnitAction::Unmask => {
+                if state.file == "masked" {
+                    state.file = "disabled".into();
+                    state.load = "loaded".into();
+                }
+            }
+        }
+        self.units.insert(name.to_owned(), state);
+        Ok(())
+    }
+
+    fn change_firewall(&mut self, change: &FirewallChange) -> HostResult<()> {
+        let (map, name, settings) = match change {
+            FirewallChange::Zone { name, settings } => (&mut self.zones, name, Some(settings)),
+            FirewallChange::Policy { name, settings } => (&mut self.policies, name, Some(settings)),
+            FirewallChange::RemoveZone { name } => (&mut self.zones, name, None),
+            FirewallChange::RemovePolicy { name } => (&mut self.policies, name, None),
+        };
+        // The permanent configuration is written first; a host cut off between the two comes up
+        // with it.
+        self.disk.tick()?;
+        let view: &mut FirewallView = map.entry(name.clone()).or_default();
+        view.permanent = settings.cloned();
+        self.disk.tick()?;
+        view.runtime = settings.cloned();
+        if settings.is_none() {
+            map.remove(name);
+        }
+        Ok(())
+    }
+
+    fn extract(&mut self, archive: &str, target: &str, strip: u32) -> HostResult<()> {
+        let Some(bytes) = self.disk.read(archive).map(<[u8]>::to_vec) else {
+            return refuse(format!("{archive} does not exist"));
+        };
+        if self.disk.stat(target).is_none() {
+            self.disk.mkdir(target, &Meta::default())?;
+        }
+        unpack(archive, bytes.as_slice(), strip, |path, mode, entry| {
+            let path = format!("{target}/{path}");
+            let meta = Meta {
+                mode: Some(mode),
+                ..Meta::default()
+            };
+            match entry {
+                Entry::Directory => self.disk.mkdir(&path, &meta),
+                Entry::File(content) => {
+                    if let Some((directory, _)) = path.rsplit_once('/')
+                        && self.disk.stat(directory).is_none()
+                    {
+                        self.disk.mkdir(directory, &Meta::default())?;
+                    }
+                    self.disk.write(&path, &content, &meta)
+                }
+                Entry::Symlink(to) => self.disk.symlink(&path, &to),
+                Entry::Hardlink(to) => {
+                    let content = self
+                        .disk
+                        .read(&format!("{target}/{to}"))
+                        .unwrap_or_default()
+                        .to_vec();
+                    self.disk.write(&path, &content, &meta)
+                }
+            }
+        })
+    }
+
+    fn make_certificate(&mut self, request: &CertificateRequest) -> HostResult<()> {
+        let file = if request.kubeconfig.is_some() {
+            &request.cert_path
+        } else {
+            &request.key_path
+        };
+        let kept = self
+            .disk
+            .read(file)
+            .and_then(|content| certificate::key_in_file(request, content));
+        let key = match (kept, certificate::is_rsa(&request.algorithm)) {
+            (Some(key), _) => key,
+            (None, Some(bits)) => rsa_key(bits)?,
+            (None, None) => certificate::new_key(&request.algorithm)?,
+        };
+        let csr = certificate::signing_request(request, &key)?;
+        let signed = self.cas.sign(request, &csr, self.clock / 1000)?;
+        for (path, content, meta) in certificate::files(request, &key, &signed)? {
+            self.disk.write(&path, &content, &meta)?;
+        }
+        Ok(())
+    }
+}

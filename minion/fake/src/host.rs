@@ -1,0 +1,465 @@
+//! The fake host's state and the answers that it gives from there.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use halite_minion::host::accounts::{Accounts, is_account_command};
+use halite_minion::host::effect::{Command, Effect, Output};
+use halite_minion::host::{
+    FileKind, FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult,
+    MountPoint, PackageManager, Stat, UnitState, User,
+};
+
+use crate::ca::FakeCas;
+use crate::disk::{CRASHED, Disk, Node};
+
+/// A package that a repository offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Version.
+    pub version: String,
+    /// Files that it brings.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Units that it brings, loaded and disabled.
+    pub units: Vec<String>,
+}
+
+/// Answers a command that the fake does not know; `None` passes it on.
+pub type CommandHook = fn(&mut FakeState, &Command) -> Option<Output>;
+
+/// The whole state of the fake host. A test reads and changes any field.
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "each is what Host asks for under the same name"
+)]
+pub struct FakeState {
+    pub disk: Disk,
+    pub manager: PackageManager,
+    pub packages: BTreeMap<String, String>,
+    /// Packages that the repositories offer.
+    pub offered: BTreeMap<String, Offer>,
+    pub units: BTreeMap<String, UnitState>,
+    /// Number of starts of each unit: what an invocation id shows on a real host.
+    pub starts: BTreeMap<String, u64>,
+    /// Units that fail when started.
+    pub failing: BTreeSet<String>,
+    pub accounts: Accounts,
+    /// Current values.
+    pub sysctls: BTreeMap<String, String>,
+    /// Values at boot.
+    pub boot_sysctls: BTreeMap<String, String>,
+    pub modules: BTreeSet<String>,
+    /// Modules that can be loaded.
+    pub loadable: BTreeSet<String>,
+    pub mounts: Vec<MountPoint>,
+    pub swaps: Vec<String>,
+    pub zones: BTreeMap<String, FirewallView>,
+    pub policies: BTreeMap<String, FirewallView>,
+    pub images: BTreeSet<String>,
+    /// Images that can be pulled.
+    pub registry: BTreeSet<String>,
+    /// Answers by URL; each is given once, the last one for ever.
+    pub http: BTreeMap<String, VecDeque<Option<(u16, String)>>>,
+    pub blobs: BTreeMap<String, Vec<u8>>,
+    /// Results by `argv`; `true`, `false`, `exit N`, `echo …` and `test -e|-f|-d PATH` need none.
+    pub answers: BTreeMap<Vec<String>, Output>,
+    /// Asked before everything else.
+    pub hook: Option<CommandHook>,
+    /// Commands that were run as effects.
+    pub ran: Vec<Command>,
+    /// Effects that were carried out.
+    pub performed: Vec<Effect>,
+    /// Number of repository refreshes.
+    pub refreshes: u64,
+    /// Milliseconds since the epoch.
+    pub clock: i64,
+    /// CAs that sign on this host.
+    pub cas: FakeCas,
+}
+
+impl Default for FakeState {
+    fn default() -> Self {
+        let root = User {
+            name: "root".into(),
+            home: "/root".into(),
+            shell: "/bin/bash".into(),
+            ..User::default()
+        };
+        let group = Group {
+            name: "root".into(),
+            ..Group::default()
+        };
+        let mut disk = Disk::default();
+        for path in [
+            "/etc/systemd/system",
+            "/etc/sysctl.d",
+            "/etc/modules-load.d",
+            "/usr/bin",
+            "/usr/lib/systemd/system",
+            "/var/lib",
+            "/run",
+            "/tmp",
+            "/root",
+        ] {
+            disk.put(path, Node::directory());
+        }
+        Self {
+            disk,
+            manager: PackageManager::Apt,
+            packages: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            units: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            accounts: Accounts {
+                users: BTreeMap::from([("root".into(), Some(root))]),
+                groups: BTreeMap::from([("root".into(), Some(group))]),
+            },
+            sysctls: BTreeMap::new(),
+            boot_sysctls: BTreeMap::new(),
+            modules: BTreeSet::new(),
+            loadable: BTreeSet::new(),
+            mounts: Vec::new(),
+            swaps: Vec::new(),
+            zones: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            images: BTreeSet::new(),
+            registry: BTreeSet::new(),
+            http: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            hook: None,
+            ran: Vec::new(),
+            performed: Vec::new(),
+            refreshes: 0,
+            clock: 1_750_000_000_000,
+            cas: FakeCas::default(),
+        }
+    }
+}
+
+impl FakeState {
+    /// A file of root's, mode 0644, with its directories.
+    pub fn put_file(&mut self, path: &str, content: &[u8]) {
+        self.disk.put(path, Node::file(content));
+    }
+
+    /// A loaded unit: `active` or not, `enabled` or not.
+    pub fn put_unit(&mut self, name: &str, active: bool, enabled: bool) {
+        let state = UnitState {
+            load: "loaded".into(),
+            active: if active { "active" } else { "inactive" }.into(),
+            file: if enabled { "enabled" } else { "disabled" }.into(),
+            needs_reload: false,
+        };
+        self.units.insert(name.to_owned(), state);
+    }
+
+    /// A package on offer, with the files and units that it brings.
+    pub fn offer(&mut self, name: &str, version: &str, files: &[(&str, &str)], units: &[&str]) {
+        let offer = Offer {
+            version: version.to_owned(),
+            files: files
+                .iter()
+                .map(|(p, c)| ((*p).to_owned(), c.as_bytes().to_vec()))
+                .collect(),
+            units: units.iter().map(|u| (*u).to_owned()).collect(),
+        };
+        self.offered.insert(name.to_owned(), offer);
+    }
+
+    /// A kernel parameter with its value at boot.
+    pub fn put_sysctl(&mut self, key: &str, value: &str) {
+        self.sysctls.insert(key.to_owned(), value.to_owned());
+        self.boot_sysctls.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Result of a command.
+    pub fn answer(&mut self, argv: &[&str], code: i32, stdout: &str) {
+        let argv = argv.iter().map(|a| (*a).to_owned()).collect();
+        self.answers.insert(
+            argv,
+            Output {
+                code,
+                stdout: stdout.to_owned(),
+                stderr: String::new(),
+            },
+        );
+    }
+
+    /// Cuts the power and starts again: files that were not fsynced are lost, and so is everything
+    /// that was only in memory.
+    pub fn reboot(&mut self) {
+        self.disk.reboot();
+        self.sysctls.clone_from(&self.boot_sysctls);
+        self.modules.clear();
+        self.mounts.clear();
+        for unit in self.units.values_mut() {
+            unit.active = if unit.file == "enabled" {
+                "active"
+            } else {
+                "inactive"
+            }
+            .to_owned();
+            unit.needs_reload = false;
+        }
+        for view in self.zones.values_mut().chain(self.policies.values_mut()) {
+            view.runtime.clone_from(&view.permanent);
+        }
+        let gone = |view: &FirewallView| view.permanent.is_some();
+        self.zones.retain(|_, v| gone(v));
+        self.policies.retain(|_, v| gone(v));
+    }
+
+    pub(crate) fn unit_state(&self, name: &str) -> UnitState {
+        if let Some(state) = self.units.get(name) {
+            return state.clone();
+        }
+        let directories = [
+            "/etc/systemd/system",
+            "/run/systemd/system",
+            "/usr/lib/systemd/system",
+        ];
+        let on_disk = directories
+            .iter()
+            .any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
+        let (load, file) = if on_disk {
+            ("loaded", "disabled")
+        } else {
+            ("not-found", "")
+        };
+        UnitState {
+            load: load.into(),
+            active: "inactive".into(),
+            file: file.into(),
+            needs_reload: false,
+        }
+    }
+
+    pub(crate) fn command(&mut self, command: &Command) -> Output {
+        if let Some(hook) = self.hook
+            && let Some(output) = hook(self, command)
+        {
+            return output;
+        }
+        if let Some(output) = self.answers.get(&command.argv) {
+            return output.clone();
+        }
+        if is_account_command(&command.argv) {
+            self.accounts.run(&command.argv, None, None);
+            return Output::default();
+        }
+        let line = match command.argv.as_slice() {
+            [_, flag, line] if flag == "-c" => line.clone(),
+            argv => argv.join(" "),
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let done = |code: i32| Output {
+            code,
+            ..Output::default()
+        };
+        match words.as_slice() {
+            ["true"] => done(0),
+            ["false"] => done(1),
+            ["exit", code] => done(code.parse().unwrap_or(2)),
+            ["echo", rest @ ..] => Output {
+                stdout: format!("{}\n", rest.join(" ")),
+                ..Output::default()
+            },
+            ["test", kind, path] => {
+                let stat = self.disk.stat(&self.disk.follow(path));
+                let holds = match *kind {
+                    "-f" => stat.is_some_and(|s| s.kind == FileKind::File),
+                    "-d" => stat.is_some_and(|s| s.kind == FileKind::Directory),
+                    _ => stat.is_some(),
+                };
+                done(i32::from(!holds))
+            }
+            _ => Output {
+                code: 127,
+                stderr: format!("{line}: not found"),
+                ..Output::default()
+            },
+        }
+    }
+}
+
+/// The fake host. It starts as a bare Debian: root, a few directories, nothing else.
+#[derive(Debug, Default)]
+pub struct FakeHost(Mutex<FakeState>);
+
+impl FakeHost {
+    /// A bare host.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The state, to look at or to change. Do not hold it across an await.
+    pub fn state(&self) -> MutexGuard<'_, FakeState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the power after `n` more primitive writes; see [`Disk::crash_after`].
+    pub fn crash_after(&self, n: u64) {
+        self.state().disk.crash_after(n);
+    }
+
+    /// Number of primitive writes so far.
+    pub fn writes(&self) -> u64 {
+        self.state().disk.writes()
+    }
+
+    /// See [`FakeState::reboot`].
+    pub fn reboot(&self) {
+        self.state().reboot();
+    }
+
+    /// A file's content as text, for assertions.
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.state()
+            .disk
+            .read(path)
+            .map(|c| String::from_utf8_lossy(c).into_owned())
+    }
+
+    fn ask<'a, T: Send + 'a>(
+        &'a self,
+        question: impl FnOnce(&mut FakeState) -> HostResult<T>,
+    ) -> HostFuture<'a, HostResult<T>> {
+        let mut state = self.state();
+        let answer = if state.disk.crashed() {
+            Err(HostError::refused(CRASHED))
+        } else {
+            question(&mut state)
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Host for FakeHost {
+    fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>> {
+        self.ask(|s| Ok(s.disk.stat(path)))
+    }
+
+    fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
+        self.ask(|s| Ok(s.disk.read(path).map(<[u8]>::to_vec)))
+    }
+
+    fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>> {
+        self.ask(|s| Ok(s.disk.list(path)))
+    }
+
+    fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>> {
+        self.ask(|s| Ok(s.unit_state(name)))
+    }
+
+    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+        self.ask(|s| Ok(s.packages.clone()))
+    }
+
+    fn package_candidate<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> HostFuture<'a, HostResult<Option<String>>> {
+        self.ask(|s| Ok(s.offered.get(name).map(|o| o.version.clone())))
+    }
+
+    fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>> {
+        self.ask(|s| Ok(s.manager))
+    }
+
+    fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
+        self.ask(|s| Ok(s.accounts.users.get(name).cloned().flatten()))
+    }
+
+    fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
+        self.ask(|s| Ok(s.accounts.groups.get(name).cloned().flatten()))
+    }
+
+    fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        self.ask(|s| Ok(s.sysctls.get(key).cloned()))
+    }
+
+    fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>> {
+        self.ask(|s| Ok(s.modules.contains(name)))
+    }
+
+    fn mounts(&self) -> HostFuture<'_, HostResult<Vec<MountPoint>>> {
+        self.ask(|s| Ok(s.mounts.clone()))
+    }
+
+    fn swaps(&self) -> HostFuture<'_, HostResult<Vec<String>>> {
+        self.ask(|s| Ok(s.swaps.clone()))
+    }
+
+    fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
+        self.ask(|s| Ok(s.zones.get(name).cloned().unwrap_or_default()))
+    }
+
+    fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
+        self.ask(|s| Ok(s.policies.get(name).cloned().unwrap_or_default()))
+    }
+
+    fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
+        self.ask(|s| {
+            Ok(FirewallNames {
+                zones: s.zones.keys().cloned().collect(),
+                policies: s.policies.keys().cloned().collect(),
+            })
+        })
+    }
+
+    fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>> {
+        self.ask(|s| Ok(s.images.contains(reference)))
+    }
+
+    fn http_get<'a>(
+        &'a self,
+        url: &'a str,
+        _: Option<&'a str>,
+    ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
+        self.ask(|s| {
+            let Some(answers) = s.http.get_mut(url) else {
+                return Ok(None);
+            };
+            let answer = if answers.len() > 1 {
+                answers.pop_front()
+            } else {
+                answers.front().cloned()
+            };
+            Ok(answer.flatten())
+        })
+    }
+
+    fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
+        self.ask(|s| {
+            s.blobs
+                .get(sha256)
+                .cloned()
+                .ok_or_else(|| HostError::refused(format!("there is no blob {sha256}")))
+        })
+    }
+
+    fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>> {
+        self.ask(|s| Ok(s.command(command)))
+    }
+
+    fn now(&self) -> i64 {
+        self.state().clock / 1000
+    }
+
+    fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
+        let milliseconds = (seconds * 1000.0) as i64;
+        self.state().clock += milliseconds;
+        Box::pin(std::future::ready(()))
+    }
+
+    fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>> {
+        self.ask(|s| {
+            s.performed.push(effect.clone());
+            s.perform(effect)
+        })
+    }
+}

@@ -1,0 +1,366 @@
+//! Files and directories of the real host, each change durable when its function returns.
+
+mod atomic;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use self::atomic::Target;
+use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use crate::host::{FileKind, HostError, HostResult};
+
+pub use self::atomic::{write, write_unsynced};
+
+/// Owner and permission bits, as numbers; `None` keeps what is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub uid: Option<u32>,
+    /// Group id.
+    pub gid: Option<u32>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+}
+
+/// As [`crate::host::Stat`], owners as numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawStat {
+    /// Kind.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Target of a link.
+    pub target: Option<String>,
+}
+
+fn refused(action: &str, path: &Path, reason: &str) -> HostError {
+    HostError::refused(format!("cannot {action} {}: {reason}", path.display()))
+}
+
+/// The entry at `path`, a final link not followed; `None` when there is none.
+///
+/// # Errors
+/// Anything but absence.
+pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
+    let found = match rustix::fs::lstat(path) {
+        Ok(found) => found,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(e) => return Err(HostError::io("inspect", path, e)),
+    };
+    let kind = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
+    };
+    let target = match kind {
+        FileKind::Symlink => {
+            let target =
+                std::fs::read_link(path).map_err(|e| HostError::io("read the link", path, e))?;
+            Some(target.to_string_lossy().into_owned())
+        }
+        _ => None,
+    };
+    Ok(Some(RawStat {
+        kind,
+        mode: found.st_mode & 0o7777,
+        uid: found.st_uid,
+        gid: found.st_gid,
+        size: u64::try_from(found.st_size).unwrap_or_default(),
+        target,
+    }))
+}
+
+/// A file's content, links followed; `None` when there is none.
+///
+/// # Errors
+/// Anything but absence, for example a directory.
+pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e)
+            if matches!(
+                e.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(e) => return Err(HostError::io("read", path, e)),
+    };
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)
+        .map_err(|e| HostError::io("read", path, e))?;
+    Ok(Some(content))
+}
+
+/// Names in a directory, sorted; empty when there is none.
+///
+/// # Errors
+/// Anything but absence.
+pub fn list(path: &Path) -> HostResult<Vec<String>> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(HostError::io("list", path, e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| HostError::io("list", path, e))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Makes a directory for its owner alone, and the directories above it that are missing.
+///
+/// # Errors
+/// As [`mkdir`].
+pub fn mkdir_private(path: &Path) -> HostResult<()> {
+    let above: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|above| !above.is_dir())
+        .collect();
+    for missing in above.into_iter().rev() {
+        mkdir(
+            missing,
+            Owner {
+                mode: Some(0o755),
+                ..Owner::default()
+            },
+        )?;
+    }
+    mkdir(
+        path,
+        Owner {
+            mode: Some(0o700),
+            ..Owner::default()
+        },
+    )
+}
+
+/// Makes a directory; one that is there only gets owner and mode.
+///
+/// # Errors
+/// A missing parent, something else at `path`, or another refusal of the kernel.
+pub fn mkdir(path: &Path, owner: Owner) -> HostResult<()> {
+    if std::fs::metadata(path).is_ok_and(|m| m.is_dir()) {
+        return set_owner(path, owner);
+    }
+    let entry = Target::open(path)?;
+    match rustix::fs::mkdirat(&entry.directory, &entry.name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(refused("make", path, "it exists and is not a directory")),
+        Err(e) => return Err(HostError::io("make", path, e)),
+    }
+    set_owner(
+        path,
+        Owner {
+            mode: Some(owner.mode.unwrap_or(0o755)),
+            ..owner
+        },
+    )?;
+    entry.sync()
+}
+
+/// Makes or replaces a link.
+///
+/// # Errors
+/// A missing parent, a directory at `path`, or another refusal of the kernel.
+pub fn symlink(path: &Path, target: &str) -> HostResult<()> {
+    if stat(path)?.is_some_and(|s| s.kind == FileKind::Directory) {
+        return Err(refused("make the link", path, "it is a directory"));
+    }
+    let entry = Target::open(path)?;
+    entry.clear()?;
+    rustix::fs::symlinkat(target, &entry.directory, &entry.temporary)
+        .map_err(|e| HostError::io("make the link", path, e))?;
+    entry.publish()
+}
+
+/// Sets owner, group and mode of what is there, links followed, and makes that durable.
+///
+/// # Errors
+/// Nothing at `path`, or another refusal of the kernel.
+pub fn set_owner(path: &Path, owner: Owner) -> HostResult<()> {
+    let failed = |e: Errno| HostError::io("set owner and mode of", path, e);
+    let (uid, gid) = (owner.uid.map(Uid::from_raw), owner.gid.map(Gid::from_raw));
+    if uid.is_some() || gid.is_some() {
+        rustix::fs::chown(path, uid, gid).map_err(failed)?;
+    }
+    if let Some(mode) = owner.mode {
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
+    }
+    // Sockets, devices and unreadable files cannot be opened for this; their inode follows with the
+    // next commit.
+    if let Ok(fd) = rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    ) {
+        let _ = rustix::fs::fsync(&fd);
+    }
+    Ok(())
+}
+
+/// Removes a file, link or tree, if there is one. Links inside are removed, never followed.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn remove(path: &Path) -> HostResult<()> {
+    let Some(found) = stat(path)? else {
+        return Ok(());
+    };
+    let removed = if found.kind == FileKind::Directory {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
+    removed.map_err(|e| HostError::io("remove", path, e))?;
+    Target::open(path)?.sync()
+}
+
+/// Makes the whole file system of `path` durable.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn sync_tree(path: &Path) -> HostResult<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|e| HostError::io("open", path, e))?;
+    rustix::fs::syncfs(&fd).map_err(|e| HostError::io("make durable", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        list(directory).unwrap()
+    }
+
+    #[test]
+    fn a_new_file_has_0644_and_a_kept_one_its_own_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        write(&path, b"1", Owner::default()).unwrap();
+        assert_eq!(stat(&path).unwrap().unwrap().mode, 0o644);
+        set_owner(
+            &path,
+            Owner {
+                mode: Some(0o4750),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
+        write(&path, b"2", Owner::default()).unwrap();
+        assert_eq!(stat(&path).unwrap().unwrap().mode, 0o4750);
+        assert_eq!(read(&path).unwrap().unwrap(), b"2");
+        assert_eq!(names(dir.path()), ["a"], "no temporary file is left");
+    }
+
+    #[test]
+    fn a_temporary_file_from_before_a_crash_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".a.halite-new"), "half").unwrap();
+        write(
+            &dir.path().join("a"),
+            b"whole",
+            Owner {
+                mode: Some(0o600),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_link_is_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        symlink(&dir.path().join("link"), "real/file").unwrap();
+        write(&dir.path().join("link"), b"x", Owner::default()).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("real/file")).unwrap(), b"x");
+        assert_eq!(
+            stat(&dir.path().join("link"))
+                .unwrap()
+                .unwrap()
+                .target
+                .as_deref(),
+            Some("real/file")
+        );
+        symlink(&dir.path().join("loop"), "loop").unwrap();
+        assert!(
+            write(&dir.path().join("loop"), b"x", Owner::default())
+                .unwrap_err()
+                .to_string()
+                .contains("too many links")
+        );
+    }
+
+    #[test]
+    fn errors_name_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("no/file");
+        assert!(
+            write(&inside, b"", Owner::default())
+                .unwrap_err()
+                .to_string()
+                .contains("does not exist")
+        );
+        assert!(
+            write(dir.path(), b"", Owner::default())
+                .unwrap_err()
+                .to_string()
+                .contains("is a directory")
+        );
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        assert!(
+            mkdir(&dir.path().join("f"), Owner::default())
+                .unwrap_err()
+                .to_string()
+                .contains("not a directory")
+        );
+    }
+
+    #[test]
+    fn trees_are_removed_without_following_links() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
+        std::fs::write(dir.path().join("kept"), "").unwrap();
+        symlink(&dir.path().join("tree/out"), "..").unwrap();
+        remove(&dir.path().join("tree")).unwrap();
+        remove(&dir.path().join("tree")).unwrap();
+        assert_eq!(names(dir.path()), ["kept"]);
+    }
+
+    #[test]
+    fn a_directory_keeps_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        mkdir(&path, Owner::default()).unwrap();
+        std::fs::write(path.join("x"), "").unwrap();
+        mkdir(
+            &path,
+            Owner {
+                mode: Some(0o700),
+                ..Owner::default()
+            },
+        )
+        .unwrap();
+        assert_eq!(stat(&path).unwrap().unwrap().mode, 0o700);
+        assert_eq!(names(&path), ["x"]);
+    }
+}

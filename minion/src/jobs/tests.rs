@@ -1,0 +1,159 @@
+use halite_states::low::FORMAT;
+use serde_json::json;
+
+use super::*;
+
+type Box = (tempfile::TempDir, Arc<Jobs>, mpsc::UnboundedReceiver<Body>);
+
+fn minion() -> Box {
+    let dir = tempfile::tempdir().unwrap();
+    let reports = dir.path().join("reports");
+    let config = Config {
+        state_dir: dir.path().to_owned(),
+        reports,
+        ..Config::default()
+    };
+    crate::identity::make_directories(&config).unwrap();
+    let (outbox, inbox) = mpsc::unbounded_channel();
+    let jobs = Jobs::open(&config, "me", outbox, watch::channel(None).1).unwrap();
+    (dir, jobs, inbox)
+}
+
+fn job(id: &str, function: &str, args: &str) -> Job {
+    Job {
+        job: id.into(),
+        function: function.into(),
+        args_json: args.into(),
+        ..Job::default()
+    }
+}
+
+async fn answer(inbox: &mut mpsc::UnboundedReceiver<Body>) -> JobReturn {
+    loop {
+        if let Body::Returned(answer) = inbox.recv().await.unwrap() {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_ping_writes_nothing() {
+    let (dir, jobs, mut inbox) = minion();
+    jobs.accept(job("1", "test.ping", "{}"));
+    assert_eq!(answer(&mut inbox).await.return_json, "true");
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("journal"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_command_runs_once_and_is_answered_until_stored() {
+    let (dir, jobs, mut inbox) = minion();
+    let line = format!("echo x >> {}/ran", dir.path().display());
+    let args = json!({"cmd": line}).to_string();
+    for _ in 0..3 {
+        jobs.accept(job("1", "cmd.run", &args));
+        assert_eq!(answer(&mut inbox).await.retcode, 0);
+    }
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("ran")).unwrap(),
+        "x\n"
+    );
+    jobs.resend_answers();
+    assert_eq!(answer(&mut inbox).await.job, "1");
+    jobs.stored("1");
+    jobs.resend_answers();
+    assert!(inbox.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn states_run_and_report_each() {
+    let (_dir, jobs, mut inbox) = minion();
+    let low = json!({"format": FORMAT, "minion": "me", "chunks": [{
+        "state": "test", "fun": "succeed_without_changes", "id": "a", "name": "a", "sls": "s",
+        "source": {"file": "s.sls", "line": 1, "column": 1}}]});
+    let order = Job {
+        low_json: low.to_string(),
+        ..job("1", "state.apply", "{}")
+    };
+    jobs.accept(order);
+    let mut seen = Vec::new();
+    while let Some(body) = inbox.recv().await {
+        match body {
+            Body::Started(_) => seen.push("started"),
+            Body::Progress(progress) => {
+                assert_eq!((progress.index, progress.total), (0, 1));
+                seen.push("progress");
+            }
+            Body::Returned(answer) => {
+                assert_eq!(answer.retcode, 0, "{answer:?}");
+                seen.push("returned");
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, ["started", "progress", "returned"]);
+}
+
+#[tokio::test]
+async fn a_new_report_of_scheduled_work_is_sent_once() {
+    let (dir, jobs, mut inbox) = minion();
+    jobs.grains().await;
+    jobs.check_reports().await;
+    assert!(inbox.try_recv().is_err(), "there is none yet");
+    let reports = dir.path().join("reports");
+    std::fs::create_dir(&reports).unwrap();
+    for failure in [None, Some("no room")] {
+        std::fs::write(
+            reports.join("a.json"),
+            json!({"failure": failure}).to_string(),
+        )
+        .unwrap();
+        jobs.check_reports().await;
+        let Ok(Body::Grains(sent)) = inbox.try_recv() else {
+            panic!("not sent")
+        };
+        let grains: Value = serde_json::from_str(&sent.grains_json).unwrap();
+        assert_eq!(grains["reports"]["a.json"]["failure"], json!(failure));
+        assert_eq!(grains["id"], "me");
+        jobs.check_reports().await;
+        assert!(inbox.try_recv().is_err(), "sent twice");
+    }
+}
+
+#[tokio::test]
+async fn a_job_for_another_minion_is_refused() {
+    let (_dir, jobs, mut inbox) = minion();
+    let low = |format: u32, minion: &str| {
+        json!({"format": format, "minion": minion, "chunks": []}).to_string()
+    };
+    for (number, (low, expected)) in [
+        (low(FORMAT, "other"), "is for other"),
+        (low(FORMAT + 1, "me"), "update the minion"),
+        ("{".into(), "line 1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        jobs.accept(Job {
+            low_json: low,
+            ..job(&number.to_string(), "state.apply", "{}")
+        });
+        let answer = answer(&mut inbox).await;
+        assert!(
+            answer.retcode == 1 && answer.error.contains(expected),
+            "{answer:?}"
+        );
+    }
+    jobs.accept(job("x", "cmd.exec_all", "{}"));
+    assert!(
+        answer(&mut inbox)
+            .await
+            .error
+            .contains("no function `cmd.exec_all`")
+    );
+}

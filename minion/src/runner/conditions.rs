@@ -1,0 +1,96 @@
+//! The conditions `unless`, `onlyif` and `check_cmd`: shell commands and a few execution functions.
+
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value};
+
+use super::{Runner, redacted_failure};
+use crate::host::effect::Command;
+use crate::host::{FileKind, Host as _};
+use crate::modules;
+use crate::modules::fail;
+
+/// Longest run of a condition's command, in seconds.
+const CONDITION_TIMEOUT: u64 = 300;
+
+impl Runner<'_> {
+    /// Returns whether a shell command ends with exit code 0.
+    pub(super) async fn shell(&self, chunk: &Chunk, line: &str) -> Result<bool, Failure> {
+        let command = Command {
+            argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()],
+            runas: chunk.controls.runas.clone(),
+            timeout: Some(CONDITION_TIMEOUT),
+            ..Command::default()
+        };
+        let output = self
+            .predicted
+            .query(&command)
+            .await
+            .map_err(|e| redacted_failure(chunk, &e))?;
+        Ok(output.code == 0)
+    }
+
+    /// Answers a condition that names an execution function: `{fun: service.status, name:
+    /// kubelet}`, or with `args: [kubelet]`.
+    pub(super) async fn call(
+        &self,
+        chunk: &Chunk,
+        call: &Map<String, Value>,
+    ) -> Result<bool, Failure> {
+        let fun = call.get("fun").and_then(Value::as_str).unwrap_or_default();
+        let listed = call.get("args").and_then(|a| a.get(0));
+        let argument = ["name", "path", "cmd"]
+            .iter()
+            .find_map(|k| call.get(*k))
+            .or(listed);
+        let argument = argument.and_then(Value::as_str).unwrap_or_default();
+        let unit = || {
+            if argument.contains('.') {
+                argument.to_owned()
+            } else {
+                format!("{argument}.service")
+            }
+        };
+        let host = &self.predicted;
+        match fun {
+            "test.true" | "test.true_" => Ok(true),
+            "test.false" | "test.false_" => Ok(false),
+            "cmd.retcode" => self.shell(chunk, argument).await,
+            "file.file_exists" => {
+                let content = host.read(argument).await?;
+                Ok(content.is_some())
+            }
+            "file.directory_exists" => {
+                let stat = host.stat(argument).await?;
+                Ok(stat.is_some_and(|s| s.kind == FileKind::Directory))
+            }
+            "file.path_exists_glob" | "file.access" => Ok(host.stat(argument).await?.is_some()),
+            "service.status" => Ok(host.unit(&unit()).await?.active == "active"),
+            "service.enabled" => Ok(host.unit(&unit()).await?.file.starts_with("enabled")),
+            "service.available" => Ok(host.unit(&unit()).await?.load == "loaded"),
+            "pkg.version" => Ok(host.packages().await?.contains_key(argument)),
+            "user.info" => Ok(host.user(argument).await?.is_some()),
+            "kmod.is_loaded" => Ok(host.kernel_module(argument).await?),
+            "x509.current" => {
+                let ca = call.get("ca").and_then(Value::as_str).unwrap_or_default();
+                modules::is_current(host, argument, ca).await
+            }
+            "http.query" => {
+                let text = |key: &str| call.get(key).and_then(Value::as_str);
+                let url = text("url").unwrap_or(argument);
+                modules::answers(
+                    host,
+                    url,
+                    call.get("status").and_then(Value::as_u64),
+                    text("ca"),
+                )
+                .await
+            }
+            other => fail(format!(
+                "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
+                 file.directory_exists, service.status, service.enabled, service.available, pkg.version, user.info, \
+                 http.query, kmod.is_loaded, x509.current, test.true, test.false"
+            )),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The engine's view of this host: the state modules check, and the runner carries out their
+//! effects one after the other.
+//!
+//! The runner knows one state function by name: `cmd`, whose output is its changes. A chunk that
+//! contains a secret is checked and applied like any other, but its values never leave the runner.
+
+mod conditions;
+mod redact;
+
+use std::sync::{Arc, OnceLock};
+
+use self::redact::{redact, redacted};
+use halite_states::engine::{Applied, Checked, Failure, Modules};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use crate::host::effect::{Command, Effect, Output};
+use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
+use crate::host::{Host, HostError, chain};
+use crate::modules;
+use crate::modules::{Function, Plan, fail, failure};
+use crate::pending_triggers::PendingTriggers;
+
+pub use self::redact::REDACTED;
+
+/// The effects that a check found missing, for apply.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MissingEffects {
+    /// In order.
+    pub effects: Vec<Effect>,
+    /// The comment once they are carried out; empty: the check's.
+    pub done: String,
+}
+
+/// A request to end a run: the effect in progress is finished, then the state and those after it
+/// fail with the reason.
+#[derive(Debug, Default)]
+pub struct Stop(OnceLock<String>);
+
+impl Stop {
+    /// Requests the end. Only the first reason counts.
+    pub fn request(&self, reason: &str) {
+        // An earlier request has set its reason already.
+        let _ = self.0.set(reason.to_owned());
+    }
+
+    /// The reason, once the end was requested.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.reason().map_or(Ok(()), fail)
+    }
+}
+
+/// State modules over a host; implements the engine's [`Modules`].
+pub struct Runner<'h> {
+    host: &'h dyn Host,
+    predicted: Overlay<'h>,
+    functions: &'static [Function],
+    stop: Arc<Stop>,
+    pending: Option<PendingTriggers>,
+}
+
+impl<'h> Runner<'h> {
+    /// A runner with all state functions of this minion over `host`.
+    #[must_use]
+    pub fn new(host: &'h dyn Host) -> Self {
+        Self::with_functions(host, modules::functions())
+    }
+
+    /// A runner with the given state functions over `host`.
+    #[must_use]
+    pub fn with_functions(host: &'h dyn Host, functions: &'static [Function]) -> Self {
+        Self {
+            host,
+            predicted: Overlay::new(host),
+            functions,
+            stop: Arc::default(),
+            pending: None,
+        }
+    }
+
+    /// Lets `stop` end the run.
+    #[must_use]
+    pub fn stoppable(self, stop: Arc<Stop>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Takes the pending triggers of earlier runs, and records there those of this one.
+    #[must_use]
+    pub fn with_pending(self, pending: Option<PendingTriggers>) -> Self {
+        Self { pending, ..self }
+    }
+
+    fn function(&self, chunk: &Chunk) -> Result<&'static Function, Failure> {
+        let found = self
+            .functions
+            .iter()
+            .find(|f| f.name == (chunk.state.as_str(), chunk.fun.as_str()));
+        found.ok_or_else(|| {
+            failure(format!(
+                "this minion has no state `{}`: it is older than the master that compiled this; update it",
+                chunk.function()
+            ))
+        })
+    }
+}
+
+impl Modules for Runner<'_> {
+    type Diff = MissingEffects;
+
+    async fn check(&self, chunk: &Chunk) -> Result<Checked<Self::Diff>, Failure> {
+        self.stop.check()?;
+        let function = self.function(chunk)?;
+        self.predicted.take_assumed();
+        let mut checked = checked(chunk, (function.check)(&self.predicted, chunk).await)?;
+        if self.predicted.take_assumed() && !checked.changes.is_empty() {
+            checked.comment = format!("{}: {KNOWN_AFTER_APPLY}", checked.comment);
+        }
+        Ok(checked)
+    }
+
+    async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
+        let mut applied = Applied {
+            comment: diff.done.clone(),
+            ..Applied::default()
+        };
+        for effect in &diff.effects {
+            self.stop.check()?;
+            let output = self
+                .host
+                .perform(effect)
+                .await
+                .map_err(|e| redacted_failure(chunk, &e))?;
+            if let Effect::Run(command) = effect {
+                let result = run_result(command, &output);
+                if chunk.state == "cmd" {
+                    applied.changes = command_changes(chunk, &output);
+                    if applied.comment.is_empty() {
+                        applied.comment = format!("Command \"{}\" run", chunk.name);
+                    }
+                }
+                result.map_err(|e| redacted_failure(chunk, &e))?;
+            }
+        }
+        Ok(applied)
+    }
+
+    async fn predict(&self, _: &Chunk, diff: &Self::Diff) {
+        for effect in &diff.effects {
+            self.predicted.predict(effect).await;
+        }
+    }
+
+    async fn watch(&self, chunk: &Chunk) -> Option<Result<Checked<Self::Diff>, Failure>> {
+        let watch = match self.function(chunk) {
+            Ok(function) => function.watch?,
+            Err(failure) => return Some(Err(failure)),
+        };
+        Some(checked(chunk, watch(&self.predicted, chunk).await))
+    }
+
+    async fn condition(&self, chunk: &Chunk, condition: &Value) -> Result<bool, Failure> {
+        match condition {
+            Value::Bool(holds) => Ok(*holds),
+            Value::String(line) => self.shell(chunk, line).await,
+            Value::Object(call) => self.call(chunk, call).await,
+            other => fail(format!(
+                "`{other}` is not a condition: give a shell command or {{fun: …}}"
+            )),
+        }
+    }
+
+    async fn exists(&self, path: &str) -> bool {
+        matches!(self.predicted.stat(path).await, Ok(Some(_)))
+    }
+
+    fn owe(&self, chunk: &Chunk, watchers: &[&Chunk]) -> Result<(), Failure> {
+        let Some(pending) = &self.pending else {
+            return Ok(());
+        };
+        watchers
+            .iter()
+            .try_for_each(|watcher| pending.record(chunk, watcher))
+            .map_err(|e| {
+                let error = HostError::failed("not begun: cannot record its pending triggers", e);
+                redacted_failure(chunk, &error)
+            })
+    }
+
+    fn is_owed(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
+        self.pending
+            .as_ref()
+            .is_some_and(|pending| pending.contains(chunk, watcher))
+    }
+
+    fn heard(&self, chunk: &Chunk, watcher: &Chunk) {
+        if let Some(pending) = &self.pending
+            && let Err(error) = pending.clear(chunk, watcher)
+        {
+            tracing::warn!(
+                id = watcher.id,
+                error = chain(&error),
+                "a pending trigger was not cleared; the next run repeats this state"
+            );
+        }
+    }
+}
+
+/// The failure of `chunk` with an error's text, without the chunk's secrets.
+fn redacted_failure(chunk: &Chunk, error: &HostError) -> Failure {
+    failure(redacted(chunk, &chain(error)))
+}
+
+fn checked(chunk: &Chunk, plan: Result<Plan, Failure>) -> Result<Checked<MissingEffects>, Failure> {
+    let plan = plan.map_err(|e| failure(redacted(chunk, &chain(&e))))?;
+    let comment = redacted(chunk, &plan.comment);
+    let mut changes = plan.changes;
+    if chunk.sensitive {
+        changes.values_mut().for_each(redact);
+    }
+    let done = redacted(chunk, &plan.done);
+    Ok(Checked {
+        changes,
+        comment,
+        diff: MissingEffects {
+            effects: plan.effects,
+            done,
+        },
+    })
+}
+
+fn command_changes(chunk: &Chunk, output: &Output) -> Map<String, Value> {
+    let text = |s: &str| {
+        if chunk.sensitive {
+            json!(REDACTED)
+        } else {
+            json!(s.trim_end_matches('\n'))
+        }
+    };
+    Map::from_iter([
+        ("retcode".to_owned(), json!(output.code)),
+        ("stdout".to_owned(), text(&output.stdout)),
+        ("stderr".to_owned(), text(&output.stderr)),
+    ])
+}
+
+/// Refuses an exit code that is not a success.
+fn run_result(command: &Command, output: &Output) -> Result<(), HostError> {
+    if output.code == 0 || command.success_retcodes.contains(&output.code) {
+        return Ok(());
+    }
+    let line = match command.argv.as_slice() {
+        [shell, flag, line] if flag == "-c" && shell.ends_with("sh") => line.clone(),
+        argv => argv.join(" "),
+    };
+    let stderr = if output.stderr.trim().is_empty() {
+        &output.stdout
+    } else {
+        &output.stderr
+    };
+    Err(HostError::Command {
+        command: line,
+        status: output.code,
+        stderr: tail(stderr.trim()).to_owned(),
+    })
+}
+
+/// The last 2000 characters, where programs say why they stopped.
+fn tail(text: &str) -> &str {
+    let from = text
+        .char_indices()
+        .rev()
+        .take(2000)
+        .last()
+        .map_or(0, |(at, _)| at);
+    text.get(from..).unwrap_or(text)
+}

@@ -1,0 +1,163 @@
+//! The journal on a disk that loses power: a job runs at most once and is always answered.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a broken test ends with the place where it broke"
+)]
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use halite_minion::host::effect::Meta;
+use halite_minion::host::{HostError, HostResult};
+use halite_minion::journal::{
+    Answer, Directory, INTERRUPTED, Journal, JournalError, Progress, REMEMBERED, RecordStore,
+};
+use halite_minion_fake::disk::{CRASHED, Disk, Node};
+
+#[derive(Clone)]
+struct FakeStore(Arc<Mutex<Disk>>);
+
+impl FakeStore {
+    fn new() -> Self {
+        let mut disk = Disk::default();
+        disk.put("/journal", Node::directory());
+        Self(Arc::new(Mutex::new(disk)))
+    }
+
+    fn disk(&self) -> HostResult<MutexGuard<'_, Disk>> {
+        let disk = self.0.lock().unwrap();
+        if disk.crashed() {
+            Err(HostError::refused(CRASHED))
+        } else {
+            Ok(disk)
+        }
+    }
+}
+
+impl RecordStore for FakeStore {
+    fn names(&self) -> HostResult<Vec<String>> {
+        Ok(self.disk()?.list("/journal"))
+    }
+    fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {
+        Ok(self
+            .disk()?
+            .read(&format!("/journal/{name}"))
+            .map(<[u8]>::to_vec))
+    }
+    fn put(&self, name: &str, content: &[u8]) -> HostResult<()> {
+        self.disk()?
+            .write(&format!("/journal/{name}"), content, &Meta::default())
+    }
+    fn remove(&self, name: &str) -> HostResult<()> {
+        self.disk()?.remove(&format!("/journal/{name}"))
+    }
+}
+
+fn done() -> Answer {
+    Answer {
+        retcode: 0,
+        return_json: "{\"states\":[]}".into(),
+        error: String::new(),
+    }
+}
+
+/// The effects that were visible from outside before the power failed.
+#[derive(Default, Debug)]
+struct Seen {
+    ran: u32,
+    acknowledged: bool,
+}
+
+/// Runs a job from start to end, in the minion's order.
+fn serve(store: &FakeStore, seen: &mut Seen) -> Result<(), JournalError> {
+    let journal = Journal::open(store.clone())?;
+    if journal.progress("20251120-1").is_none() {
+        journal.start("20251120-1")?;
+        seen.ran += 1;
+        journal.finish("20251120-1", done())?;
+    }
+    for job in journal.returned() {
+        let answer = journal.answer(&job)?.expect("a returned job has an answer");
+        assert!(
+            answer == done() || answer.retcode == INTERRUPTED,
+            "{answer:?}"
+        );
+        seen.acknowledged = true;
+        journal.stored(&job)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_runs_at_most_once_and_is_answered_after_a_power_cut_at_any_write() {
+    let mut points = 0;
+    loop {
+        let store = FakeStore::new();
+        let mut seen = Seen::default();
+        store.0.lock().unwrap().crash_after(points);
+        let first = serve(&store, &mut seen);
+        store.0.lock().unwrap().reboot();
+        serve(&store, &mut seen).unwrap();
+        assert_eq!(seen.ran, 1, "power cut after {points} writes");
+        assert!(
+            seen.acknowledged,
+            "power cut after {points} writes: the answer was lost"
+        );
+        let journal = Journal::open(store).unwrap();
+        assert_eq!(journal.progress("20251120-1"), Some(Progress::Stored));
+        if first.is_ok() {
+            break;
+        }
+        points += 1;
+    }
+    assert_eq!(points, 18, "three atomic writes of six primitives each");
+}
+
+#[test]
+fn an_interrupted_job_is_answered_and_never_started_again() {
+    let store = FakeStore::new();
+    Journal::open(store.clone()).unwrap().start("a").unwrap();
+    let journal = Journal::open(store).unwrap();
+    assert!(journal.running().is_empty());
+    assert_eq!(journal.returned(), ["a"]);
+    assert_eq!(journal.answer("a").unwrap().unwrap().retcode, INTERRUPTED);
+    assert!(matches!(journal.start("a"), Err(JournalError::Known(job)) if job == "a"));
+}
+
+#[test]
+fn old_ids_are_forgotten_only_when_stored() {
+    let journal = Journal::open(FakeStore::new()).unwrap();
+    journal.start("0000-open").unwrap();
+    for number in 0..REMEMBERED + 3 {
+        let job = format!("1-{number:04}");
+        journal.start(&job).unwrap();
+        journal.finish(&job, done()).unwrap();
+        journal.stored(&job).unwrap();
+    }
+    assert_eq!(journal.progress("1-0002"), None);
+    assert_eq!(journal.progress("1-0003"), Some(Progress::Stored));
+    assert_eq!(journal.running(), ["0000-open"]);
+}
+
+#[test]
+fn ids_cannot_leave_the_directory() {
+    let journal = Journal::open(FakeStore::new()).unwrap();
+    for bad in ["", "..", "a/b", ".hidden", "a b"] {
+        assert!(
+            matches!(journal.start(bad), Err(JournalError::Id(_))),
+            "{bad:?}"
+        );
+    }
+}
+
+#[test]
+fn a_real_directory_works_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Journal::open(Directory(dir.path().to_owned())).unwrap();
+    journal.start("j1").unwrap();
+    journal.finish("j1", done()).unwrap();
+    let again = Journal::open(Directory(dir.path().to_owned())).unwrap();
+    assert_eq!(again.returned(), ["j1"]);
+    assert_eq!(again.answer("j1").unwrap(), Some(done()));
+}

@@ -1,0 +1,279 @@
+//! The runner over a host in memory: what a chunk shows, what it changes, and which conditions
+//! hold.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a broken test ends with the place where it broke"
+)]
+
+use std::sync::Arc;
+
+use halite_minion::host::effect::{Command, Effect, Meta};
+use halite_minion::host::{Host, HostFuture};
+use halite_minion::modules::{Function, Plan};
+use halite_minion::runner::{REDACTED, Runner, Stop};
+use halite_minion_fake::FakeHost;
+use halite_states::engine::{Failure, Modules as _};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+fn write(host: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
+    let _ = host;
+    let content = chunk.args["contents"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let path = chunk.name.clone();
+    Box::pin(async move {
+        Ok(Plan {
+            changes: Map::from_iter([("diff".to_owned(), json!(format!("+{content}")))]),
+            comment: format!("{path} gets {content}"),
+            done: String::new(),
+            effects: vec![Effect::Write {
+                path,
+                content: content.into_bytes(),
+                meta: Meta::default(),
+            }],
+        })
+    })
+}
+
+fn run(_: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
+    let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), chunk.name.clone()];
+    Box::pin(async move {
+        Ok(Plan {
+            changes: Map::from_iter([("cmd".to_owned(), json!("run"))]),
+            done: String::new(),
+            effects: vec![Effect::Run(Command {
+                argv,
+                ..Command::default()
+            })],
+            ..Plan::default()
+        })
+    })
+}
+
+static FUNCTIONS: &[Function] = &[
+    Function {
+        name: ("file", "managed"),
+        check: |h, c| write(h, c),
+        watch: None,
+    },
+    Function {
+        name: ("cmd", "run"),
+        check: |h, c| run(h, c),
+        watch: Some(|h, c| run(h, c)),
+    },
+];
+
+fn chunk(function: &str, name: &str, args: Value) -> Chunk {
+    let (state, fun) = function.split_once('.').unwrap();
+    serde_json::from_value(json!({
+        "state": state, "fun": fun, "id": name, "name": name, "sls": "test",
+        "source": {"file": "test.sls", "line": 1, "column": 1}, "args": args,
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_sensitive_chunk_shows_nothing_of_its_values() {
+    let host = FakeHost::new();
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let mut secret = chunk(
+        "file.managed",
+        "/etc/key",
+        json!({"contents": "correct horse\nbattery staple\n"}),
+    );
+    secret.sensitive = true;
+    let found = runner.check(&secret).await.unwrap();
+    let output = format!(
+        "{}{}",
+        found.comment,
+        serde_json::to_string(&found.changes).unwrap()
+    );
+    assert!(
+        !output.contains("horse") && !output.contains("battery"),
+        "{output}"
+    );
+    assert_eq!(found.changes["diff"], json!(REDACTED));
+    runner.apply(&secret, &found.diff).await.unwrap();
+    assert_eq!(
+        host.text("/etc/key").unwrap(),
+        "correct horse\nbattery staple\n"
+    );
+    host.crash_after(0);
+    let failure = runner.apply(&secret, &found.diff).await.unwrap_err();
+    assert!(!failure.to_string().contains("horse"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_command_reports_its_exit_code_and_output() {
+    let host = FakeHost::new();
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let good = chunk("cmd.run", "echo hello", json!({}));
+    let found = runner.check(&good).await.unwrap();
+    let applied = runner.apply(&good, &found.diff).await.unwrap();
+    assert_eq!(
+        Value::Object(applied.changes),
+        json!({"retcode": 0, "stdout": "hello", "stderr": ""})
+    );
+    let bad = chunk("cmd.run", "exit 3", json!({}));
+    let found = runner.check(&bad).await.unwrap();
+    let failure = runner.apply(&bad, &found.diff).await.unwrap_err();
+    assert!(
+        failure
+            .to_string()
+            .starts_with("`exit 3` ended with exit code 3"),
+        "{failure}"
+    );
+    assert!(runner.watch(&bad).await.is_some());
+}
+
+#[tokio::test]
+async fn predicted_effects_are_seen_but_not_made() {
+    let host = FakeHost::new();
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let file = chunk("file.managed", "/etc/new", json!({"contents": "x"}));
+    let found = runner.check(&file).await.unwrap();
+    runner.predict(&file, &found.diff).await;
+    assert!(runner.exists("/etc/new").await);
+    assert_eq!(host.writes(), 0);
+}
+
+#[tokio::test]
+async fn conditions() {
+    let host = FakeHost::new();
+    host.state().put_unit("nginx.service", true, true);
+    host.state()
+        .http
+        .insert("https://a/".to_owned(), [Some((401, String::new()))].into());
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let any = chunk("cmd.run", "true", json!({}));
+    for (condition, wanted) in [
+        (json!("true"), true),
+        (json!("false"), false),
+        (json!({"fun": "service.status", "name": "nginx"}), true),
+        (
+            json!({"fun": "file.file_exists", "args": ["/nowhere"]}),
+            false,
+        ),
+        (
+            json!({"fun": "http.query", "url": "https://a/", "status": 401}),
+            true,
+        ),
+        (json!({"fun": "http.query", "url": "https://a/"}), false),
+        (
+            json!({"fun": "http.query", "url": "https://a/", "status": 401, "ca": "/nowhere"}),
+            false,
+        ),
+        (json!({"fun": "http.query", "args": ["https://b/"]}), false),
+    ] {
+        assert_eq!(
+            runner.condition(&any, &condition).await,
+            Ok(wanted),
+            "{condition}"
+        );
+    }
+    let failure = runner
+        .condition(&any, &json!({"fun": "network.ip"}))
+        .await
+        .unwrap_err();
+    assert!(
+        failure.to_string().contains("`network.ip` is not known"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn an_identity_is_current_until_two_thirds_of_its_life_are_over() {
+    let host = FakeHost::new();
+    let runner = Runner::new(&host);
+    let ca = host.state().cas.certificate("halite").unwrap();
+    let made = chunk(
+        "x509.certificate",
+        "/pki/a.crt",
+        json!({"ca": "halite", "common_name": "a", "days": 90}),
+    );
+    let any = chunk("cmd.run", "true", json!({}));
+    let condition = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/ca.crt"});
+    let write = |path: &str, text: &str| Effect::Write {
+        path: path.to_owned(),
+        content: text.as_bytes().to_vec(),
+        meta: Meta::default(),
+    };
+    assert_eq!(
+        runner.condition(&any, &condition).await,
+        Ok(false),
+        "nothing is there"
+    );
+    let found = runner.check(&made).await.unwrap();
+    runner.apply(&made, &found.diff).await.unwrap();
+    assert_eq!(
+        runner.condition(&any, &condition).await,
+        Ok(false),
+        "the CA is not there"
+    );
+    host.perform(&write("/pki/ca.crt", &ca)).await.unwrap();
+    assert_eq!(runner.condition(&any, &condition).await, Ok(true));
+    host.sleep(59.0 * 86_400.0).await;
+    assert_eq!(runner.condition(&any, &condition).await, Ok(true));
+    host.sleep(2.0 * 86_400.0).await;
+    assert_eq!(
+        runner.condition(&any, &condition).await,
+        Ok(false),
+        "less than a third is left"
+    );
+
+    let found = runner.check(&made).await.unwrap();
+    runner.apply(&made, &found.diff).await.unwrap();
+    assert_eq!(
+        runner.condition(&any, &condition).await,
+        Ok(true),
+        "renewed"
+    );
+    let other = host.state().cas.certificate("site").unwrap();
+    host.perform(&write("/pki/other.crt", &other))
+        .await
+        .unwrap();
+    let foreign = json!({"fun": "x509.current", "name": "/pki/a.crt", "ca": "/pki/other.crt"});
+    assert_eq!(
+        runner.condition(&any, &foreign).await,
+        Ok(false),
+        "another CA's"
+    );
+    host.perform(&write("/pki/a.key", "damaged")).await.unwrap();
+    assert_eq!(
+        runner.condition(&any, &condition).await,
+        Ok(false),
+        "not of its key"
+    );
+}
+
+#[tokio::test]
+async fn a_stopped_run_changes_nothing_more() {
+    let host = FakeHost::new();
+    let stop = Arc::new(Stop::default());
+    let runner = Runner::with_functions(&host, FUNCTIONS).stoppable(Arc::clone(&stop));
+    let file = chunk("file.managed", "/etc/new", json!({"contents": "x"}));
+    let found = runner.check(&file).await.unwrap();
+    stop.request("cancelled");
+    stop.request("again");
+    let failure = runner.apply(&file, &found.diff).await.unwrap_err();
+    assert_eq!(failure.to_string(), "cancelled");
+    assert!(runner.check(&file).await.is_err());
+    assert_eq!(host.writes(), 0);
+}
+
+#[tokio::test]
+async fn an_unknown_state_says_what_to_do() {
+    let host = FakeHost::new();
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let failure = runner
+        .check(&chunk("zfs.present", "a", json!({})))
+        .await
+        .unwrap_err();
+    assert!(
+        failure.to_string().contains("`zfs.present`") && failure.to_string().contains("update"),
+        "{failure}"
+    );
+}

@@ -1,0 +1,10 @@
+{#- Addons and charts. What is switched off is removed before anything is created. -#}
+include:
+  - halite.addons.owned
+{%- if pillar.halite.addons.metricsServer %}
+  - halite.addons.metrics_server
+{%- endif %}
+{%- if pillar.halite.addons.localPath %}
+  - halite.addons.local_path
+{%- endif %}
+  - halite.addons.charts

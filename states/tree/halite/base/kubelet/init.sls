@@ -1,0 +1,157 @@
+{#- The kubelet, configured as kubeadm does. Identity: docs/decisions/0004-kubelet-identity.md. -#}
+{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/base/map.jinja' import cri_socket, kubelet_url with context %}
+{%- set user = 'system:node:' ~ node.name %}
+{%- set identity = '/var/lib/kubelet/pki/kubelet-client-halite.pem' %}
+{%- set current = '/var/lib/kubelet/pki/kubelet-client-current.pem' %}
+include:
+  - halite.host.packages
+  - halite.base.containerd
+  - halite.base.pki.kubernetes_ca
+
+/var/lib/kubelet:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+
+/var/lib/kubelet/pki:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
+    - require:
+        - file: /var/lib/kubelet
+
+/etc/kubernetes/manifests:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - makedirs: True
+
+/var/lib/kubelet/instance-config.yaml:
+  file.managed:
+    - contents: |
+        containerRuntimeEndpoint: "{{ cri_socket }}"
+    - user: root
+    - group: root
+    - mode: '0644'
+    - require:
+        - file: /var/lib/kubelet
+
+/var/lib/kubelet/config.yaml:
+  file.managed:
+    - source: salt://halite/base/kubelet/config.yaml.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+    - require:
+        - file: /var/lib/kubelet
+
+/var/lib/kubelet/kubeadm-flags.env:
+  file.managed:
+    - source: salt://halite/base/kubelet/kubeadm-flags.env.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+    - require:
+        - file: /var/lib/kubelet
+
+# The node's first client certificate, and the fallback. The kubelet requests its own successors
+# before this one expires.
+{{ identity }}:
+  x509.certificate:
+    - combined: True
+    - ca: kubernetes
+    - ca_certificate: {{ pillar.halite.pki.kubernetes.cert | json }}
+    - common_name: {{ user }}
+    - organization: ['system:nodes']
+    - client_auth: True
+    - require:
+        - file: /var/lib/kubelet/pki
+
+# The kubelet points this link at its newest certificate. The state repairs the link only if it
+# leads to no certificate.
+kubelet-identity-in-place:
+  file.symlink:
+    - name: {{ current }}
+    - target: {{ identity }}
+    - force: True
+    - unless: >-
+        test -L {{ current }} && test -s {{ current }} &&
+        case "$(readlink {{ current }})" in
+        {{ identity }}|/var/lib/kubelet/pki/kubelet-client-2*.pem) true;; *) false;; esac
+    - require:
+        - x509: {{ identity }}
+
+# A new first certificate was made because the old one had expired or was lost. The kubelet's own
+# may have expired too.
+kubelet-identity-renewed:
+  file.symlink:
+    - name: {{ current }}
+    - target: {{ identity }}
+    - force: True
+    - onchanges:
+        - x509: {{ identity }}
+
+{%- if pillar.halite.addons.metricsServer %}
+
+# The kubelet's serving certificate, so that metrics-server can verify it. It replaces the
+# self-signed one at the same path; the kubelet reloads it without a restart. Needed only with the
+# addon.
+/var/lib/kubelet/pki/kubelet.crt:
+  x509.certificate:
+    - ca: kubernetes
+    - ca_certificate: {{ pillar.halite.pki.kubernetes.cert | json }}
+    - common_name: {{ node.name }}
+    - sans_dns: [{{ node.name }}]
+    - sans_ip: [{{ node.controlPlane }}]
+    - server_auth: True
+    - require:
+        - file: /var/lib/kubelet/pki
+{%- endif %}
+
+/etc/kubernetes/kubelet.conf:
+  kubeconfig.managed:
+    - server: {{ kubelet_url }}
+    - cluster: {{ pillar.halite.cluster.name }}
+    - user: {{ user }}
+    - ca_certificate: {{ pillar.halite.pki.kubernetes.cert | json }}
+    - client_certificate_file: {{ current }}
+    - client_key_file: {{ current }}
+    - require:
+        - file: /etc/kubernetes/manifests
+
+# Start order at boot: a kubelet that finds no runtime exits, and systemd restarts it only ten
+# seconds later.
+/etc/systemd/system/kubelet.service.d/20-halite.conf:
+  file.managed:
+    - source: salt://halite/base/kubelet/order.conf
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+    - require:
+        - pkg: host-packages
+
+kubelet:
+  service.running:
+    - enable: True
+    - require:
+        - pkg: host-packages
+        - cmd: containerd-answers
+        - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
+        - file: /etc/kubernetes/manifests
+        - file: kubelet-identity-in-place
+{%- if pillar.halite.addons.metricsServer %}
+        - x509: /var/lib/kubelet/pki/kubelet.crt
+{%- endif %}
+    - watch:
+        - file: /etc/kubernetes/pki/ca.crt
+        - file: /var/lib/kubelet/config.yaml
+        - file: /var/lib/kubelet/kubeadm-flags.env
+        - x509: {{ identity }}
+        - kubeconfig: /etc/kubernetes/kubelet.conf

@@ -1,0 +1,27 @@
+{#- Labels and taints of the nodes, as kubeadm sets them (cmd/kubeadm/app/phases/markcontrolplane),
+    with the operator's own from the node documents. A control-plane host that is not a worker is
+    tainted unless its document says otherwise. Worker and infra nodes get a role label, which
+    `kubectl get nodes` displays. -#}
+include:
+  - halite.base.kubeadm_objects
+{%- for name, node in pillar.halite.nodes | dictsort %}
+{%-   set labels = namespace(all={}) %}
+{%-   for role in ['infra', 'worker'] if role in node.roles %}
+{%-     set labels.all = salt['slsutil.merge'](labels.all, {'node-role.kubernetes.io/' ~ role: ''}) %}
+{%-   endfor %}
+{%-   if 'control-plane' in node.roles %}
+{%-     set labels.all = salt['slsutil.merge'](labels.all, {
+          'node-role.kubernetes.io/control-plane': '',
+          'node.kubernetes.io/exclude-from-external-load-balancers': ''}) %}
+{%-   endif %}
+{%-   set labels.all = salt['slsutil.merge'](labels.all, node.labels) %}
+
+
+node-{{ name }}:
+  kubernetes.node:
+    - object: {{ name }}
+    - labels: {{ labels.all | json }}
+    - taints: {{ node.taints | json }}
+    - require:
+        - kubernetes: api-ready
+{%- endfor %}

@@ -1,0 +1,32 @@
+{#- Host names without DNS. The API server has its own name, so that its address can change without
+    new certificates. -#}
+{%- from 'halite/map.jinja' import is_kubernetes_node with context %}
+api-endpoint:
+  host.present:
+    - name: {{ pillar.halite.apiServer.endpoint }}
+    - ip: {{ pillar.halite.apiServer.address }}
+{%- for name, other in pillar.halite.nodes | dictsort %}
+
+node-name-{{ name }}:
+  host.present:
+    - name: {{ name }}
+    - ip: {{ other.controlPlane }}
+{%- endfor %}
+{%- if pillar.halite.siteRegistry.address %}
+
+site-registry-name:
+  host.present:
+    - name: {{ pillar.halite.siteRegistry.name }}
+    - ip: {{ pillar.halite.siteRegistry.address }}
+{%- endif %}
+{%- if is_kubernetes_node %}
+
+# A pod on the host's network has a copy of /etc/hosts from the start of its container. kube-proxy
+# connects to the API by name, so it is restarted after a change.
+kube-proxy-hosts:
+  cmd.run:
+    - name: pkill -x kube-proxy
+    - onlyif: pgrep -x kube-proxy
+    - onchanges:
+        - host: api-endpoint
+{%- endif %}

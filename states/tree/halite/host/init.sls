@@ -1,0 +1,11 @@
+# A host that is ready for Kubernetes.
+include:
+  - halite.host.repository
+  - halite.host.packages
+  - halite.host.kernel
+  - halite.host.swap
+  - halite.host.hosts
+  - halite.host.trust
+  - halite.host.time
+  - halite.host.firewall
+  - halite.host.keepalived

@@ -1,0 +1,93 @@
+{#- The virtual address of the API, held by one of the control-plane hosts. Unicast: the network
+    needs no multicast, and keepalived accepts only the named peers. It needs neither etcd nor the
+    API, so it works at a cold start. -#}
+{%- from 'halite/map.jinja' import node, runs_keepalived, control_plane_addresses with context %}
+{%- set ns = namespace(interface='') %}
+{%- for interface, addresses in grains.get('ip4_interfaces', {}) | dictsort if node.get('controlPlane') in addresses %}
+{%-   set ns.interface = interface %}
+{%- endfor %}
+{%- set rank = namespace(before=0) %}
+{%- for address in control_plane_addresses if address < node.get('controlPlane', '') %}
+{%-   set rank.before = rank.before + 1 %}
+{%- endfor %}
+include:
+  - halite.host.packages
+{%- if runs_keepalived and not ns.interface %}
+
+keepalived-interface:
+  test.fail_without_changes:
+    - comment: >-
+        No interface of this host has its control-plane address {{ node.controlPlane }}, so keepalived has nowhere to put
+        {{ pillar.halite.apiServer.vip }}. Give the host that address, or correct `resolved.controlPlane` in its node document.
+{%- elif runs_keepalived %}
+
+/etc/keepalived/check-apiserver:
+  file.managed:
+    - source: salt://halite/host/keepalived/check-apiserver.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0755'
+    - makedirs: True
+    - require:
+        - pkg: host-packages
+
+/etc/keepalived/keepalived.conf:
+  file.managed:
+    - source: salt://halite/host/keepalived/keepalived.conf.j2
+    - template: jinja
+    - context:
+        interface: {{ ns.interface }}
+        peers: {{ control_plane_addresses | reject('equalto', node.controlPlane) | list | json }}
+        # Different on every host, so that the choice is never left to the comparison of addresses.
+        priority: {{ 200 - rank.before }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - require:
+        - file: /etc/keepalived/check-apiserver
+
+# The distribution's unit does not restart after a crash, and the address would be lost.
+/etc/systemd/system/keepalived.service.d/halite.conf:
+  file.managed:
+    - source: salt://halite/host/keepalived/restart.conf
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+    - require:
+        - pkg: host-packages
+
+keepalived:
+  service.running:
+    - enable: True
+    - watch:
+        - file: /etc/keepalived/keepalived.conf
+        - file: /etc/systemd/system/keepalived.service.d/halite.conf
+{%- else %}
+
+# Switched off, or not a control-plane host: stops keepalived if Halite ever configured it here,
+# which releases the address.
+keepalived:
+  service.dead:
+    - enable: False
+    - onlyif: test -e /etc/keepalived/check-apiserver
+
+# An operator who starts keepalived later must not take the address with Halite's configuration.
+# Another one stays.
+/etc/keepalived/keepalived.conf:
+  file.absent:
+    - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf
+    - require:
+        - service: keepalived
+
+/etc/systemd/system/keepalived.service.d/halite.conf:
+  file.absent:
+    - require:
+        - service: keepalived
+
+/etc/keepalived/check-apiserver:
+  file.absent:
+    - require:
+        - file: /etc/keepalived/keepalived.conf
+{%- endif %}

@@ -1,4 +1,0 @@
-# As for the master.
-halite-minion-restart-now:
-  cmd.run:
-    - name: systemctl daemon-reload && systemctl restart halite-minion.service

@@ -1,0 +1,62 @@
+{#- Makes a host with a master and a minion a Ready control plane. Each step may be repeated: it
+    changes only what differs. -#}
+{%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
+
+# Packages, kernel, names, firewall, virtual address.
+host:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.host]
+
+# Serves the bundle: from now on every host can pull images, this one included.
+images:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.services.bundle_server]
+    - require:
+        - halite: host
+
+containerd:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.base.containerd, halite.images]
+    - require:
+        - halite: images
+
+# The kubelet runs etcd, so one step applies both.
+etcd:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.base.kubelet, halite.base.etcd]
+    - require:
+        - halite: containerd
+
+control-plane:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.base.control_plane]
+    - require:
+        - halite: etcd
+
+# All Kubernetes objects: kubeadm's, the node's labels, pod network, kube-proxy, DNS, addons.
+network:
+  halite.state:
+    - tgt: master
+    - highstate: True
+    - require:
+        - halite: control-plane
+
+ready:
+  halite.wait_for_node:
+    - node: {{ bootstrap }}
+    - timeout: 300
+    - require:
+        - halite: network
+
+# The operator's own states, and states that have no step above.
+custom:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - highstate: True
+    - require:
+        - halite: ready

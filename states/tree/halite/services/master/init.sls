@@ -1,0 +1,75 @@
+{#- The master: program, unit, configuration and, once, its CAs. The master applies this to itself
+    through the minion. -#}
+include:
+  - halite.services.ctl
+
+/usr/local/bin/halite-master:
+  file.managed:
+    - source: bundle://bin/halite-master
+    - user: root
+    - group: root
+    - mode: '0755'
+
+/etc/halite/master.yaml:
+  file.managed:
+    - source: salt://halite/services/master/master.yaml.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+
+/etc/systemd/system/halite-master.service:
+  file.managed:
+    - source: salt://halite/services/master/halite-master.service
+    - user: root
+    - group: root
+    - mode: '0644'
+
+# CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
+# `unless` reads the files and does not ask the program, which a state above may be about to
+# replace, so that a test run predicts what a real one does. Identities are renewed when a third of
+# their lifetime is left.
+{%- set state = '/var/lib/halite/master' %}
+{%- set operator = '/etc/halite/operator' %}
+halite-master-init:
+  cmd.run:
+    - name: /usr/local/bin/halite-master init --config /etc/halite/master.yaml
+    - unless:
+{%- for ca in ['halite', 'kubernetes', 'etcd', 'front-proxy', 'site'] %}
+{%-   for kind in ['crt', 'key'] %}
+        - fun: file.file_exists
+          path: {{ state }}/ca/{{ ca }}.{{ kind }}
+{%-   endfor %}
+{%- endfor %}
+{%- for kind in ['key', 'pub'] %}
+        - fun: file.file_exists
+          path: {{ state }}/sa.{{ kind }}
+{%- endfor %}
+{%- for identity in [state ~ '/identity.crt', operator ~ '/operator.crt'] %}
+        - fun: x509.current
+          path: {{ identity }}
+          ca: {{ state }}/ca/halite.crt
+{%- endfor %}
+        - test "$(cat {{ operator }}/ca.crt)" = "$(cat {{ state }}/ca/halite.crt)"
+    - require:
+        - file: /usr/local/bin/halite-master
+        - file: /etc/halite/master.yaml
+
+halite-master:
+  service.running:
+    - enable: True
+    - require:
+        - cmd: halite-master-init
+        - file: /etc/systemd/system/halite-master.service
+
+# Delayed as the minion's restart is: the job that changed the files ends first.
+halite-master-restart:
+  cmd.run:
+    - name: systemctl daemon-reload && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl restart halite-master.service
+    - onlyif: test -e /var/lib/halite/minion/identity.crt
+    - onchanges:
+        - file: /usr/local/bin/halite-master
+        - file: /etc/halite/master.yaml
+        - file: /etc/systemd/system/halite-master.service
+    - order: last

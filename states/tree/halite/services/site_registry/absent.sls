@@ -1,0 +1,22 @@
+{#- A host that does not run the site registry, or no longer. Images and backups belong to the site
+    and stay. -#}
+{%- set timers = ['halite-registry-backup.timer', 'halite-registry-verify.timer'] %}
+{%- for unit in timers + ['halite-registry'] %}
+
+{{ unit }}:
+  service.dead:
+    - enable: False
+{%- endfor %}
+{%- for path in ['/etc/systemd/system/halite-registry-backup.timer', '/etc/systemd/system/halite-registry-backup.service',
+                 '/etc/systemd/system/halite-registry-verify.timer', '/etc/systemd/system/halite-registry-verify.service',
+                 '/etc/systemd/system/halite-failed@.service', '/etc/systemd/system/halite-registry.service',
+                 '/etc/halite/registry', '/var/lib/halite/reports'] %}
+
+{{ path }}:
+  file.absent:
+    - require:
+{%-   for timer in timers %}
+        - service: {{ timer }}
+{%-   endfor %}
+        - service: halite-registry
+{%- endfor %}
