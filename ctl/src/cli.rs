@@ -9,8 +9,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::output::Format;
 
-pub use self::bundle::{Bundle, Copy, Signing, Switch, TrustArgs};
+pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use halite_cli::builder::Signing;
 
 /// Halite's command: declares, shows and mends a cluster.
 #[derive(Debug, Parser)]

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_bundle::Manifest;
 use halite_document::Problem;
+use halite_manifest::Manifest;
 use halite_pillar::bundle::BundleFacts;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};

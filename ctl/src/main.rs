@@ -5,14 +5,12 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
-mod complete;
 mod files;
 mod follow;
 mod minion;
 mod output;
 mod paper;
 mod preflight;
-mod registry;
 mod site;
 
 use std::process::ExitCode;

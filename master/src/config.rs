@@ -74,7 +74,7 @@ fn default_config_dir() -> PathBuf {
 }
 
 fn default_bundles() -> PathBuf {
-    PathBuf::from(halite_bundle::site::DIRECTORY)
+    PathBuf::from(halite_manifest::bundles::DIRECTORY)
 }
 
 /// Why the configuration cannot be used.

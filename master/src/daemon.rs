@@ -13,7 +13,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
-use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good_copies};
+use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
 use crate::{metrics, serve};
 
 /// Events and audit lines are kept for so long.
@@ -85,7 +85,7 @@ where
             tracing::error!(%error, "metrics are not served any more");
         }
     });
-    background.spawn(keep_good_copies(Arc::clone(&store)));
+    background.spawn(write_backups(Arc::clone(&store)));
     background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_proto::reports::DIRECTORY;
+use halite_host_reports::DIRECTORY;
 
 pub use halite_cli::minion::DEFAULT_PATH;
 

@@ -5,7 +5,6 @@ pub mod authz;
 pub mod identity;
 mod pkcs8;
 pub mod pki;
-pub mod reports;
 pub mod transport;
 
 /// The generated messages and services.

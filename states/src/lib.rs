@@ -7,6 +7,7 @@ pub mod compile;
 pub mod engine;
 pub mod low;
 pub mod run;
+pub mod shipped;
 pub mod signature;
 pub mod signatures;
 #[cfg(feature = "compiler")]

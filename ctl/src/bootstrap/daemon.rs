@@ -28,7 +28,7 @@ pub const MASTER: Daemon = Daemon {
     program: "/usr/local/bin/halite-master",
     sls: "halite.services.master",
     asks: "halite-master-restart",
-    restart: "halite.services.master.restart",
+    restart: halite_states::shipped::RESTART_MASTER,
 };
 
 /// This host's minion.
@@ -37,7 +37,7 @@ pub const MINION: Daemon = Daemon {
     program: "/usr/local/bin/halite-minion",
     sls: "halite.services.minion",
     asks: "halite-minion-restart",
-    restart: "halite.services.minion.restart",
+    restart: halite_states::shipped::RESTART_MINION,
 };
 
 impl Daemon {

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use halite_bundle::{Sound, manifest};
+use halite_bundle::VerifiedImage;
 use halite_durable::ScratchDir;
+use halite_manifest::manifest;
 
 use super::bundle_problems;
 use crate::cli::Bootstrap;
@@ -48,10 +49,10 @@ impl Medium {
             Err(problems) => return Ok(Err(problems)),
         };
         let sound = match &vouched.source {
-            Source::Image(iso) => Some(Sound::open(iso, &vouched.sha256)?),
+            Source::Image(iso) => Some(VerifiedImage::open(iso, &vouched.sha256)?),
             Source::Directory(_) => None,
         };
-        if let Some(delta) = sound.as_ref().and_then(Sound::delta) {
+        if let Some(delta) = sound.as_ref().and_then(VerifiedImage::delta) {
             bail!(
                 "{} is a delta from the bundle {} to {}, for a site that has the old one (`ctl bundle add`): a bootstrap \
                  needs a whole bundle. {REFUSED}",

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use halite_bundle::Manifest;
 use halite_document::Problem;
+use halite_manifest::Manifest;
 use halite_pillar::bundle::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
@@ -39,10 +39,7 @@ use crate::{FAILED, follow, preflight};
 pub use self::declare::CLUSTER_MODE;
 
 /// The orchestration that makes a control plane of the first host.
-pub const ORCHESTRATION: &str = "halite.orchestrate.bootstrap";
-
-/// The states that it applies on the first host by itself, and that are in no highstate.
-pub const BY_ITSELF: [&str; 2] = [daemon::MASTER.restart, daemon::MINION.restart];
+pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
 
 /// What every step works with.
 struct Ground {
@@ -74,7 +71,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         Err(problems) => return damaged(args, problems, screen).await,
     };
     let (bundle, site) = (medium.bundle.clone(), medium.site.clone());
-    let manifest = halite_bundle::manifest::load(&bundle)?;
+    let manifest = halite_manifest::manifest::load(&bundle)?;
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);

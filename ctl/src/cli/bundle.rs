@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use halite_cli::builder::{Builder, Signing};
 
 /// Whom a bundle is believed.
 #[derive(Debug, Default, Args)]
@@ -14,20 +15,6 @@ pub struct TrustArgs {
     /// Believe a bundle that no trusted key signed: only damage is found then, not intent.
     #[arg(long)]
     pub allow_unsigned: bool,
-}
-
-/// Who signs an ISO.
-#[derive(Debug, Default, Args)]
-pub struct Signing {
-    /// The secret key that signs; may be repeated.
-    #[arg(long)]
-    pub key: Vec<PathBuf>,
-    /// A file with the keys' password; default: it is asked for.
-    #[arg(long)]
-    pub password_file: Option<PathBuf>,
-    /// Do not sign: sites will only take it with --allow-unsigned.
-    #[arg(long, conflicts_with = "key")]
-    pub unsigned: bool,
 }
 
 /// `ctl bundle use`.
@@ -133,57 +120,9 @@ pub enum Bundle {
         #[command(flatten)]
         signing: Signing,
     },
-    /// What clusters made from a bundle could ask of it, who asks, and what is not in it; and what
-    /// nobody asks for.
-    Needs {
-        /// Its directory; default: the directory above this program.
-        directory: Option<PathBuf>,
-    },
-    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
-    Init {
-        /// Where to write recipe.yaml.
-        #[arg(default_value = ".")]
-        directory: PathBuf,
-        /// Kubernetes' version.
-        #[arg(long, default_value = "v1.36.3")]
-        kubernetes: String,
-        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
-        #[arg(long)]
-        programs: Option<PathBuf>,
-        /// The state tree; default: the one that belongs to this program.
-        #[arg(long)]
-        states: Option<PathBuf>,
-    },
-    /// Record beside a recipe what everything in it comes to: sources, digests, sizes, licences.
-    /// What is recorded stays.
-    Lock {
-        /// The recipe.
-        #[arg(long, default_value = "recipe.yaml")]
-        recipe: PathBuf,
-    },
-    /// Resolve everything in a recipe anew, show what changes, and record it.
-    Update {
-        /// The recipe.
-        #[arg(long, default_value = "recipe.yaml")]
-        recipe: PathBuf,
-        /// Only show what would change.
-        #[arg(long)]
-        test: bool,
-    },
-    /// Gather a bundle, just as its lock says, and seal and sign it where it is to be an ISO.
-    Build {
-        /// The recipe.
-        #[arg(long, default_value = "recipe.yaml")]
-        recipe: PathBuf,
-        /// The new bundle: NAME.iso, or a directory, which nobody signs.
-        #[arg(long)]
-        out: PathBuf,
-        #[command(flatten)]
-        signing: Signing,
-        /// Ask no other machine for anything: take everything from the recipe's cache.
-        #[arg(long)]
-        offline: bool,
-    },
+    /// The commands that `halite-builder` runs.
+    #[command(flatten)]
+    Builder(Builder),
 }
 
 /// `ctl bundle copy`.

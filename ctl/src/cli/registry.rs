@@ -1,46 +1,44 @@
-//! The command line of the registry with the site's own images: `ctl registry`.
+//! The command line of `ctl registry`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use crate::registry::DATA;
+use halite_pillar::registry::DATA;
 
 /// `ctl registry`.
 #[derive(Debug, Subcommand)]
 pub enum Registry {
-    /// Make a backup on the host that the registry runs on, while it serves.
+    /// Make a backup, on the host of the registry, while it serves.
     ///
-    /// A backup is a directory in the registry's own layout; what an earlier one has already is not
-    /// stored again. Damage that is found is named, the rest is kept all the same, and the exit
-    /// code is 1. An empty registry is refused where an earlier backup is not empty, and with
-    /// --report also a directory that had a good backup at the last run and has none now: their
-    /// disks may not be mounted.
+    /// A backup is a directory in the registry's own layout. Blobs that an earlier backup has are
+    /// hard-linked, not stored again. If the registry is damaged, the command names the damage,
+    /// backs up the rest, and exits with 1. It refuses an empty registry if an earlier backup is
+    /// not empty, and with --report a directory without backups if the last run left a good one
+    /// there: the disk may not be mounted.
     Backup(Backup),
-    /// The backups in a directory, the oldest first, by what they say of themselves.
+    /// List the backups in a directory, the oldest first. Reads only their metadata.
     List {
-        /// The directory.
+        /// The directory of the backups.
         directory: PathBuf,
     },
-    /// Read a backup, and name everything in it that is damaged or missing.
+    /// Read a whole backup, and name everything in it that is damaged or missing.
     Verify {
-        /// The backup; of a directory with backups the newest.
+        /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,
         #[command(flatten)]
         report: Report,
     },
-    /// Put a backup back: the registry has the repositories, tags and images of that time then, and
+    /// Restore a backup. The registry then has the repositories, tags and images of that time, and
     /// no others.
     ///
-    /// It may serve meanwhile. Everything is checked before anything is changed; a backup that is
-    /// damaged, in what the registry does not have itself, or that never had all links, is refused.
-    /// Blobs that nothing names any more stay on the disk until `registry garbage-collect` removes
-    /// them.
+    /// The registry may keep running. The whole backup is checked before anything is changed. A
+    /// damaged backup is refused, unless the registry itself has the damaged blobs intact. Blobs
+    /// that no image needs any more stay on the disk until `registry garbage-collect` removes them.
     Restore {
-        /// The backup; of a directory with backups the newest.
+        /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,
-        /// Restore a damaged backup without the images that need what is damaged in it. Each tag
-        /// and manifest that is not restored is named, and the exit code is 1.
+        /// Restore a damaged backup without the images that need a damaged blob. The command names
+        /// each tag and manifest that it does not restore, and exits with 1.
         #[arg(long)]
         without_damaged: bool,
         #[command(flatten)]
@@ -48,7 +46,7 @@ pub enum Registry {
     },
 }
 
-/// The registry's files.
+/// The location of the registry's files.
 #[derive(Debug, Args)]
 pub struct Data {
     /// The registry's data directory.
@@ -56,10 +54,10 @@ pub struct Data {
     pub data: PathBuf,
 }
 
-/// What a timer asks for.
+/// The option of scheduled runs.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A file that is to say, for `ctl status`, when this ended and what was wrong.
+    /// File for the outcome of this run, which `ctl status` shows.
     #[arg(long)]
     pub report: Option<PathBuf>,
 }
@@ -72,8 +70,8 @@ pub struct Backup {
     /// The directory of the backups, best on another disk.
     #[arg(long)]
     pub to: PathBuf,
-    /// How many whole backups with images stay; older ones are removed, unless the registry is
-    /// damaged.
+    /// Number of complete backups with images to keep. Older ones are removed, unless the registry
+    /// is damaged.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     #[command(flatten)]

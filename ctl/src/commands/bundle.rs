@@ -1,19 +1,22 @@
 //! `ctl bundle`.
 
-mod recipe;
+mod builder;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_bundle::complete::{Missing, Stock};
-use halite_bundle::{Change, Diff, Manifest, Problem, manifest};
+use halite_bundle::Damage;
+use halite_cli::builder::Builder;
+use halite_manifest::{Change, Diff, manifest};
 use serde_json::{Value, json};
 
 use super::{bundles, copy, seal};
+use crate::FAILED;
 use crate::cli::{Bundle, Global, TrustArgs};
 use crate::output::{Screen, count, table};
 use crate::site::Site;
-use crate::{FAILED, complete};
+
+pub use halite_terminal::megabytes;
 
 /// `ctl bundle`.
 ///
@@ -72,21 +75,11 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
             out,
             signing,
         } => seal::pack(&directory, &out, &signing, screen),
-        Bundle::Needs { directory } => needs(&directory_of(directory)?, screen),
-        Bundle::Init {
-            directory,
-            kubernetes,
-            programs,
-            states,
-        } => recipe::init(&directory, kubernetes, programs, states, screen),
-        Bundle::Lock { recipe } => recipe::lock(&recipe, screen),
-        Bundle::Update { recipe, test } => recipe::update(&recipe, test, screen),
-        Bundle::Build {
-            recipe,
-            out,
-            offline,
-            signing,
-        } => recipe::build(&recipe, &out, offline, &signing, screen),
+        Bundle::Builder(Builder::Needs { directory }) => {
+            let directory = Some(directory_of(directory)?);
+            builder::run(global.output, Builder::Needs { directory })
+        }
+        Bundle::Builder(command) => builder::run(global.output, command),
     }
 }
 
@@ -108,19 +101,23 @@ fn verify(
         Some(vouched) => halite_bundle::verify_same(directory, &vouched.sha256, &mut told)?,
         None => halite_bundle::verify(directory, &mut told)?,
     };
+    let mut complete = true;
     // Of a damaged bundle the damage is told, not what it would lead to.
     if report.is_sound() {
         screen.progress("looking for what a cluster could ask for and would not find");
-        let missing = missing(directory, &manifest::load(directory)?)?;
-        let incomplete = |missing: &Missing| Problem::Incomplete {
-            message: missing.to_string(),
-        };
-        report.problems.extend(missing.iter().map(incomplete));
+        match builder::missing(directory)? {
+            Some(missing) => {
+                let incomplete = |message| Damage::Incomplete { message };
+                report.problems.extend(missing.into_iter().map(incomplete));
+            }
+            None => complete = false,
+        }
     }
     let signers = vouched.map(|vouched| vouched.signers);
     let mut document = serde_json::to_value(&report)?;
     document["sound"] = json!(report.is_sound());
     document["signers"] = json!(signers);
+    document["completeness_checked"] = json!(complete && report.is_sound());
     screen.answer(&document, |paint| {
         let mut text: String = report
             .problems
@@ -141,6 +138,14 @@ fn verify(
                     paint.notable("!")
                 ),
             };
+            if !complete {
+                text += &format!(
+                    "{} not checked: whether it has everything that a cluster could request; {} checks that, \
+                     on the machine that builds bundles\n",
+                    paint.notable("!"),
+                    builder::PROGRAM
+                );
+            }
         }
         text
     })?;
@@ -149,7 +154,7 @@ fn verify(
 
 /// `ctl bundle diff`.
 fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
-    let diff = Diff::new(&manifest::look(old)?, &manifest::look(new)?);
+    let diff = Diff::new(&halite_bundle::inspect(old)?, &halite_bundle::inspect(new)?);
     let document = serde_json::to_value(&diff)?;
     screen.answer(&document, |_| changes(&diff))?;
     Ok(0)
@@ -175,72 +180,10 @@ pub fn changes(diff: &Diff) -> String {
 
 /// What changes, as one table.
 fn changed(heading: &str, changes: &[Change]) -> String {
-    let short = |text: &Option<String>| {
-        text.as_deref()
-            .map_or("-", |text| text.get(..40).unwrap_or(text))
-            .to_owned()
-    };
     let rows = changes
         .iter()
-        .map(|c| vec![c.name.clone(), short(&c.old), short(&c.new)]);
-    table::rows(&[heading, "old", "new"], rows)
-}
-
-/// `ctl bundle needs`.
-fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
-    let manifest = manifest::load(directory)?;
-    screen.progress("compiling the state tree for every set of options");
-    let stock = Stock::read(directory, &manifest)?;
-    let needs = complete::needs(directory, &manifest)?;
-    let missing = needs.missing(&stock);
-    let without = complete::without_each(directory, &manifest, &needs, &stock)?;
-    let spare: Vec<_> = without
-        .iter()
-        .filter(|(_, said)| said.is_empty())
-        .map(|(spare, _)| spare)
-        .collect();
-    let asked = needs.artifacts().iter().map(|(artifact, places)| {
-        let places: Vec<Value> = places
-            .iter()
-            .map(|(place, uses)| json!({"place": place.to_string(), "with": uses.to_string()}))
-            .collect();
-        json!({"artifact": artifact, "places": places})
-    });
-    let missed: Vec<Value> = missing
-        .iter()
-        .map(|missing| json!({"artifact": missing.artifact, "message": missing.to_string()}))
-        .collect();
-    let document = json!({"renderings": needs.renderings(), "needs": asked.collect::<Vec<_>>(),
-        "missing": missed, "excused": manifest.not_images, "spare": spare, "without": without.iter()
-            .map(|(artifact, said)| json!({"artifact": artifact, "said": said})).collect::<Vec<_>>()});
-    screen.answer(&document, |paint| {
-        let mut text: String = missing
-            .iter()
-            .map(|missing| format!("{} {missing}\n", paint.bad("✗")))
-            .collect();
-        for (artifact, places) in needs.artifacts() {
-            text.push_str(&format!("{artifact}\n"));
-            text.extend(
-                places
-                    .iter()
-                    .map(|(place, uses)| format!("    {place} ({uses})\n")),
-            );
-        }
-        let excused = manifest.not_images.iter();
-        text.extend(excused.map(|(text, why)| format!("not an image: {text}: {why}\n")));
-        text.extend(
-            spare
-                .iter()
-                .map(|artifact| format!("nobody asks for {artifact}\n")),
-        );
-        text
-    })?;
-    Ok(if missing.is_empty() { 0 } else { FAILED })
-}
-
-/// What a cluster made from the bundle could ask for and would not find.
-fn missing(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Missing>> {
-    Ok(complete::needs(directory, manifest)?.missing(&Stock::read(directory, manifest)?))
+        .map(|c| (c.name.as_str(), c.old.as_deref(), c.new.as_deref()));
+    table::changes(heading, rows)
 }
 
 /// The bundle that is named, or that the running program is part of (`BUNDLE/bin/ctl`), or that
@@ -280,10 +223,6 @@ fn directory_or_version(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Some(image) if is_image(Path::new(image)) => Ok(PathBuf::from(image)),
         _ => directory_of(given),
     }
-}
-
-pub fn megabytes(bytes: u64) -> String {
-    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
 fn list(listing: &Value) -> String {

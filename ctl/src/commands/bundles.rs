@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use halite_bundle::site::{Added, Held};
-use halite_bundle::{Diff, Manifest, manifest};
+use halite_bundle::Added;
 use halite_document::Problem;
+use halite_manifest::{Diff, InstalledBundle, Manifest, manifest};
 use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
@@ -40,7 +40,7 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
     };
     let added = vouched.settle(site, screen)?;
     let held = site.bundles.get(&vouched.version)?;
-    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere,
+    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.link_target,
         "changed": added != Added::There});
     let what = match added {
         Added::New => "is added",
@@ -165,15 +165,15 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
             .clone()
             .or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
         let version = version.unwrap_or_else(|| "-".to_owned());
-        all.push(Held {
+        all.push(InstalledBundle {
             version,
             path: in_use.path.clone(),
-            elsewhere: None,
+            link_target: None,
             recorded: None,
             manifest,
         });
     }
-    let each = |held: &Held| {
+    let each = |held: &InstalledBundle| {
         let manifest = held.manifest.as_ref().ok();
         let size =
             manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
@@ -185,7 +185,7 @@ fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
             "hosts": hosts.map(|hosts| hosts.with(&held.version)),
             "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
             "path": held.path,
-            "elsewhere": held.elsewhere,
+            "elsewhere": held.link_target,
             "problem": held.trouble(),
         })
     };
@@ -266,7 +266,11 @@ impl Checked {
             None => halite_bundle::verify(&held.path, &mut told)?,
         };
         let mut problems: Vec<String> = damage.problems.iter().map(ToString::to_string).collect();
-        if let Some(real) = held.elsewhere.as_ref().filter(|_| held.recorded.is_none()) {
+        if let Some(real) = held
+            .link_target
+            .as_ref()
+            .filter(|_| held.recorded.is_none())
+        {
             problems.push(format!(
                 "it is a link to {}, and it is not recorded what was vouched for there: add it again (`ctl bundle add {0}`)",
                 real.display()
@@ -432,9 +436,10 @@ fn take_away(
     }
     screen.progress("removing the bundle");
     let held = change.remove(version)?;
-    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.elsewhere});
+    let document =
+        json!({"version": held.version, "path": held.path, "elsewhere": held.link_target});
     screen.answer(&document, |paint| {
-        let stays = held.elsewhere.as_ref().map_or_else(String::new, |real| {
+        let stays = held.link_target.as_ref().map_or_else(String::new, |real| {
             format!(
                 "; {} is not changed, and not needed any more",
                 real.display()

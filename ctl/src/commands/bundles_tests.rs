@@ -1,8 +1,7 @@
 use std::fs;
 
-use halite_bundle::pack;
-use halite_bundle::seal::keys::{PublicKey, SecretKey, generate};
-use halite_bundle::site::Bundles;
+use halite_bundle::{BundleStore, pack};
+use halite_seal::keys::{PublicKey, SecretKey, generate};
 use halite_testkit::{layout, put};
 
 use super::*;
@@ -26,7 +25,7 @@ impl Here {
         generate(&made.path("builder.key"), None, None).unwrap();
         let site = Site {
             config: made.path("etc"),
-            bundles: Bundles::new(made.path("held")),
+            bundles: BundleStore::new(made.path("held")),
         };
         put(&site.document(), CLUSTER.as_bytes());
         put(&site.config.join("nodes/a.yaml"), NODE.as_bytes());
@@ -267,7 +266,7 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
     assert_eq!(here.add("bad.iso").unwrap(), FAILED);
     let error = format!("{:#}", here.add("0.2.0").unwrap_err());
     assert!(error.contains("it is not signed"), "{error}");
-    let image = halite_bundle::iso::read::Image::open(&here.made.path("0.2.0.iso")).unwrap();
+    let image = halite_iso9660::read::Image::open(&here.made.path("0.2.0.iso")).unwrap();
     image
         .extract(&here.made.path("signed"), &mut |_| ())
         .unwrap();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_bundle::manifest;
 use halite_document::Problem;
+use halite_manifest::manifest;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::validate::Context;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use halite_bundle::fetch::Settings;
-use halite_bundle::site::{Added, Bundles, Origin};
+use halite_bundle::{Added, BundleStore, Origin};
+use halite_fetch::Settings;
 use serde_json::json;
 
 use super::bundle::megabytes;
@@ -27,7 +27,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             args.to.display()
         );
     };
-    let bundles = Bundles::new(if root == Path::new("") {
+    let bundles = BundleStore::new(if root == Path::new("") {
         Path::new(".")
     } else {
         root

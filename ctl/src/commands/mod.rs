@@ -17,7 +17,7 @@ use crate::cli::{Cli, Command};
 use crate::output::Screen;
 
 pub use bundle::directory_of;
-pub use nodes::{ADD_NODE, finish};
+pub use nodes::finish;
 pub use seal::trust;
 
 /// Carries out a command; answers with the exit code.

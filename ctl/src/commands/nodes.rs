@@ -11,7 +11,7 @@ use crate::output::{Screen, seconds};
 use crate::{FAILED, client, follow};
 
 /// The orchestration that makes a node of an enrolled host.
-pub const ADD_NODE: &str = "halite.orchestrate.add_node";
+const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
 
 /// `ctl node`.
 ///

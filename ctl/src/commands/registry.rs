@@ -1,19 +1,20 @@
-//! `ctl registry`.
+//! `ctl registry`: backups of the site registry.
 
 use std::path::Path;
 
+use halite_registry_backup as registry;
+use halite_registry_backup::{Backup, Backups, Damage, Repaired, Reporter, chain};
 use serde_json::{Value, json};
 
 use super::bundle::megabytes;
+use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::output::{Paint, Screen, count, table};
-use crate::registry::{Backup, Backups, Damage, Mended, Reporter};
-use crate::{FAILED, registry};
 
-/// `ctl registry`.
+/// Runs `ctl registry`.
 ///
 /// # Errors
-/// There is no registry or no backup where one should be, or the system refuses.
+/// There is no registry or no backup at the given path, or the system refuses.
 pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Registry::Backup(args) => backup(&args, screen),
@@ -36,54 +37,55 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         .map(|path| Reporter::new(path, &args.to));
     let made = reporter
         .as_ref()
-        .map_or(Ok(()), Reporter::look)
+        .map_or(Ok(()), Reporter::check_still_there)
         .and_then(|()| {
-            registry::make(&args.data.data, &args.to, keep, &mut |text| {
+            registry::create(&args.data.data, &args.to, keep, &mut |text| {
                 screen.progress(text)
             })
         });
-    let reported = reporter.map_or(Ok(()), |reporter| reporter.made(&made));
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.backup(&made));
     let done = made?;
-    let facts = &done.facts;
-    let document = json!({"backup": done.name, "path": done.path, "repositories": facts.repositories,
-        "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "bytes_new": facts.bytes_new,
-        "damaged": facts.damaged, "mended": facts.mended, "pruned": done.pruned,
-        "problem": done.kept.as_ref().map(ToString::to_string)});
-    let whole = facts.damaged.is_empty();
-    let sound = whole && facts.mended.is_empty();
+    let metadata = &done.metadata;
+    let document = json!({"backup": done.name, "path": done.path, "repositories": metadata.repositories,
+        "tags": metadata.tags, "blobs": metadata.blobs, "bytes": metadata.bytes, "bytes_new": metadata.bytes_new,
+        "damaged": metadata.damaged, "repaired": metadata.repaired, "pruned": done.pruned,
+        "problem": done.prune_error.as_ref().map(|error| chain(error))});
+    let complete = metadata.damaged.is_empty();
+    let undamaged = complete && metadata.repaired.is_empty();
     screen.answer(&document, |paint| {
-        let mut text = damage(&facts.damaged, paint);
-        for Mended { damage, from } in &facts.mended {
+        let mut text = damage(&metadata.damaged, paint);
+        for Repaired { damage, from } in &metadata.repaired {
             text.push_str(&format!("{} {damage}: taken from the backup {from}\n", paint.bad("✗")));
         }
-        let mark = if whole { paint.good("✓") } else { paint.bad("✗") };
+        let mark = if complete { paint.good("✓") } else { paint.bad("✗") };
         text.push_str(&format!(
             "{mark} backup {}: {}, {} of it new\n",
             done.path.display(),
             contents(&document),
-            megabytes(facts.bytes_new)
+            megabytes(metadata.bytes_new)
         ));
         if !done.pruned.is_empty() {
             text.push_str(&format!("removed: {}\n", done.pruned.join(", ")));
         }
-        if let Some(error) = &done.kept {
+        if let Some(error) = &done.prune_error {
             let bad = paint.bad("✗");
-            text.push_str(&format!("{bad} the backup is made, but older ones could not be removed: {error}\n"));
+            text.push_str(&format!("{bad} the backup was made, but older ones could not be removed: {}\n",
+                chain(error)));
         }
-        if !sound {
-            text.push_str(if whole {
-                "The registry is damaged and the backup is whole: `ctl registry restore` mends the registry. Nothing old was \
-                 removed.\n"
+        if !undamaged {
+            text.push_str(if complete {
+                "The registry is damaged and the backup is complete: `ctl registry restore` repairs the registry. No old backup \
+                 was removed.\n"
             } else {
-                "The registry is damaged and so is this backup, which has all the rest. Remove what is left of a damaged blob \
-                 (`find DATA -path '*/HEX/data' -delete`), which the registry would take for whole, and push it again; or \
-                 delete what names it. Nothing old was removed.\n"
+                "The registry is damaged, and this backup lacks the damaged blobs. Remove the file of each damaged blob (`find DATA \
+                 -path '*/HEX/data' -delete`), because the registry would take it for intact, and push the image again; \
+                 or delete the tags that need it. No old backup was removed.\n"
             });
         }
         text
     })?;
     reported?;
-    Ok(if sound && done.kept.is_none() {
+    Ok(if undamaged && done.prune_error.is_none() {
         0
     } else {
         FAILED
@@ -92,18 +94,18 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
 
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let row = |backup: &Backup| {
-        let facts = backup.facts.as_ref().ok();
+        let metadata = backup.metadata.as_ref().ok();
         json!({
             "backup": backup.name(),
-            "time": facts.map(|facts| facts.time),
-            "repositories": facts.map(|facts| facts.repositories),
-            "tags": facts.map(|facts| facts.tags),
-            "blobs": facts.map(|facts| facts.blobs),
-            "bytes": facts.map(|facts| facts.bytes),
-            "bytes_new": facts.map(|facts| facts.bytes_new),
-            "whole": backup.is_whole(),
-            "damaged": facts.map(|facts| &facts.damaged),
-            "problem": backup.facts.as_ref().err(),
+            "time": metadata.map(|metadata| metadata.time),
+            "repositories": metadata.map(|metadata| metadata.repositories),
+            "tags": metadata.map(|metadata| metadata.tags),
+            "blobs": metadata.map(|metadata| metadata.blobs),
+            "bytes": metadata.map(|metadata| metadata.bytes),
+            "bytes_new": metadata.map(|metadata| metadata.bytes_new),
+            "complete": backup.is_complete(),
+            "damaged": metadata.map(|metadata| &metadata.damaged),
+            "problem": backup.metadata.as_ref().err().map(|error| chain(error)),
         })
     };
     let document: Value = Backups::open(directory)?.list()?.iter().map(row).collect();
@@ -122,7 +124,7 @@ fn overview(document: &Value, paint: &Paint) -> String {
             table::cell(&row["tags"]),
             size(&row["bytes"]),
             size(&row["bytes_new"]),
-            table::cell(&row["whole"]),
+            table::cell(&row["complete"]),
         ]
     };
     let heading = [
@@ -132,7 +134,7 @@ fn overview(document: &Value, paint: &Paint) -> String {
         "tags",
         "size",
         "new",
-        "whole",
+        "complete",
     ];
     let mut text = table::rows(&heading, rows.iter().map(row));
     for row in rows {
@@ -153,25 +155,25 @@ fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Re
         let found = registry::verify(&backup, &mut |text| screen.progress(text))?;
         Ok((backup, found))
     });
-    let reported = reporter.map_or(Ok(()), |reporter| reporter.verified(&verified));
+    let reported = reporter.map_or(Ok(()), |reporter| reporter.verification(&verified));
     let (backup, found) = verified?;
-    let sound = found.damaged.is_empty();
+    let intact = found.damaged.is_empty();
     let document = json!({"backup": backup.name(), "path": backup.path, "blobs": found.blobs, "bytes": found.bytes,
-        "damaged": found.damaged, "sound": sound});
+        "damaged": found.damaged, "sound": intact});
     screen.answer(&document, |paint| {
-        if sound {
+        if intact {
             let (blobs, size) = (count(found.blobs, "blob"), megabytes(found.bytes));
-            return format!("{} backup {}: {blobs}, {size}: all as they were\n", paint.good("✓"), backup.name());
+            return format!("{} backup {}: {blobs}, {size}: all match their digests\n", paint.good("✓"), backup.name());
         }
         damage(&found.damaged, paint)
             + &format!(
                 "The backup {} is damaged. Remove the file of a damaged blob from every backup (`find DIR -path \
-                 '*/HEX/data' -delete`): the next backup copies it from the registry anew.\n",
+                 '*/HEX/data' -delete`): the next backup copies it from the registry again.\n",
                 backup.name()
             )
     })?;
     reported?;
-    Ok(if sound { 0 } else { FAILED })
+    Ok(if intact { 0 } else { FAILED })
 }
 
 fn restore(
@@ -191,8 +193,8 @@ fn restore(
             screen.answer(&document, |paint| {
                 damage(&damaged, paint)
                     + &format!(
-                        "The backup {} is damaged. Nothing was changed: name an older one (`ctl registry list {}`), or restore \
-                         the images that are whole (--without-damaged).\n",
+                        "The backup {} is damaged. Nothing was changed. Name an older one (`ctl registry list {}`), or restore \
+                         only the undamaged images (--without-damaged).\n",
                         backup.name(),
                         backups.dir().display()
                     )
@@ -200,20 +202,20 @@ fn restore(
             return Ok(FAILED);
         }
     };
-    let facts = &restored.facts;
-    let document = json!({"backup": backup.name(), "changed": true, "repositories": facts.repositories,
-        "tags": facts.tags, "blobs": facts.blobs, "bytes": facts.bytes, "copied": restored.copied,
-        "bytes_new": restored.bytes_new, "mended": restored.mended, "damaged": restored.damaged, "lost": restored.lost});
-    let whole = restored.damaged.is_empty();
+    let metadata = &restored.metadata;
+    let document = json!({"backup": backup.name(), "changed": true, "repositories": metadata.repositories,
+        "tags": metadata.tags, "blobs": metadata.blobs, "bytes": metadata.bytes, "copied": restored.copied,
+        "bytes_new": restored.bytes_new, "repaired": restored.repaired, "damaged": restored.damaged, "lost": restored.lost});
+    let complete = restored.damaged.is_empty();
     screen.answer(&document, |paint| {
         let contents = contents(&document);
         let copied = format!("{}, {}", count(restored.copied, "blob"), megabytes(restored.bytes_new));
-        let mended: String =
-            restored.mended.iter().map(|digest| format!("{digest} was damaged, and is mended\n")).collect();
-        if whole {
+        let repaired: String =
+            restored.repaired.iter().map(|digest| format!("{digest} was damaged in the registry and is repaired\n")).collect();
+        if complete {
             let mark = paint.good("✓");
             return format!(
-                "{mended}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
+                "{repaired}{mark} the registry is as in the backup {}: {contents}; {copied} copied\n",
                 backup.name()
             );
         }
@@ -221,12 +223,12 @@ fn restore(
             restored.lost.iter().map(|image| format!("{} {image}: not restored\n", paint.bad("✗"))).collect();
         let damaged = damage(&restored.damaged, paint);
         format!(
-            "{mended}{damaged}{lost}The registry is as in the backup {}, without what is named here, which an older one may \
-             have or has to be pushed again; {copied} copied\n",
+            "{repaired}{damaged}{lost}The registry is as in the backup {}, without the images that are named here: restore them \
+             from an older backup, or push them again; {copied} copied\n",
             backup.name()
         )
     })?;
-    Ok(if whole { 0 } else { FAILED })
+    Ok(if complete { 0 } else { FAILED })
 }
 
 /// `3 repositories, 5 tags, 40 blobs, 12.3 MB`.

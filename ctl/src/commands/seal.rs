@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_bundle::seal::Signer;
-use halite_bundle::seal::detached::Vouched;
-use halite_bundle::seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
-use halite_bundle::{manifest, seal};
+use halite_seal::Signer;
+use halite_seal::detached::VerifiedManifest;
+use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate, load_all};
 use serde_json::json;
 
 use crate::FAILED;
@@ -63,14 +62,18 @@ fn known(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
 ///
 /// # Errors
 /// As [`trust()`], and when no trusted key vouches for it.
-pub fn vouched(site: &Site, dir: &Path, args: &TrustArgs) -> anyhow::Result<Option<Vouched>> {
+pub fn vouched(
+    site: &Site,
+    dir: &Path,
+    args: &TrustArgs,
+) -> anyhow::Result<Option<VerifiedManifest>> {
     known(site, args)?
         .map(|trust| of_directory(dir, &trust))
         .transpose()
 }
 
-fn of_directory(dir: &Path, trust: &Trust) -> anyhow::Result<Vouched> {
-    manifest::vouched(dir, trust).context(
+fn of_directory(dir: &Path, trust: &Trust) -> anyhow::Result<VerifiedManifest> {
+    halite_bundle::signed_manifest::verified(dir, trust).context(
         "nobody who is trusted vouches for this directory (--allow-unsigned only looks for damage)",
     )
 }
@@ -95,15 +98,7 @@ pub fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
             "name the key that signs the image with --key (`ctl bundle key` makes one), or leave it --unsigned"
         );
     }
-    let mut password = |path: &Path| match &signing.password_file {
-        Some(file) => Password::from_file(file),
-        None => Password::ask(&format!("Password of {}: ", path.display())),
-    };
-    signing
-        .key
-        .iter()
-        .map(|path| Ok(SecretKey::load(path, &mut password)?))
-        .collect()
+    Ok(load_all(&signing.key, signing.password_file.as_deref())?)
 }
 
 /// `ctl bundle key`.
@@ -200,7 +195,7 @@ pub fn export(
     let sha256 = if new.is_dir() {
         of_directory(new, &trust)?.sha256
     } else {
-        let report = seal::check(new, &trust, &mut |text| screen.progress(text))?;
+        let report = halite_seal::check(new, &trust, &mut |text| screen.progress(text))?;
         if !report.is_sound() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
             bail!(
@@ -219,7 +214,7 @@ pub fn export(
             screen.progress(text)
         }
     };
-    let delta = halite_bundle::delta::export(since, (new, &sha256), out, &keys, &mut told)?;
+    let delta = halite_bundle::export_delta(since, (new, &sha256), out, &keys, &mut told)?;
     let size = std::fs::metadata(out)
         .map(|status| status.len())
         .unwrap_or_default();
@@ -240,7 +235,7 @@ pub fn verify(
     trusted: &TrustArgs,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let report = seal::check(file, &trust(site, trusted)?, &mut |text| {
+    let report = halite_seal::check(file, &trust(site, trusted)?, &mut |text| {
         screen.progress(text)
     })?;
     // Nothing of a damaged one is believed, not even what it is.

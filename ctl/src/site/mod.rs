@@ -7,8 +7,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use halite_bundle::manifest;
-use halite_bundle::site::{Bundles, Held};
+use halite_bundle::BundleStore;
+use halite_manifest::{InstalledBundle, manifest};
 use halite_pillar::bundle::SiteBundle;
 use halite_secrets::yaml;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct Site {
     /// Cluster document, node documents, trusted keys.
     pub config: PathBuf,
     /// Its bundles.
-    pub bundles: Bundles,
+    pub bundles: BundleStore,
 }
 
 /// The bundle that a site's cluster uses.
@@ -40,7 +40,7 @@ impl Site {
     pub fn here() -> Self {
         Self {
             config: CONFIG.into(),
-            bundles: Bundles::default(),
+            bundles: BundleStore::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Site {
 
     /// The bundles that stand here and can be used, as templates see them.
     pub fn others(&self) -> Vec<SiteBundle> {
-        let known = |held: &Held| {
+        let known = |held: &InstalledBundle| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
             Some(SiteBundle {

@@ -7,7 +7,7 @@ fn nothing_is_in_use_where_no_cluster_is() {
     let dir = tempfile::tempdir().unwrap();
     let site = Site {
         config: dir.path().join("etc"),
-        bundles: Bundles::new(dir.path().join("bundles")),
+        bundles: BundleStore::new(dir.path().join("bundles")),
     };
     assert!(site.in_use().unwrap().is_none());
     assert_eq!(

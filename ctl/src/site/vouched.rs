@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use halite_bundle::seal::Signer;
-use halite_bundle::seal::keys::Trust;
-use halite_bundle::site::{Added, visible};
-use halite_bundle::{manifest, seal};
+use halite_bundle::{Added, visible};
+use halite_manifest::manifest;
+use halite_seal::Signer;
+use halite_seal::keys::Trust;
 
 use super::Site;
 use crate::cli::TrustArgs;
@@ -54,7 +54,7 @@ impl Vouched {
             .canonicalize()
             .with_context(|| format!("there is no bundle at {}", path.display()))?;
         if !path.is_dir() {
-            let report = seal::check(&path, &trust, &mut |text| {
+            let report = halite_seal::check(&path, &trust, &mut |text| {
                 screen.progress(&format!("bundle: {text}"))
             })
             .context(REFUSED)?;
@@ -76,7 +76,7 @@ impl Vouched {
                 trust,
             }));
         }
-        let vouched = manifest::vouched(&path, &trust).context(REFUSED)?;
+        let vouched = halite_bundle::signed_manifest::verified(&path, &trust).context(REFUSED)?;
         let manifest = manifest::load_same(&path, &vouched.sha256).context(REFUSED)?;
         if !path.starts_with(site.bundles.root()) {
             visible(&path).context(REFUSED)?;

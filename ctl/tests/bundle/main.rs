@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod added;
 #[cfg(test)]
+mod builder;
+#[cfg(test)]
 mod busy;
 #[cfg(test)]
 mod killed;

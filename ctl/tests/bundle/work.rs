@@ -1,6 +1,7 @@
 //! A small site, whose state tree is as small as it can be, and `ctl` at work there.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use halite_testkit::process::{done, within};
@@ -9,8 +10,19 @@ use halite_testkit::{Site, process, put};
 /// The program under test.
 const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 
+/// Sees to it that `ctl` finds the builder, which cargo builds with the whole workspace only.
+fn has_builder() {
+    let builder = Path::new(CTL).with_file_name("halite-builder");
+    assert!(
+        builder.is_file(),
+        "{} is not there: test the whole workspace, or build it with `cargo build -p halite-builder`",
+        builder.display()
+    );
+}
+
 /// A site with a recipe that `ctl` builds, and a key `builder.key`.
 pub fn site() -> Site {
+    has_builder();
     let site = Site::new();
     for name in [
         "halite/orchestrate/bootstrap",

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use halite_bundle::Release;
+use halite_builder::Release;
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Answer, Authority, Server, Signer, put, run, status};

@@ -36,7 +36,7 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
         assert!(damage["why"].as_str().unwrap().starts_with(why), "{damage}");
     }
     let listed = world.done(&["list", "backups"]);
-    assert_eq!(listed.answer[0]["whole"], false);
+    assert_eq!(listed.answer[0]["complete"], false);
     let mut said = world.refused(&["verify", "backups"]).named("damaged");
     said.sort();
     assert_eq!(said, both);
@@ -91,23 +91,23 @@ fn what_an_earlier_backup_has_makes_damage_good() {
     let mut both = vec![cut.clone(), missing.clone()];
     both.sort();
     assert_eq!(
-        (second.named("mended"), second.named("damaged")),
+        (second.named("repaired"), second.named("damaged")),
         (both, Vec::new()),
         "{}",
         second.text
     );
-    assert_eq!(second.answer["mended"][0]["from"], first.name());
+    assert_eq!(second.answer["repaired"][0]["from"], first.name());
     assert_eq!(second.answer["pruned"], json!([]));
     assert_eq!(second.number("bytes"), first.number("bytes"));
     world.done(&["verify", "backups"]);
     let listed = world.done(&["list", "backups"]);
     assert_eq!(listed.answer.as_array().unwrap().len(), 2);
-    assert_eq!(listed.answer[1]["whole"], true);
+    assert_eq!(listed.answer[1]["complete"], true);
     // The backup mends the registry.
     let restored = world.done(&RESTORE);
-    let mut mended = vec![json!(changed), json!(cut)];
-    mended.sort_by_key(ToString::to_string);
-    assert_eq!(restored.answer["mended"], json!(mended));
+    let mut repaired = vec![json!(changed), json!(cut)];
+    repaired.sort_by_key(ToString::to_string);
+    assert_eq!(restored.answer["repaired"], json!(repaired));
     assert_eq!(restored.number("copied"), 3);
     world.serves("app/web", &web);
     world.backup();
@@ -237,7 +237,7 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     }
     let said = all_but(&[&layer, &arm]);
     assert_eq!(
-        (&said.answer["lost"], &said.answer["mended"]),
+        (&said.answer["lost"], &said.answer["repaired"]),
         (&json!(lost), &json!([]))
     );
     assert!(!world.live(&place(&layer)).exists());
@@ -262,10 +262,10 @@ fn a_backup_whose_links_are_others_is_refused() {
     for (content, why) in [
         (
             Some(format!("sha256:{}", "0".repeat(64))),
-            "these 5 are others",
+            "these 5 differ from them",
         ),
-        (Some("sha256:".to_owned()), "is no digest"),
-        (None, "there were 5 links"),
+        (Some("sha256:".to_owned()), "is not a digest"),
+        (None, "made with 5 links"),
     ] {
         match content {
             Some(content) => fs::write(&link, content).unwrap(),
@@ -284,11 +284,14 @@ fn a_backup_whose_links_are_others_is_refused() {
     let said = world.refused(&RESTORE);
     assert!(
         said.text
-            .contains("no whole backup of a registry: backup.json"),
+            .contains("not a complete backup of a registry: cannot read backup.json"),
         "{}",
         said.text
     );
-    assert_eq!(world.done(&["list", "backups"]).answer[0]["whole"], false);
+    assert_eq!(
+        world.done(&["list", "backups"]).answer[0]["complete"],
+        false
+    );
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn links_of_the_file_system_are_not_followed() {
     let said = world.refused(&RESTORE);
     assert!(
         said.text
-            .contains("symbolic link, which is not followed: remove it"),
+            .contains("symbolic link, which is not followed; remove it"),
         "{}",
         said.text
     );
@@ -381,7 +384,7 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
         "{text}"
     );
     assert!(
-        text.contains("without what is named here") && !text.contains('✓'),
+        text.contains("without the images that are named here") && !text.contains('✓'),
         "{text}"
     );
     world.done(&["restore", &format!("backups/{whole}"), "--data", "storage"]);

@@ -264,7 +264,7 @@ fn a_second_one_is_refused_and_harms_nothing() {
     let said = world.refused(&["backup", "--data", "storage", "--to", "copy"]);
     assert!(
         said.text
-            .contains("storage: another ctl restores this registry: wait"),
+            .contains("storage: another ctl restores this registry; wait"),
         "{}",
         said.text
     );
@@ -374,7 +374,7 @@ fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
             grep 'older ones could not be removed: cannot remove .*/backups/{second}: ' said
             refuse "$CTL" registry backup --data storage --to backups --keep 1 -o json --report report.json
             grep '"problem": *"cannot remove .*/backups/{second}: ' said
-            grep '"failure": "the backup .* is made, but older ones could not be removed: ' report.json
+            grep '"failure": "the backup .* was made, but older ones could not be removed: ' report.json
         "##,
         second = older[1]
     )));
@@ -405,7 +405,7 @@ fn a_restore_without_room_changes_nothing() {
             restore() {{ "$CTL" registry restore backups --data disk/data; }}
             fill 9000000
             refuse restore
-            grep 'docker/registry/v2: what is missing needs 1[23] MiB and only 8 MiB are free' said
+            grep 'docker/registry/v2: the restore needs 1[23] MiB and only 8 MiB are free' said
             list | cmp - before
             rm disk/filler
             work() {{ exec "$CTL" registry restore backups --data disk/data; }}

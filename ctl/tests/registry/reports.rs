@@ -68,7 +68,7 @@ fn every_run_leaves_how_it_ended() {
     let second = world.refused(&backup).name();
     let said = report(&world, "backup.json");
     assert!(
-        failure(&said).starts_with("the registry is damaged and the backup is whole"),
+        failure(&said).starts_with("the registry is damaged and the backup is complete"),
         "{said}"
     );
     assert!(

@@ -65,7 +65,7 @@ fn what_was_lost_comes_back_as_it_was() {
     let listed = world.done(&["list", "backups"]);
     assert_eq!(listed.answer[0]["backup"], made.name());
     assert_eq!(
-        (&listed.answer[0]["whole"], &listed.answer[0]["tags"]),
+        (&listed.answer[0]["complete"], &listed.answer[0]["tags"]),
         (&true.into(), &2.into())
     );
     assert_eq!(

@@ -53,7 +53,7 @@ pub fn directory(path: &Path, mode: u32) -> Result<(), CaError> {
 }
 
 /// Writes a file: beside its place with its final mode, synced, moved over, and the move synced
-/// too. Whoever looks sees the old content or the new, and after a power cut it is the same.
+/// too. A reader sees the old content or the new, also after a power cut.
 ///
 /// # Errors
 /// It cannot be written; the old content stays.

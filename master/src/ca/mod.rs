@@ -78,7 +78,7 @@ pub enum CaError {
     /// The request is bad.
     #[error("the certificate request cannot be used: {0}")]
     Request(String),
-    /// What is asked for cannot stand in a certificate.
+    /// A certificate cannot contain the requested value.
     #[error("the certificate cannot be made: {0}")]
     Profile(String),
     /// Keys and randomness.
@@ -261,7 +261,7 @@ impl Cas {
     ///
     /// # Errors
     /// There is no such CA, the request is malformed or does not prove possession of its key, or
-    /// the profile cannot stand in a certificate.
+    /// a certificate cannot contain the profile's values.
     pub fn sign(
         &self,
         ca: &str,

@@ -1,4 +1,4 @@
-//! What a certificate is to say.
+//! The content of a certificate: subject, names, usages, lifetime.
 
 use std::net::IpAddr;
 
@@ -13,6 +13,29 @@ pub const CHUNK_CAS: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "site"];
 const DEFAULT_DAYS: u32 = 365;
 /// Ten years: no leaf outlives a CA made on the same day.
 const MOST_DAYS: u32 = 3650;
+
+/// The reason why a state gets no certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// A state function that has no certificate.
+    #[error("{0} asks for no certificate")]
+    NoCertificate(String),
+    /// An argument of the state.
+    #[error("{name}: {reason}")]
+    Argument {
+        /// The argument.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn wrong(name: &'static str, reason: impl Into<String>) -> ProfileError {
+    ProfileError::Argument {
+        name,
+        reason: reason.into(),
+    }
+}
 
 /// Everything in a certificate but its key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,40 +78,41 @@ impl Profile {
     ///
     /// # Errors
     /// The state asks for none, or for one that no state may have.
-    pub fn of_chunk(chunk: &Chunk) -> Result<(String, Self), String> {
+    pub fn of_chunk(chunk: &Chunk) -> Result<(String, Self), ProfileError> {
         let kubeconfig = match chunk.function().as_str() {
             "x509.certificate" => false,
             "kubeconfig.managed" => true,
-            other => return Err(format!("{other} asks for no certificate")),
+            other => return Err(ProfileError::NoCertificate(other.to_owned())),
         };
         let arguments = Arguments(chunk);
         let ca = arguments
             .text("ca")?
             .unwrap_or_else(|| "kubernetes".to_owned());
         if !CHUNK_CAS.contains(&ca.as_str()) {
-            return Err(format!(
-                "ca: a state cannot ask {ca:?}; it can ask {}",
-                CHUNK_CAS.join(", ")
+            let known = CHUNK_CAS.join(", ");
+            return Err(wrong(
+                "ca",
+                format!("a state cannot ask {ca:?}; it can ask {known}"),
             ));
         }
         let common_name = arguments
             .text("common_name")?
-            .ok_or_else(|| "common_name: it is missing".to_owned())?;
+            .ok_or_else(|| wrong("common_name", "it is missing"))?;
         if common_name.is_empty() || common_name.chars().count() > 64 {
-            return Err(
-                "common_name: it must have 1 to 64 characters (RFC 5280, ub-common-name)"
-                    .to_owned(),
-            );
+            return Err(wrong(
+                "common_name",
+                "it must have 1 to 64 characters (RFC 5280, ub-common-name)",
+            ));
         }
         let organization = arguments.list("organization")?;
         if organization.len() > 1 {
             // The library that writes certificates keeps one value per attribute; kubeadm never
             // uses two.
-            return Err("organization: at most one can stand in a certificate".to_owned());
+            return Err(wrong("organization", "a certificate can have at most one"));
         }
         let address = |text: &String| {
             text.parse::<IpAddr>()
-                .map_err(|_| format!("sans_ip: {text:?} is not an address"))
+                .map_err(|_| wrong("sans_ip", format!("{text:?} is not an address")))
         };
         let profile = Self {
             common_name,
@@ -105,7 +129,10 @@ impl Profile {
             days: arguments.days()?,
         };
         if !profile.server_auth && !profile.client_auth {
-            return Err("server_auth or client_auth: at least one must be true".to_owned());
+            return Err(wrong(
+                "server_auth or client_auth",
+                "at least one must be true",
+            ));
         }
         Ok((ca, profile))
     }
@@ -119,37 +146,37 @@ impl Arguments<'_> {
         self.0.args.get(name).filter(|value| !value.is_null())
     }
 
-    fn text(&self, name: &str) -> Result<Option<String>, String> {
+    fn text(&self, name: &'static str) -> Result<Option<String>, ProfileError> {
         match self.get(name) {
             None => Ok(None),
             Some(value) => scalar(value)
                 .map(Some)
-                .ok_or_else(|| format!("{name}: it must be a text")),
+                .ok_or_else(|| wrong(name, "it must be a text")),
         }
     }
 
     /// A list of texts; one text is a list of one.
-    fn list(&self, name: &str) -> Result<Vec<String>, String> {
-        let wrong = || format!("{name}: it must be a list of texts");
+    fn list(&self, name: &'static str) -> Result<Vec<String>, ProfileError> {
+        let not_texts = || wrong(name, "it must be a list of texts");
         match self.get(name) {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => items
                 .iter()
-                .map(|item| scalar(item).ok_or_else(wrong))
+                .map(|item| scalar(item).ok_or_else(not_texts))
                 .collect(),
-            Some(one) => scalar(one).map(|text| vec![text]).ok_or_else(wrong),
+            Some(one) => scalar(one).map(|text| vec![text]).ok_or_else(not_texts),
         }
     }
 
-    fn flag(&self, name: &str) -> Result<Option<bool>, String> {
+    fn flag(&self, name: &'static str) -> Result<Option<bool>, ProfileError> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(_) => Err(format!("{name}: it must be true or false")),
+            Some(_) => Err(wrong(name, "it must be true or false")),
         }
     }
 
-    fn days(&self) -> Result<u32, String> {
+    fn days(&self) -> Result<u32, ProfileError> {
         let Some(value) = self.get("days") else {
             return Ok(DEFAULT_DAYS);
         };
@@ -158,8 +185,9 @@ impl Arguments<'_> {
             .or_else(|| value.as_str().and_then(|text| text.parse().ok()));
         match number.and_then(|days| u32::try_from(days).ok()) {
             Some(days) if (1..=MOST_DAYS).contains(&days) => Ok(days),
-            _ => Err(format!(
-                "days: it must be a whole number from 1 to {MOST_DAYS}"
+            _ => Err(wrong(
+                "days",
+                format!("it must be a whole number from 1 to {MOST_DAYS}"),
             )),
         }
     }

@@ -102,7 +102,7 @@ fn params(profile: &Profile) -> Result<CertificateParams, CaError> {
     let text = |what: &str, value: &str| {
         rcgen::string::Ia5String::try_from(value).map_err(|_| {
             CaError::Profile(format!(
-                "{what} {value:?} has characters that cannot stand there"
+                "{what} {value:?} has characters that are not allowed there"
             ))
         })
     };

@@ -424,9 +424,13 @@ fn what_no_state_may_ask_for_is_refused() {
         (json!({ "days": 3651 }), "days"),
         (json!({ "days": -1 }), "days"),
     ] {
-        let error = Profile::of_chunk(&with(change.clone())).unwrap_err();
+        let error = Profile::of_chunk(&with(change.clone()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(wanted), "{change}: {error}");
     }
-    let error = Profile::of_chunk(&chunk("file.managed", json!({}))).unwrap_err();
+    let error = Profile::of_chunk(&chunk("file.managed", json!({})))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("asks for no certificate"), "{error}");
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::Manifest;
-use halite_bundle::manifest::load_text;
-use halite_bundle::site::{Bundles, Held};
+use halite_manifest::manifest::load_text;
+use halite_manifest::{Bundles, InstalledBundle, Manifest};
 use halite_pillar::bundle::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
@@ -107,7 +106,7 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refu
 }
 
 /// The state tree of a bundle and its charts, as the manifest says that they are.
-fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::Error> {
+fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest::Error> {
     let mut tree = MemoryTree::new();
     for (path, _) in manifest
         .files
@@ -126,7 +125,7 @@ fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_bundle::
     Ok(tree)
 }
 
-fn on_site(held: &Held) -> Option<SiteBundle> {
+fn on_site(held: &InstalledBundle) -> Option<SiteBundle> {
     let manifest = held.manifest.as_ref().ok()?;
     Some(SiteBundle {
         version: held.version.clone(),

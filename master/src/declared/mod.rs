@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use bundle::InUse;
-use halite_bundle::site::Bundles;
+use halite_manifest::Bundles;
 use halite_pillar::bundle::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
 use halite_pillar::node::Role;
@@ -97,7 +97,7 @@ impl Declarations {
         files.extend(
             self.configured
                 .iter()
-                .map(|bundle| bundle.join(halite_bundle::manifest::FILE)),
+                .map(|bundle| bundle.join(halite_manifest::manifest::FILE)),
         );
         let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
         let mut nodes: Vec<PathBuf> = nodes

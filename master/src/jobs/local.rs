@@ -8,7 +8,7 @@ use halite_states::low::LowState;
 use serde_json::{Value, json};
 
 use super::{Jobs, target};
-use crate::kubernetes::modules::{Cluster, Patience};
+use crate::kubernetes::modules::{KubernetesModules, Patience};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Job};
@@ -70,7 +70,8 @@ impl Jobs {
         let snapshot = self.declarations.load()?;
         let api = self.clusters.api(&snapshot).await?;
         let joined = target::accepted(&self.app).await?;
-        let cluster = Cluster::new(api, message.test, Patience::default()).expecting(joined);
+        let cluster =
+            KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         let redactor = self.redactor(MASTER);
         let mut index = 0;

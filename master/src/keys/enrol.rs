@@ -17,12 +17,12 @@ use crate::store::{Certificate, Key, KeyState, Millis, Revocation, Token};
 
 /// What a host says of itself; more is cut off by refusal.
 const GRAINS_MAX: usize = 256 * 1024;
-/// Keys that may wait for an operator. Whoever reaches the port can make one, so there is a limit.
+/// Limit of keys that wait for an operator: every host that reaches the port can make one.
 const PENDING_MAX: usize = 256;
 
 /// A request for enrolment.
 #[derive(Debug, Clone, Default)]
-pub struct Newcomer {
+pub struct EnrolmentRequest {
     /// The id that the host wants.
     pub id: String,
     /// Certificate request, PEM.
@@ -61,7 +61,7 @@ pub enum Answer {
 ///
 /// # Errors
 /// The request is malformed or its token is not good; nothing was stored.
-pub async fn enrol(app: &App, newcomer: &Newcomer) -> Result<Answer, Refusal> {
+pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Refusal> {
     let id = newcomer.id.as_str();
     Identity::new(&app.config.cluster, Kind::Minion, id)
         .map_err(|e| Refusal::invalid(e.to_string()))?;
@@ -337,7 +337,7 @@ pub(super) async fn revoke_certificate(
     Ok(())
 }
 
-/// Renews a minion's own certificate. The key stays: another key would have to enrol anew, because
+/// Renews a minion's own certificate. The key stays: another key would have to enrol again, because
 /// only one key at a time is a minion's, and a crash between the two would lock it out.
 ///
 /// # Errors

@@ -160,8 +160,8 @@ impl Doorkeeper for Gate {
             return Err("the certificate is revoked".to_owned());
         }
         match caller.identity.kind() {
-            // Their certificates come from whoever holds the CA's key; the serial number is how one
-            // is taken back.
+            // Their certificates come from the holder of the CA's key; they are revoked by serial
+            // number.
             Kind::Operator | Kind::Master => Ok(()),
             Kind::Minion => match welcome.minions.get(caller.identity.id()) {
                 None => Err("the minion's key is not accepted".to_owned()),

@@ -98,7 +98,7 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
     Ok(json!({ "id": id, "state": state }))
 }
 
-/// A live minion is cut off only by somebody who names the cluster.
+/// A live minion is disconnected only when the operator names the cluster.
 fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
     if !app.connections.is_connected(&order.id)
         || (order.force && order.cluster == app.config.cluster)

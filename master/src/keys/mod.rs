@@ -7,7 +7,7 @@ mod manage;
 mod tests;
 mod token;
 
-pub use enrol::{Answer, Newcomer, enrol, renew};
+pub use enrol::{Answer, EnrolmentRequest, enrol, renew};
 pub use gate::Gate;
 pub use manage::{Change, accept, change, list, status_of};
 pub use token::{TokenText, Wanted, create_token, list_tokens, revoke_token};

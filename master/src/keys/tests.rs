@@ -66,8 +66,8 @@ impl Host {
         }
     }
 
-    fn asks(&self, token: &str) -> Newcomer {
-        Newcomer {
+    fn asks(&self, token: &str) -> EnrolmentRequest {
+        EnrolmentRequest {
             id: self.id.clone(),
             csr_pem: self.key.request(&self.id).unwrap(),
             token: token.to_owned(),
@@ -266,7 +266,7 @@ async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
         assert_eq!(refused.kind, RefusalKind::Invalid, "{refused}");
         assert!(
             !refused.message.contains(text),
-            "the text of a token stands in an error"
+            "the text of a token is in an error"
         );
     }
 }
@@ -395,7 +395,7 @@ async fn a_forged_name_does_not_come_in() {
             .contains(&forger.key.fingerprint())
     );
 
-    // A host that was set up anew comes back with a token for exactly its id; the old key is out at
+    // A host that was installed again comes back with a token for exactly its id; the old key is out at
     // once.
     let bound = site
         .token(Wanted {
@@ -513,7 +513,7 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
 async fn orders_that_make_no_sense_are_refused() {
     let site = site().await;
     assert_eq!(
-        site.order("nobody", "accept").await.unwrap_err().kind,
+        site.order("unknown", "accept").await.unwrap_err().kind,
         RefusalKind::NotFound
     );
     site.enrol(&Host::new("a"), "").await;
@@ -529,31 +529,31 @@ async fn bad_requests_leave_nothing_behind() {
     let host = Host::new("a");
     let good = host.asks("");
     for bad in [
-        Newcomer {
+        EnrolmentRequest {
             id: "A".to_owned(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             id: "master".to_owned(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             id: "../etc".to_owned(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             id: String::new(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             csr_pem: "x".to_owned(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             grains_json: "{".to_owned(),
             ..good.clone()
         },
-        Newcomer {
+        EnrolmentRequest {
             grains_json: format!("\"{}\"", "x".repeat(300_000)),
             ..good.clone()
         },
@@ -572,7 +572,7 @@ async fn the_waiting_room_has_an_end() {
     let site = site().await;
     let host = Host::new("x");
     for number in 0..256 {
-        let newcomer = Newcomer {
+        let newcomer = EnrolmentRequest {
             id: format!("n{number}"),
             ..host.asks("")
         };

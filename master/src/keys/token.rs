@@ -15,7 +15,7 @@ use crate::store::{Millis, Token};
 
 /// A day.
 const DEFAULT_TTL_SECONDS: u32 = 24 * 60 * 60;
-/// Thirty days: a token that lies about for longer is found by somebody else.
+/// Thirty days: a token that is kept for longer is likely to leak.
 const LONGEST_TTL_SECONDS: u32 = 30 * 24 * 60 * 60;
 const MOST_USES: u32 = 1000;
 

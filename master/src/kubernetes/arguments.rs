@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::operation::Operation;
 
-/// The members of `kind: List` stand for themselves.
+/// The members of `kind: List` count one by one.
 pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
     let mut flat = Vec::with_capacity(documents.len());
     for document in documents {

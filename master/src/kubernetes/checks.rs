@@ -1,4 +1,4 @@
-//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what lies
+//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what is
 //! between.
 
 use std::sync::atomic::Ordering;
@@ -10,9 +10,9 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
 use super::arguments::{flag, number, required, text};
-use super::modules::{Cluster, fail, fail_at, provides};
+use super::modules::{KubernetesModules, fail, fail_at, provides};
 use super::operation::Operation;
-use super::{ApiError, Reference, compare, node, sets, waves};
+use super::{ApiError, ObjectRef, apply_order, compare, node, sets};
 
 /// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images
 /// at hand.
@@ -26,7 +26,7 @@ enum Found {
     Differs { diff: String, operation: Operation },
 }
 
-impl Cluster {
+impl KubernetesModules {
     pub(super) async fn check_documents(
         &self,
         chunk: &Chunk,
@@ -34,7 +34,7 @@ impl Cluster {
     ) -> Result<Checked<Vec<Operation>>, Failure> {
         let whole = flag(chunk, "whole");
         let set = text(chunk, "set");
-        let mut documents = waves::in_order(documents);
+        let mut documents = apply_order::in_order(documents);
         if let Some(set) = &set {
             self.keeps(chunk, set)?;
             for document in &mut documents {
@@ -46,12 +46,13 @@ impl Cluster {
         let mut after_apply = false;
         let mut all = Vec::with_capacity(documents.len());
         for document in documents {
-            all.push((Reference::of(document).map_err(fail)?, document));
+            all.push((ObjectRef::of(document).map_err(fail)?, document));
         }
         let mut results = Vec::with_capacity(all.len());
         // What others live in comes first: while that is being removed, the server takes nothing
         // into it.
-        let waves = all.chunk_by(|(a, _), (b, _)| waves::wave_of(a) == waves::wave_of(b));
+        let waves =
+            all.chunk_by(|(a, _), (b, _)| apply_order::wave_of(a) == apply_order::wave_of(b));
         for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
             let checks = some.iter().map(|(reference, wanted)| {
                 self.check_one(reference, wanted, whole, set.as_deref(), documents)
@@ -127,7 +128,7 @@ impl Cluster {
     /// namespace or the definition of another. `set` is theirs, if they are one.
     async fn check_one(
         &self,
-        reference: &Reference,
+        reference: &ObjectRef,
         wanted: &Value,
         whole: bool,
         set: Option<&str>,
@@ -186,10 +187,10 @@ impl Cluster {
                 operation: Operation::Apply(wanted.clone()),
             });
         };
-        match set.map(|set| sets::claim(&live, set, |other| self.is_declared(other))) {
-            Some(sets::Claim::Refused(why)) => return Err(ApiError::Malformed(why)),
-            Some(sets::Claim::Theirs) => return Ok(Found::Same),
-            Some(sets::Claim::Ours) | None => {}
+        match set.map(|set| sets::ownership(&live, set, |other| self.is_declared(other))) {
+            Some(sets::Ownership::Refused(why)) => return Err(ApiError::Malformed(why)),
+            Some(sets::Ownership::Theirs) => return Ok(Found::Same),
+            Some(sets::Ownership::Ours) | None => {}
         }
         if compare::role_reference_differs(&live, wanted) {
             return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
@@ -219,7 +220,7 @@ impl Cluster {
         &self,
         chunk: &Chunk,
     ) -> Result<Checked<Vec<Operation>>, Failure> {
-        let reference = Reference {
+        let reference = ObjectRef {
             api_version: text(chunk, "api_version").unwrap_or_else(|| "v1".into()),
             kind: required(chunk, "kind")?,
             namespace: text(chunk, "namespace").unwrap_or_default(),
@@ -356,7 +357,7 @@ impl Cluster {
     async fn registered(
         &self,
         chunk: &Chunk,
-        reference: &Reference,
+        reference: &ObjectRef,
     ) -> Result<Option<Value>, Failure> {
         let wait = !self.test && self.expected.contains(&reference.name);
         let deadline = Instant::now() + self.patience.node;

@@ -20,7 +20,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference, Served};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served};
 
 /// For one answer to whether the API is ready: a connection to an address that has gone would be
 /// held for half a minute.
@@ -176,7 +176,7 @@ impl KubeApi {
         client: &Client,
         object: &Value,
     ) -> Result<(KubeTyped<DynamicObject>, String), ApiError> {
-        let reference = Reference::of(object)?;
+        let reference = ObjectRef::of(object)?;
         let api = self
             .typed(
                 client,
@@ -213,7 +213,7 @@ fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, Ap
     config.tls_server_name = Some(access.server_name.clone());
     // An API server that is just starting answers soon or never: callers wait with a deadline of
     // their own. Longer than one lost packet (sent again after 1 s), shorter than the search for an
-    // address that nobody holds yet (3 s): a virtual address that comes up meanwhile is found at
+    // address that no host holds yet (3 s): a virtual address that comes up then is found at
     // the next attempt.
     config.connect_timeout = Some(Duration::from_secs(2));
     config.read_timeout = Some(Duration::from_secs(30));
@@ -248,7 +248,7 @@ fn from_json(object: &Value) -> Result<DynamicObject, ApiError> {
 }
 
 impl Api for KubeApi {
-    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
+    fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>> {
         Box::pin(self.call(move |client| async move {
             let api = self
                 .typed(
@@ -298,7 +298,7 @@ impl Api for KubeApi {
         }))
     }
 
-    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
+    fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool> {
         Box::pin(self.call(move |client| async move {
             let api = self
                 .typed(

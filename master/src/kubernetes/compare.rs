@@ -6,10 +6,10 @@
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-/// What stands for a value that must not be shown.
+/// Replacement of a value that must not be displayed.
 pub const REDACTED: &str = "<redacted>";
 
-/// What stands for such a value where it would change.
+/// Replacement of such a value where it would change.
 pub const REDACTED_CHANGED: &str = "<redacted, changes>";
 
 /// Metadata that belongs to the server.
@@ -65,7 +65,7 @@ pub fn same(live: &Value, wanted: &Value) -> bool {
     normalised(live) == normalised(wanted)
 }
 
-/// A unified diff of the two as YAML, three lines of context; `None` stands for an object that is
+/// A unified diff of the two as YAML, three lines of context; `None` means an object that is
 /// not there. Data of Secrets is redacted, and still shown as changing where it does.
 #[must_use]
 pub fn diff(live: Option<&Value>, wanted: Option<&Value>) -> String {
@@ -129,7 +129,7 @@ fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
 }
 
 /// The live object with the content of `wanted` put in whole: every field but metadata and status
-/// is exactly as wanted, whoever set it; labels and annotations are laid over those that are there.
+/// is exactly as declared, whichever manager set it; labels and annotations are laid over those that are there.
 /// This is how kubeadm's ConfigMaps and RBAC objects are kept (`whole: true`): kubeadm reads and
 /// rewrites them as one.
 #[must_use]
@@ -175,7 +175,7 @@ pub fn merge(under: &mut Value, over: &Value) {
     }
 }
 
-/// Whether the two bind to different roles: `roleRef` cannot be changed, only made anew.
+/// Whether the two bind to different roles: `roleRef` cannot be changed, only made again.
 #[must_use]
 pub fn role_reference_differs(live: &Value, wanted: &Value) -> bool {
     let role = |object: &Value| {

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, Reference, Served, compare};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served, compare};
 
 /// The API in memory.
 #[derive(Default)]
 pub struct FakeApi {
     /// What is there.
-    pub objects: Mutex<BTreeMap<Reference, Value>>,
+    pub objects: Mutex<BTreeMap<ObjectRef, Value>>,
     /// Writes that were not dry runs, as `verb object`.
     pub writes: Mutex<Vec<String>>,
     /// So many calls fail before the first one is answered; `u32::MAX` is for ever.
@@ -31,11 +31,11 @@ pub struct FakeApi {
 }
 
 impl FakeApi {
-    /// Puts an object there, as somebody else would.
+    /// Creates an object as another manager would.
     pub fn put(&self, object: Value) {
-        let reference = Reference::of(&object).unwrap();
+        let reference = ObjectRef::of(&object).unwrap();
         let mut object = self.served(object, &reference);
-        object["metadata"]["managedFields"] = json!([{"manager": "somebody"}]);
+        object["metadata"]["managedFields"] = json!([{"manager": "another"}]);
         self.objects.lock().unwrap().insert(reference, object);
     }
 
@@ -49,7 +49,7 @@ impl FakeApi {
             .map(|(_, o)| o.clone())
     }
 
-    fn served(&self, mut object: Value, reference: &Reference) -> Value {
+    fn served(&self, mut object: Value, reference: &ObjectRef) -> Value {
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.insert("resourceVersion".into(), json!(version.to_string()));
@@ -64,7 +64,7 @@ impl FakeApi {
         object
     }
 
-    fn answer(&self, reference: Option<&Reference>, writes: bool) -> Result<(), ApiError> {
+    fn answer(&self, reference: Option<&ObjectRef>, writes: bool) -> Result<(), ApiError> {
         let left = self.silent_for.load(Ordering::SeqCst);
         if left > 0 {
             if left != u32::MAX {
@@ -108,7 +108,7 @@ impl FakeApi {
         Ok(())
     }
 
-    fn pass(&self, reference: &Reference) {
+    fn pass(&self, reference: &ObjectRef) {
         if let Some(left) = self.passing.lock().unwrap().get_mut(&reference.name) {
             match left.checked_sub(1) {
                 Some(fewer) => *left = fewer,
@@ -117,7 +117,7 @@ impl FakeApi {
         }
     }
 
-    fn store(&self, verb: &str, reference: Reference, object: Value, dry_run: bool) -> Value {
+    fn store(&self, verb: &str, reference: ObjectRef, object: Value, dry_run: bool) -> Value {
         let object = self.served(object, &reference);
         if !dry_run {
             self.writes
@@ -143,7 +143,7 @@ pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
 }
 
 impl Api for FakeApi {
-    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>> {
+    fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>> {
         Box::pin(async move {
             match self.answer(Some(reference), false) {
                 Err(error) if error.is_not_found() => return Ok(None),
@@ -156,7 +156,7 @@ impl Api for FakeApi {
 
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(async move {
-            let reference = Reference::of(object)?;
+            let reference = ObjectRef::of(object)?;
             self.answer(Some(&reference), true)?;
             let live = self.objects.lock().unwrap().get(&reference).cloned();
             let mut result = live.unwrap_or(Value::Null);
@@ -167,7 +167,7 @@ impl Api for FakeApi {
 
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(async move {
-            let reference = Reference::of(object)?;
+            let reference = ObjectRef::of(object)?;
             self.answer(Some(&reference), true)?;
             let left = self.conflicts.load(Ordering::SeqCst);
             if left > 0 && !dry_run {
@@ -178,7 +178,7 @@ impl Api for FakeApi {
         })
     }
 
-    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool> {
+    fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool> {
         Box::pin(async move {
             self.answer(Some(reference), false)?;
             self.writes
@@ -282,7 +282,7 @@ impl Api for FakeApi {
                 return Err(refused(500, "InternalError", "conversion webhook failed"));
             }
             let objects = self.objects.lock().unwrap();
-            let fits = |reference: &Reference, object: &Value| {
+            let fits = |reference: &ObjectRef, object: &Value| {
                 (&reference.kind, &reference.api_version) == (&kind.kind, &kind.api_version)
                     && (namespace.is_empty() || namespace == reference.namespace)
                     && (labels.is_empty() || object["metadata"]["labels"].get(labels).is_some())
@@ -290,7 +290,7 @@ impl Api for FakeApi {
             let found = objects
                 .iter()
                 .filter(|(reference, object)| fits(reference, object));
-            let bare = |(r, o): (&Reference, &Value)| json!({"apiVersion": r.api_version, "kind": r.kind, "metadata": o["metadata"]});
+            let bare = |(r, o): (&ObjectRef, &Value)| json!({"apiVersion": r.api_version, "kind": r.kind, "metadata": o["metadata"]});
             Ok(found.map(bare).collect())
         })
     }

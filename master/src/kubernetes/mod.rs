@@ -1,26 +1,26 @@
 //! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
-//! carry no Kubernetes client and `ctl highstate` mends objects as it mends files (docs/decisions,
+//! carry no Kubernetes client and `ctl highstate` repairs objects as it repairs files (docs/decisions,
 //! "the master is a target too").
 //!
-//! [`modules::Cluster`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`]
+//! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`]
 //! is the real one. What differs is computed in [`compare`], from JSON alone.
 
 pub mod access;
+mod apply_order;
 mod arguments;
 mod checks;
 pub mod client;
 pub mod compare;
+mod data_loss;
 #[cfg(test)]
 pub(crate) mod fake;
-mod losses;
 pub mod modules;
 pub mod node;
 pub mod operation;
-mod owners;
+mod ownership;
 mod prune;
 mod sets;
 mod waits;
-mod waves;
 
 use std::fmt;
 use std::future::Future;
@@ -37,7 +37,7 @@ pub type ApiFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + S
 /// Why the API did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// Nobody answers, or the answer says that it will be able to in a moment.
+    /// The API does not answer, or answers that it will be ready in a moment.
     #[error("the Kubernetes API at {endpoint} does not answer: {reason}")]
     Unreachable {
         /// Address that was tried.
@@ -74,7 +74,7 @@ pub enum ApiError {
 /// What to do where the server's own sentence does not say it.
 fn advice(message: &str) -> &'static str {
     // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that
-    // is mended.
+    // is repaired.
     if message.contains("database space exceeded") {
         return ": etcd has no space left and takes no writes. On a control-plane host: make room in /var/lib/etcd, then \
                 compact, `etcdctl defrag` and `etcdctl alarm disarm`; a larger `quota-backend-bytes` goes into \
@@ -109,7 +109,7 @@ impl ApiError {
 
 /// The name of one object in the API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference {
+pub struct ObjectRef {
     /// `group/version`, or `v1`.
     pub api_version: String,
     /// Kind.
@@ -120,7 +120,7 @@ pub struct Reference {
     pub name: String,
 }
 
-impl Reference {
+impl ObjectRef {
     /// Reads it from an object.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() {
             write!(f, "{} {}", self.kind, self.name)
@@ -214,7 +214,7 @@ impl Served {
 /// What the states need from a Kubernetes API; objects are JSON.
 pub trait Api: Send + Sync {
     /// Reads one object; `None` when it, or its namespace, is not there.
-    fn get<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, Option<Value>>;
+    fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>>;
 
     /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the
     /// object as it is, or would be, afterwards.
@@ -224,7 +224,7 @@ pub trait Api: Send + Sync {
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
 
     /// Removes an object, its dependents in the background; `false` when it was not there.
-    fn delete<'a>(&'a self, reference: &'a Reference) -> ApiFuture<'a, bool>;
+    fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool>;
 
     /// `GET /readyz`.
     fn ready(&self) -> ApiFuture<'_, ()>;

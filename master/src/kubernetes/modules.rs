@@ -9,12 +9,12 @@ use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
+use super::apply_order::CUSTOM;
 use super::arguments::{check_test, flattened};
 use super::operation::Operation;
 use super::prune::Members;
 use super::sets::Declared;
-use super::waves::CUSTOM;
-use super::{Api, ApiError, Reference};
+use super::{Api, ApiError, ObjectRef};
 
 /// How a run waits.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +39,12 @@ impl Default for Patience {
 }
 
 /// Runs the states of Kubernetes objects over an [`Api`].
-pub struct Cluster {
+pub struct KubernetesModules {
     pub(super) api: Arc<dyn Api>,
     pub(super) test: bool,
     pub(super) patience: Patience,
     /// Test mode: what later checks see; `None` is an object that would be gone.
-    predicted: Mutex<BTreeMap<Reference, Option<Value>>>,
+    predicted: Mutex<BTreeMap<ObjectRef, Option<Value>>>,
     /// Groups and kinds of the definitions that this run applied: they need a moment until they are
     /// served.
     defined: Mutex<BTreeSet<(String, String)>>,
@@ -62,7 +62,7 @@ pub struct Cluster {
     pub(super) waited: AtomicBool,
 }
 
-impl Cluster {
+impl KubernetesModules {
     /// `test` says that nothing will be applied, so that nothing is waited for either.
     #[must_use]
     pub fn new(api: Arc<dyn Api>, test: bool, patience: Patience) -> Self {
@@ -88,7 +88,7 @@ impl Cluster {
         self
     }
 
-    pub(super) fn prediction(&self, reference: &Reference) -> Option<Option<Value>> {
+    pub(super) fn prediction(&self, reference: &ObjectRef) -> Option<Option<Value>> {
         self.predicted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -96,7 +96,7 @@ impl Cluster {
             .cloned()
     }
 
-    fn foresee(&self, reference: Reference, object: Option<Value>) {
+    fn foresee(&self, reference: ObjectRef, object: Option<Value>) {
         self.predicted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +118,7 @@ impl Cluster {
         *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(declared);
     }
 
-    /// Whether a set is declared; one that nobody can judge in this run is.
+    /// Whether a set is declared. A set that this run cannot judge counts as declared.
     pub(super) fn is_declared(&self, set: &str) -> bool {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
         declared.as_ref().is_none_or(|declared| declared.stays(set))
@@ -138,7 +138,7 @@ impl Cluster {
 
     /// Whether something that this run would make explains that the API does not know the kind or
     /// namespace yet.
-    pub(super) fn comes_with_this_run(&self, reference: &Reference) -> bool {
+    pub(super) fn comes_with_this_run(&self, reference: &ObjectRef) -> bool {
         let predicted = self
             .predicted
             .lock()
@@ -195,7 +195,7 @@ impl Cluster {
     }
 }
 
-impl Modules for Cluster {
+impl Modules for KubernetesModules {
     type Diff = Vec<Operation>;
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<Self::Diff>, Failure> {
@@ -254,7 +254,7 @@ impl Modules for Cluster {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .insert(kind);
-                definitions.push(Reference::of(object).map_err(fail)?);
+                definitions.push(ObjectRef::of(object).map_err(fail)?);
             }
         }
         self.established(&mut definitions).await?;
@@ -276,7 +276,7 @@ impl Modules for Cluster {
                 Operation::Apply(object)
                 | Operation::Replace(object)
                 | Operation::Recreate(object) => {
-                    if let Ok(reference) = Reference::of(object) {
+                    if let Ok(reference) = ObjectRef::of(object) {
                         self.foresee(reference, Some(object.clone()));
                     }
                 }
@@ -305,7 +305,7 @@ impl Modules for Cluster {
     }
 }
 
-fn definitions_that_go(diff: &[Operation]) -> Vec<Reference> {
+fn definitions_that_go(diff: &[Operation]) -> Vec<ObjectRef> {
     let reference = |operation: &Operation| match operation {
         Operation::Remove(removal) if removal.reference.is_definition() => {
             Some(removal.reference.clone())
@@ -319,7 +319,7 @@ pub(super) fn fail(error: ApiError) -> Failure {
     Failure(error.to_string())
 }
 
-pub(super) fn fail_at(chunk: &Chunk, reference: &Reference, error: ApiError) -> Failure {
+pub(super) fn fail_at(chunk: &Chunk, reference: &ObjectRef, error: ApiError) -> Failure {
     Failure(format!("{reference}: {}", shown(chunk, error)))
 }
 
@@ -337,14 +337,14 @@ fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
 }
 
 /// Whether an object is the namespace or the definition of another.
-pub(super) fn provides(object: &Value, reference: &Reference) -> bool {
+pub(super) fn provides(object: &Value, reference: &ObjectRef) -> bool {
     let text = |pointer: &str| {
         object
             .pointer(pointer)
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-    let Ok(own) = Reference::of(object) else {
+    let Ok(own) = ObjectRef::of(object) else {
         return false;
     };
     (own.is_namespace() && own.name == reference.namespace)

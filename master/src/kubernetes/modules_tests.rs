@@ -23,7 +23,7 @@ fn config_map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "kube-system"}, "data": data})
 }
 
-fn cluster(test: bool) -> (Arc<FakeApi>, Cluster) {
+fn cluster(test: bool) -> (Arc<FakeApi>, KubernetesModules) {
     let api = Arc::new(FakeApi::default());
     let patience = Patience {
         total: Duration::from_millis(100),
@@ -32,12 +32,15 @@ fn cluster(test: bool) -> (Arc<FakeApi>, Cluster) {
     };
     (
         Arc::clone(&api),
-        Cluster::new(api, test, patience).expecting(["n1".to_owned(), "n2".to_owned()]),
+        KubernetesModules::new(api, test, patience).expecting(["n1".to_owned(), "n2".to_owned()]),
     )
 }
 
 /// The law of every module: check, apply, check again finds nothing.
-async fn apply_and_check_again(cluster: &Cluster, chunk: &Chunk) -> Checked<Vec<Operation>> {
+async fn apply_and_check_again(
+    cluster: &KubernetesModules,
+    chunk: &Chunk,
+) -> Checked<Vec<Operation>> {
     let first = cluster.check(chunk).await.unwrap();
     assert_eq!(first.changes.is_empty(), first.diff.is_empty());
     cluster.apply(chunk, &first.diff).await.unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Api, ApiError, Reference};
+use super::{Api, ApiError, ObjectRef};
 
 /// What a `kubernetes.node` state asks for. Whatever it does not name stays: taints such as
 /// `node.kubernetes.io/not-ready` belong to the controllers, so server-side apply, for which the
@@ -139,8 +139,8 @@ fn normal_taint(taint: &Value) -> Value {
 
 /// A node's name in the API.
 #[must_use]
-pub fn reference(name: &str) -> Reference {
-    Reference {
+pub fn reference(name: &str) -> ObjectRef {
+    ObjectRef {
         api_version: "v1".into(),
         kind: "Node".into(),
         namespace: String::new(),

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::waves::Removal;
-use super::{Api, ApiError, Reference, compare, node};
+use super::apply_order::Removal;
+use super::{Api, ApiError, ObjectRef, compare, node};
 
 /// How often an update that lost a race against another writer is made again from the new object.
 const CONFLICTS: u32 = 5;
@@ -15,10 +15,10 @@ pub enum Operation {
     Apply(Value),
     /// Content exactly as given, foreign fields removed (`whole: true`).
     Replace(Value),
-    /// Delete and make anew: something in it cannot be changed (`roleRef`).
+    /// Delete and make again: something in it cannot be changed (`roleRef`).
     Recreate(Value),
     /// Delete.
-    Delete(Reference),
+    Delete(ObjectRef),
     /// Delete what a set no longer has, or wait for what is on its way out; the run waits until it
     /// has gone.
     Remove(Removal),
@@ -54,7 +54,7 @@ impl Operation {
                 .and_then(Value::as_str)
                 .map(str::to_owned)
         };
-        let is_definition = Reference::of(object).is_ok_and(|reference| reference.is_definition());
+        let is_definition = ObjectRef::of(object).is_ok_and(|reference| reference.is_definition());
         is_definition
             .then(|| Some((text("/spec/group")?, text("/spec/names/kind")?)))
             .flatten()
@@ -63,7 +63,7 @@ impl Operation {
     async fn once(&self, api: &dyn Api) -> Result<(), ApiError> {
         match self {
             Self::Apply(object) => api.apply(object, false).await.map(|_| ()),
-            Self::Replace(wanted) => match api.get(&Reference::of(wanted)?).await? {
+            Self::Replace(wanted) => match api.get(&ObjectRef::of(wanted)?).await? {
                 Some(live) => api
                     .replace(&compare::replaced(&live, wanted), false)
                     .await
@@ -71,7 +71,7 @@ impl Operation {
                 None => api.apply(wanted, false).await.map(|_| ()),
             },
             Self::Recreate(wanted) => {
-                api.delete(&Reference::of(wanted)?).await?;
+                api.delete(&ObjectRef::of(wanted)?).await?;
                 api.apply(wanted, false).await.map(|_| ())
             }
             Self::Delete(reference) => api.delete(reference).await.map(|_| ()),

@@ -12,12 +12,12 @@ use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
+use super::apply_order::Removal;
 use super::checks::AT_ONCE;
-use super::modules::{Cluster, fail};
+use super::modules::{KubernetesModules, fail};
 use super::operation::Operation;
 use super::sets::{Declared, Member, SET};
-use super::waves::Removal;
-use super::{ApiError, Reference, Served, waves};
+use super::{ApiError, ObjectRef, Served, apply_order};
 
 /// Everything of any set, as it was found.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Surplus {
     remarks: Vec<String>,
 }
 
-impl Cluster {
+impl KubernetesModules {
     /// `owned`: no object of a set of ours that is not named.
     pub(super) async fn check_owned(
         &self,
@@ -143,7 +143,7 @@ impl Cluster {
         }
         let custom = self.custom_groups().await?;
         // A namespace goes with the last set that lives in it.
-        let lives_on = |place: &Reference| {
+        let lives_on = |place: &ObjectRef| {
             let inside = |member: &&Member| {
                 place.is_namespace()
                     && member.reference.namespace == place.name
@@ -165,11 +165,11 @@ impl Cluster {
                     .push(Removal::new(reference.clone(), *ends, &custom)),
             }
         }
-        waves::for_removal(&mut surplus.remove);
+        apply_order::for_removal(&mut surplus.remove);
         Ok(surplus)
     }
 
-    /// The groups of custom resources. A definition bears its group in its name, which starts with
+    /// The groups of custom resources. A definition has its group in its name, which starts with
     /// the plural.
     async fn custom_groups(&self) -> Result<BTreeSet<String>, ApiError> {
         let definitions = Served {
@@ -180,7 +180,7 @@ impl Cluster {
         let mut groups = BTreeSet::new();
         for found in self.of_kinds(&[definitions], "", "").await {
             for object in found? {
-                let name = Reference::of(&object)?.name;
+                let name = ObjectRef::of(&object)?.name;
                 groups.extend(name.split_once('.').map(|(_, group)| group.to_owned()));
             }
         }

@@ -8,8 +8,8 @@ use super::super::fake::FakeApi;
 use super::super::modules::Patience;
 use super::*;
 
-#[path = "losses_tests.rs"]
-mod losses;
+#[path = "data_loss_tests.rs"]
+mod data_loss;
 
 fn chunk(id: &str, fun: &str, args: Value) -> Chunk {
     Chunk {
@@ -61,13 +61,13 @@ fn object(kind: &str, namespace: &str, name: &str) -> Value {
 }
 
 /// Each run is a process's own view of the cluster, as each job's is.
-fn run(api: &Arc<FakeApi>, test: bool) -> Cluster {
+fn run(api: &Arc<FakeApi>, test: bool) -> KubernetesModules {
     let patience = Patience {
         total: Duration::from_millis(50),
         node: Duration::from_millis(20),
         pause: Duration::from_millis(1),
     };
-    Cluster::new(
+    KubernetesModules::new(
         Arc::clone(api) as Arc<dyn super::super::Api>,
         test,
         patience,
@@ -135,8 +135,8 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
         "twice is once"
     );
 
-    // What somebody takes away comes back; what controllers and people copy from it is left alone.
-    let reference = Reference::of(&object("Service", "n", "a")).unwrap();
+    // An object that is taken away comes back; copies that controllers and people make of it are left alone.
+    let reference = ObjectRef::of(&object("Service", "n", "a")).unwrap();
     api.objects.lock().unwrap().remove(&reference);
     assert_eq!(applied(&api, &states).await, ["apply Service n/a"]);
     let labels = json!({"labels": {SET: "a"}, "annotations": {"halite/object": "Service n/a"}});
@@ -159,7 +159,7 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
     api.objects
         .lock()
         .unwrap()
-        .remove(&Reference::of(&copied).unwrap());
+        .remove(&ObjectRef::of(&copied).unwrap());
     assert_eq!(everything(), before);
     assert_eq!(applied(&api, &[owned(&[])]).await, Vec::<String>::new());
 }
@@ -257,7 +257,7 @@ async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
         applied(&api, &[owned(&[])]).await,
         ["delete Role n/b", "delete Namespace n"]
     );
-    // Somebody else's is a guest's room.
+    // An object of another owner is in its namespace.
     api.put(object("Namespace", "", "n"));
     assert_eq!(applied(&api, &one).await, ["apply Role n/b"]);
     assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b"]);
@@ -272,7 +272,7 @@ async fn a_set_of_the_same_names_follows_the_one_that_goes() {
     let other = set("chart-a", objects);
     assert!(
         refusal(&api, &other).await.contains("`a` already"),
-        "nobody has removed it yet"
+        "it is not removed yet"
     );
     assert_eq!(
         applied(&api, &[owned(&["chart-a"]), other]).await,
@@ -465,7 +465,7 @@ async fn what_is_still_being_removed_is_not_as_wanted() {
     );
     applied(&api, std::slice::from_ref(&state)).await;
     for (kind, namespace, name) in [("Namespace", "", "n"), ("Role", "n", "r")] {
-        let reference = Reference::of(&object(kind, namespace, name)).unwrap();
+        let reference = ObjectRef::of(&object(kind, namespace, name)).unwrap();
         let mut objects = api.objects.lock().unwrap();
         let metadata = &mut objects.get_mut(&reference).unwrap()["metadata"];
         metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -1,6 +1,6 @@
 //! Sets of objects that come and go together: an addon, a chart.
 //!
-//! Each object of a set bears its name in a label, by which it is found again in any kind, whatever
+//! Each object of a set has the set's name in a label, by which it is found again in any kind, whatever
 //! made it; and its own name in an annotation, because controllers copy labels (a Service's are on
 //! its Endpoints) and people copy objects (docs/decisions/0012-sets-of-objects.md).
 
@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiError, FIELD_MANAGER, Reference};
+use super::{ApiError, FIELD_MANAGER, ObjectRef};
 
 /// The label with the name of an object's set.
 pub const SET: &str = "halite/set";
-/// The annotation with the object's own name, as [`Reference`] is shown; a custom resource's kind
+/// The annotation with the object's own name, as [`ObjectRef`] is shown; a custom resource's kind
 /// with its group, because it may be called like one of Kubernetes' own and be copied to that
 /// (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
@@ -23,7 +23,7 @@ const POLICY: &str = "helm.sh/resource-policy";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
-    pub reference: Reference,
+    pub reference: ObjectRef,
     /// Its set.
     pub set: String,
     /// It stays when its set goes.
@@ -36,7 +36,7 @@ impl Member {
     /// Reads it from an object's metadata; `None` for what is of no set.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
-        let reference = Reference::of(object).ok()?;
+        let reference = ObjectRef::of(object).ok()?;
         let set = set_of(object)?.to_owned();
         let annotation = |name| object.pointer("/metadata/annotations")?.get(name)?.as_str();
         let named = annotation(OBJECT).is_some_and(|text| names(text, &reference));
@@ -63,7 +63,7 @@ pub fn ends(object: &Value) -> bool {
 /// # Errors
 /// It has no name.
 pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
-    let name = own_name(&Reference::of(object)?);
+    let name = own_name(&ObjectRef::of(object)?);
     let mut object = object.clone();
     for (field, key, value) in [("labels", SET, set), ("annotations", OBJECT, name.as_str())] {
         let map = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -89,8 +89,8 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
 pub struct Declared {
     /// The names of those that stay.
     pub sets: BTreeSet<String>,
-    /// Names of those that are judged; a `*` at the end stands for anything. All others are
-    /// somebody else's.
+    /// Names of those that are judged; a `*` at the end stands for anything. All others
+    /// belong to others.
     pub among: Vec<String>,
 }
 
@@ -108,36 +108,36 @@ impl Declared {
 
 /// Whether an object that is there becomes one of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
+pub enum Ownership {
     /// It is one, or becomes one.
     Ours,
     /// It is a namespace of others, in which the set lives as a guest: it stays as it is.
     Theirs,
-    /// It is somebody else's, and would go when the set goes; why.
+    /// Another owner made it, and it would go when the set goes; the reason.
     Refused(String),
 }
 
 /// Judges an object that is there. `kept` says whether another set is still declared.
 #[must_use]
-pub fn claim(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Claim {
-    let is_namespace = Reference::of(live).is_ok_and(|reference| reference.is_namespace());
+pub fn ownership(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Ownership {
+    let is_namespace = ObjectRef::of(live).is_ok_and(|reference| reference.is_namespace());
     let why = match set_of(live) {
-        Some(own) if own == set || !kept(own) => return Claim::Ours,
+        Some(own) if own == set || !kept(own) => return Ownership::Ours,
         Some(own) => {
             format!(
                 "it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out"
             )
         }
         // Who removes the label does not take the object over.
-        None if is_ours(live) => return Claim::Ours,
+        None if is_ours(live) => return Ownership::Ours,
         None => format!(
-            "it is there already, made by somebody else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
+            "it is there already, made by something else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
         ),
     };
     if is_namespace {
-        Claim::Theirs
+        Ownership::Theirs
     } else {
-        Claim::Refused(why)
+        Ownership::Refused(why)
     }
 }
 
@@ -156,30 +156,30 @@ fn set_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/labels")?.get(SET)?.as_str()
 }
 
-/// Whether the objects that two references name are one: `wanted` as somebody wrote it, `live` as
+/// Whether the objects that two references name are one: `wanted` as an author wrote it, `live` as
 /// the server has it.
 #[must_use]
-pub fn same(wanted: &Reference, live: &Reference) -> bool {
+pub fn same(wanted: &ObjectRef, live: &ObjectRef) -> bool {
     wanted.group() == live.group()
         && wanted.kind == live.kind
         && wanted.name == live.name
         && lives_in(&wanted.namespace, &live.namespace)
 }
 
-fn own_name(reference: &Reference) -> String {
+fn own_name(reference: &ObjectRef) -> String {
     // Kubernetes' own groups are one word, or end so.
     let group = reference.group();
     if !group.contains('.') || group.ends_with(".k8s.io") {
         return reference.to_string();
     }
-    Reference {
+    ObjectRef {
         kind: format!("{}.{group}", reference.kind),
         ..reference.clone()
     }
     .to_string()
 }
 
-fn names(text: &str, live: &Reference) -> bool {
+fn names(text: &str, live: &ObjectRef) -> bool {
     let own = own_name(live);
     let (Some((kind, rest)), Some((own_kind, _))) = (text.split_once(' '), own.split_once(' '))
     else {
@@ -241,8 +241,8 @@ mod tests {
         let namespace =
             json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "a"}});
         assert!(
-            matches!(claim(&namespace, "s", |_| false), Claim::Refused(_)),
-            "nobody lives in it"
+            matches!(ownership(&namespace, "s", |_| false), Ownership::Refused(_)),
+            "no object is in it"
         );
     }
 
@@ -270,10 +270,10 @@ mod tests {
             json!({"name": "a", "managedFields": entries})
         };
         let of = |set: &str| json!({"name": "a", "labels": {SET: set}});
-        let judged =
-            |kind: &str, metadata: Value| claim(&object(kind, metadata), "s", |set| set == "kept");
-        let refused =
-            |claim: Claim, part: &str| matches!(claim, Claim::Refused(why) if why.contains(part));
+        let judged = |kind: &str, metadata: Value| {
+            ownership(&object(kind, metadata), "s", |set| set == "kept")
+        };
+        let refused = |claim: Ownership, part: &str| matches!(claim, Ownership::Refused(why) if why.contains(part));
         assert!(refused(
             judged("Service", managed(&["kubectl"])),
             "halite/set=s"
@@ -281,14 +281,17 @@ mod tests {
         assert!(refused(judged("Service", of("kept")), "`kept`"));
         assert_eq!(
             judged("Service", managed(&["kubectl", "halite"])),
-            Claim::Ours
+            Ownership::Ours
         );
         for kind in ["Service", "Namespace"] {
-            assert_eq!(judged(kind, of("s")), Claim::Ours);
-            assert_eq!(judged(kind, of("gone")), Claim::Ours);
+            assert_eq!(judged(kind, of("s")), Ownership::Ours);
+            assert_eq!(judged(kind, of("gone")), Ownership::Ours);
         }
         // Several live in one namespace.
-        assert_eq!(judged("Namespace", managed(&["kubectl"])), Claim::Theirs);
-        assert_eq!(judged("Namespace", of("kept")), Claim::Theirs);
+        assert_eq!(
+            judged("Namespace", managed(&["kubectl"])),
+            Ownership::Theirs
+        );
+        assert_eq!(judged("Namespace", of("kept")), Ownership::Theirs);
     }
 }

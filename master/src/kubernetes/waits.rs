@@ -5,16 +5,16 @@ use std::time::Instant;
 use halite_states::engine::Failure;
 use serde_json::Value;
 
-use super::modules::{Cluster, fail};
+use super::modules::{KubernetesModules, fail};
 use super::sets::ends;
-use super::{ApiError, Reference};
+use super::{ApiError, ObjectRef};
 
-impl Cluster {
+impl KubernetesModules {
     /// Waits until the API serves the kinds of definitions that were just applied, so that what
     /// follows can be of them; takes them off the list.
     pub(super) async fn established(
         &self,
-        definitions: &mut Vec<Reference>,
+        definitions: &mut Vec<ObjectRef>,
     ) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
         for reference in definitions.drain(..) {
@@ -46,9 +46,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until removed objects have gone: whoever switches a set on again next must not meet
+    /// Waits until removed objects have gone: a set that is switched on again next must not meet
     /// them.
-    pub(super) async fn gone(&self, removed: &[Reference]) -> Result<(), Failure> {
+    pub(super) async fn gone(&self, removed: &[ObjectRef]) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
         for reference in removed {
             let ended = self.ended(reference, deadline).await;
@@ -57,11 +57,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until an object that is on its way out has gone. One that is not, somebody has made
-    /// anew.
+    /// Waits until an object that is on its way out has gone. One that is not was made
+    /// again by another.
     pub(super) async fn ended(
         &self,
-        reference: &Reference,
+        reference: &ObjectRef,
         deadline: Instant,
     ) -> Result<(), ApiError> {
         while let Some(object) = self
@@ -80,7 +80,7 @@ impl Cluster {
 
     /// Waits until nothing is left of definitions that are to go: what a custom resource owns ends
     /// after it, and who lets go of that is removed next.
-    pub(super) async fn released(&self, definitions: &[Reference]) -> Result<(), Failure> {
+    pub(super) async fn released(&self, definitions: &[ObjectRef]) -> Result<(), Failure> {
         if definitions.is_empty() {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Cluster {
                 return Ok(());
             };
             if Instant::now() >= deadline {
-                let reference = Reference::of(object).map_err(fail)?;
+                let reference = ObjectRef::of(object).map_err(fail)?;
                 return Err(Failure(format!("{reference}: {}", self.held(object))));
             }
             tokio::time::sleep(self.patience.pause).await;

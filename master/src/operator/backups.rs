@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use halite_pillar::load::Declaration;
 use halite_pillar::registry;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
-use halite_proto::reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use serde_json::{Value, json};
 
 use crate::store::{Facts, Millis};

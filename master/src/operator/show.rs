@@ -164,7 +164,7 @@ fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Va
 }
 
 fn object_name(object: &Value) -> String {
-    crate::kubernetes::Reference::of(object)
+    crate::kubernetes::ObjectRef::of(object)
         .map_or_else(|_| "an object".into(), |reference| reference.to_string())
 }
 

@@ -10,7 +10,7 @@ use halite_proto::v1::{EnrolReply, EnrolRequest};
 use super::{Call, Services};
 use crate::ca::HALITE;
 use crate::keys;
-use crate::keys::{Answer, Newcomer};
+use crate::keys::{Answer, EnrolmentRequest};
 use crate::refusal::Refusal;
 
 /// Why a party of another protocol version is not served; `None` when it is.
@@ -50,7 +50,7 @@ impl Enrolment for Services {
             if let Some(reason) = protocol_refusal(request.protocol) {
                 return Err(Refusal::conflict(reason));
             }
-            let newcomer = Newcomer {
+            let newcomer = EnrolmentRequest {
                 id: request.id,
                 csr_pem: request.csr_pem,
                 token: request.token,

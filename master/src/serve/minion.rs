@@ -118,7 +118,8 @@ impl Minion for Services {
                 .backend
                 .sign_allowed(minion, &request.job, &request.tag)
                 .await?;
-            let (ca, profile) = Profile::of_chunk(&chunk).map_err(Refusal::denied)?;
+            let (ca, profile) =
+                Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
             let now = self.app.clock.now();
             let issued = self
                 .app

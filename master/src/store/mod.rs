@@ -14,7 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use records::*;
-pub use sqlite::{SqliteStore, keep_good_copies};
+pub use sqlite::{SqliteStore, write_backups};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -85,7 +85,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// What a create with a request id came to.
+/// Result of a create with a request id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created<T> {
     /// It was stored now.
@@ -200,7 +200,7 @@ pub trait Store: Send + Sync {
     ///
     /// - what ended at `before` or later, and the last `keep` of each however old;
     /// - what has not ended, and the jobs of a run that has not;
-    /// - a job of which an answer may still come: a part has not ended, or was given up while its
+    /// - a job of which an answer may still come: a part has not ended, or has timed out while its
     ///   minion is accepted.
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64>;
 

@@ -31,7 +31,7 @@ macro_rules! stored_as_text {
 }
 
 stored_as_text! {
-    /// Where a minion's key stands.
+    /// State of a minion's key.
     KeyState, "key state" {
         /// Handed in without a token; waits for an operator.
         Pending = "pending",
@@ -43,17 +43,17 @@ stored_as_text! {
 }
 
 stored_as_text! {
-    /// Where a job stands.
+    /// State of a job.
     JobStatus, "job status" {
         /// At least one minion has not answered.
         Running = "running",
-        /// All minions have answered or were given up.
+        /// All minions have answered or timed out.
         Finished = "finished",
     }
 }
 
 stored_as_text! {
-    /// Where one minion's part of a job stands. It only moves down this list (a late answer turns
+    /// State of one minion's part of a job. It only moves down this list (a late answer turns
     /// lost to returned).
     RowState, "job row state" {
         /// Stored, not sent.
@@ -64,13 +64,13 @@ stored_as_text! {
         Started = "started",
         /// Answered.
         Returned = "returned",
-        /// Given up: no answer in time.
+        /// Timed out: no answer in time.
         Lost = "lost",
     }
 }
 
 stored_as_text! {
-    /// Where an orchestration stands.
+    /// State of an orchestration.
     RunStatus, "run status" {
         /// In work, or to be taken up again after a restart.
         Running = "running",
@@ -82,7 +82,7 @@ stored_as_text! {
 }
 
 stored_as_text! {
-    /// Where a step of an orchestration stands.
+    /// State of a step of an orchestration.
     StepStatus, "step status" {
         /// Not begun.
         Waiting = "waiting",
@@ -102,7 +102,7 @@ stored_as_text! {
 pub struct Key {
     /// The minion's id.
     pub id: String,
-    /// Where it stands.
+    /// Its state.
     pub state: KeyState,
     /// SHA-256 of the public key (SPKI DER), lower-case hex in pairs with colons.
     pub fingerprint: String,
@@ -198,11 +198,11 @@ pub struct Job {
     pub minions: Vec<String>,
     /// Made at.
     pub created: Millis,
-    /// To be given up at; none: never.
+    /// Deadline; none: no time-out.
     pub deadline: Option<Millis>,
     /// The asker's id for this request, unique over all jobs.
     pub request_id: Option<String>,
-    /// Where it stands.
+    /// Its state.
     pub status: JobStatus,
     /// Overall return code, once finished.
     pub retcode: Option<i32>,
@@ -234,19 +234,19 @@ pub struct JobRow {
     pub minion: String,
     /// The low state for this minion with placeholders for secrets; none for plain functions.
     pub low_json: Option<String>,
-    /// Where it stands.
+    /// Its state.
     pub state: RowState,
     /// What the minion answered, JSON.
     pub return_json: Option<String>,
     /// 0 done, 1 failed, 2 interrupted.
     pub retcode: Option<i32>,
-    /// Why it failed or was given up; empty otherwise.
+    /// Why it failed or timed out; empty otherwise.
     pub error: String,
     /// Sent at.
     pub sent: Option<Millis>,
     /// Started at.
     pub started: Option<Millis>,
-    /// Returned, or given up, at.
+    /// Time of the return or of the time-out.
     pub ended: Option<Millis>,
 }
 
@@ -299,7 +299,7 @@ pub struct Run {
     pub request_id: Option<String>,
     /// The compiled low state, JSON.
     pub low_json: String,
-    /// Where it stands.
+    /// Its state.
     pub status: RunStatus,
     /// Index of the step in work.
     pub current: u32,
@@ -318,7 +318,7 @@ pub struct Step {
     pub index: u32,
     /// The step's id in its SLS.
     pub name: String,
-    /// Where it stands.
+    /// Its state.
     pub status: StepStatus,
     /// What came of it, JSON (jobs that it started, why it failed).
     pub detail_json: String,

@@ -257,7 +257,7 @@ pub(super) async fn a_row_only_moves_forward(store: &dyn Store) {
         (row.return_json.as_deref(), row.ended),
         (Some("{\"a\":1}"), Some(50))
     );
-    // Started without our knowing that it was sent; given up; answered all the same.
+    // Started without a record that it was sent; expired; answered all the same.
     assert!(store.mark_started("1", "b", 30).await.unwrap());
     assert!(store.mark_lost("1", "b", "no answer", 60).await.unwrap());
     assert_eq!(
@@ -268,7 +268,7 @@ pub(super) async fn a_row_only_moves_forward(store: &dyn Store) {
     assert_eq!(store.row("1", "b").await.unwrap().unwrap().retcode, Some(2));
     assert!(
         !store
-            .record_return("1", "nobody", &answer(0))
+            .record_return("1", "unknown", &answer(0))
             .await
             .unwrap()
     );
@@ -455,7 +455,7 @@ pub(super) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
         made(jid, operator, "a").await;
         answered(jid, 20).await;
     }
-    // Not finished; given up, though its minion may still answer; given up for good; not old.
+    // Not finished; expired, though its minion may still answer; expired for good; not old.
     made("05", "root", "a").await;
     for (jid, minion) in [("06", "a"), ("07", "gone")] {
         made(jid, "root", minion).await;

@@ -122,13 +122,13 @@ impl Site {
             ..keys::Wanted::default()
         };
         let (token, _) = keys::create_token(&self.app, "root", wanted).await.unwrap();
-        let newcomer = keys::Newcomer {
+        let request = keys::EnrolmentRequest {
             id: id.to_owned(),
             csr_pem: key.request(id).unwrap(),
             token,
             grains_json: "{}".to_owned(),
         };
-        match keys::enrol(&self.app, &newcomer).await.unwrap() {
+        match keys::enrol(&self.app, &request).await.unwrap() {
             keys::Answer::Accepted {
                 certificate_pem, ..
             } => ClientIdentity {

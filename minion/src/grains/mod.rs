@@ -10,7 +10,7 @@ mod system;
 
 use std::path::Path;
 
-use halite_proto::reports::GRAIN;
+use halite_host_reports::GRAIN;
 use serde_json::{Map, Value, json};
 
 /// Grains that always change: they alone are no reason to send the grains to the master.

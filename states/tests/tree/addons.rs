@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{bundle, chunk, fixture, here, highstate, sure, with};
 
 #[test]
-fn addons_are_sets_and_what_is_off_is_none() {
+fn addons_are_sets_and_an_addon_that_is_off_is_not_among_them() {
     let (mut pillar, grains) = fixture("master");
     let owned = |pillar: &Value| {
         chunk(
@@ -141,8 +141,8 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     fs::remove_dir_all(bundle_dir).unwrap();
 }
 
-/// Who asks a kubelet for numbers gets through to it, and knows it; nobody else, and not without
-/// the addon.
+/// The firewall opens the kubelet's port to metrics-server only, and the kubelet gets a serving
+/// certificate that metrics-server can verify; both only with the addon.
 #[test]
 fn metrics_server_reaches_every_kubelet() {
     let rule = |text: &str| {

@@ -54,7 +54,7 @@ fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
     );
 }
 
-/// Runs a line with `systemctl` and `ctr` that answer as given; the exit code.
+/// The exit code of a line, run with fakes of `systemctl` and `ctr`.
 fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
     let programs = std::env::temp_dir().join(format!("halite-tree-{}-{name}", std::process::id()));
     fs::create_dir_all(&programs).unwrap();
@@ -131,7 +131,7 @@ fn a_containerd_without_its_cri_is_no_runtime() {
 }
 
 #[test]
-fn what_the_enrolment_script_writes_is_what_the_states_want() {
+fn the_enrolment_script_writes_the_files_that_the_states_declare() {
     let worker = of("worker");
     let script_owner = of("bootstrap");
     let script = contents(&script_owner, "/srv/halite/enrol.sh");
@@ -144,7 +144,7 @@ fn what_the_enrolment_script_writes_is_what_the_states_want() {
         format!("{}\n", &script[start..start + end])
     };
     assert_eq!(heredoc("'UNIT'"), unit);
-    // Also in the last byte: otherwise the first highstate of a new node would restart its minion.
+    // Equal to the last byte: otherwise the first highstate of a new node would restart its minion.
     let managed = chunk(
         &worker,
         "file.managed",

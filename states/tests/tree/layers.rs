@@ -14,7 +14,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("orchestrate", &[]),
 ];
 
-/// A pod network removes the one before it first, and which sets are switched off is the addons'.
+/// A pod network includes the removal of the previous one, which the addons' layer does.
 const EXCEPTION: (&str, &str) = ("halite/base/network/init.sls", "halite.addons.owned");
 
 /// The names below `include:`.

@@ -1,6 +1,6 @@
-//! The shipped tree compiles for every kind of target, secrets go only where they belong, and what
-//! the states are, and in which order they run, stands in goldens. `HALITE_UPDATE_GOLDENS=1 cargo
-//! test -p halite-states --test tree` writes the goldens.
+//! The shipped state tree: it compiles for every kind of target, secrets are only in key files, and
+//! goldens have the states of each target in their order. `HALITE_UPDATE_GOLDENS=1 cargo test -p
+//! halite-states --test tree` writes the goldens.
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod addons;

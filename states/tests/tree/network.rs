@@ -31,7 +31,7 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     };
     assert_eq!(certificates(&of("bootstrap")), certificates(&none));
 
-    // It may all the same be called by its address: then the certificate holds it, in every mode.
+    // `certSANs` may add the address: then the certificate has it, in every mode.
     pillar["halite"]["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
     let none = highstate(&pillar, &grains);
     let apiserver = chunk(
@@ -85,13 +85,13 @@ fn flannel_finds_its_interface_by_the_workload_network() {
 }
 
 #[test]
-fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
+fn without_flannel_no_state_mentions_it() {
     for name in ["bootstrap", "worker", "master"] {
         let (mut pillar, grains) = fixture(name);
         pillar["halite"]["cni"]["plugin"] = json!("none");
         let mut low = highstate(&pillar, &grains).low;
         if name == "master" {
-            // What was there is removed by its name.
+            // The removal of a previous network names its set.
             let owned = low
                 .chunks
                 .iter_mut()
@@ -109,9 +109,9 @@ fn without_a_pod_network_of_ours_nothing_of_it_is_left() {
     }
 }
 
-/// Another pod network may have called its objects the same: they go before these come.
+/// Another pod network may have used the same object names, so its objects are removed first.
 #[test]
-fn what_another_pod_network_made_goes_before_flannel_comes() {
+fn objects_of_another_pod_network_are_removed_before_flannel_is_applied() {
     let compiled = of("master");
     let place = |id: &str| {
         compiled

@@ -1,5 +1,5 @@
-//! What hosts have to do with the world outside of the site: whom they trust, which registries and
-//! proxy containerd uses, where the time comes from.
+//! Connections of hosts to the world outside the site: trusted certificates, registries and proxy
+//! of containerd, time servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn with(target: &str, family: &str, change: impl FnOnce(&mut Value)) -> Compiled
     highstate(&pillar, &grains)
 }
 
-/// A command that is to be run in a directory of its own in the place of the host's.
+/// A directory that a command sees in place of the host's root.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -74,7 +74,7 @@ fn trust(pillar: &mut Value) {
 }
 
 #[test]
-fn certificates_stand_where_the_distribution_looks_for_them() {
+fn certificates_are_where_the_distribution_reads_them() {
     for target in TARGETS {
         let debian = with(target, "Debian", trust);
         let place = "/usr/local/share/ca-certificates/halite";
@@ -128,7 +128,7 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
                 );
             }
         }
-        // Taken out again.
+        // Removed again.
         chunk(
             &of(target),
             "file.absent",
@@ -138,7 +138,7 @@ fn certificates_stand_where_the_distribution_looks_for_them() {
     }
 }
 
-/// A run may be cut off between a change of the files and that of the store.
+/// A run may be interrupted between the change of the files and the update of the store.
 #[test]
 fn a_trust_store_that_lags_behind_is_seen() {
     let whole = |family: &str| {
@@ -154,7 +154,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
     let scratch = Scratch::new();
     assert!(
         scratch.shell(&debian),
-        "a host without a store of anything has nothing to mend"
+        "a host without any store needs no repair"
     );
     let (bundle, place) = (
         "/etc/ssl/certs/ca-certificates.crt",
@@ -165,7 +165,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
     scratch.put(&format!("{place}/halite-corp.crt"), &certificate("one"));
     assert!(
         !scratch.shell(&debian),
-        "a certificate that nobody has read"
+        "a certificate that is not in the store"
     );
     scratch.put(bundle, &distributions(&certificate("one")));
     assert!(scratch.shell(&debian));
@@ -180,7 +180,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
         scratch.path("/etc/ssl/certs/halite-old.pem"),
     )
     .unwrap();
-    assert!(!scratch.shell(&debian), "a link to what was taken away");
+    assert!(!scratch.shell(&debian), "a link to a removed certificate");
 
     let red_hat = whole("RedHat");
     let scratch = Scratch::new();
@@ -267,14 +267,14 @@ fn the_bundle_comes_before_every_mirror() {
             "file.absent",
             &format!("{certs_d}/registry.corp:5000/ca.crt"),
         );
-        // All others still ask the bundle alone.
+        // All other registries are still served by the bundle only.
         let all = contents(&compiled, &format!("{certs_d}/_default/hosts.toml"));
         assert!(!all.contains("corp"), "{all}");
     }
 }
 
 #[test]
-fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
+fn a_registry_that_is_no_longer_declared_is_removed_and_foreign_ones_stay() {
     let compiled = with("worker", "Debian", registries);
     let onlyif = line(&compiled, "containerd-registries-absent", |chunk| {
         &chunk.controls.onlyif
@@ -302,7 +302,7 @@ fn a_registry_that_is_no_longer_declared_goes_and_foreign_ones_stay() {
     ] {
         scratch.put(&place(name), text);
     }
-    assert!(!scratch.shell(&onlyif), "nothing is to go");
+    assert!(!scratch.shell(&onlyif), "nothing is to be removed");
     for name in ["ghcr.io", "registry.corp:50001"] {
         scratch.put(&place(name), ours);
         scratch.put(&place(name).replace("hosts.toml", "ca.crt"), "PEM\n");
@@ -381,7 +381,7 @@ fn time(pillar: &mut Value) {
 }
 
 #[test]
-fn chrony_asks_the_declared_servers_and_nobody_else() {
+fn chrony_asks_only_the_declared_servers() {
     for (family, unit, options) in [
         ("Debian", "chrony", "!/usr/sbin/chronyd $DAEMON_OPTS"),
         ("RedHat", "chronyd", "/usr/sbin/chronyd $OPTIONS"),

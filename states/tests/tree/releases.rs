@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, highstate, with};
 
-/// The checksum tells kubeadm whether somebody changed its defaults; this one is made by kubeadm
+/// By the checksum kubeadm sees whether its defaults were changed; this one is from kubeadm
 /// v1.36.3 for the same cluster domain and DNS address.
 #[test]
 fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_text() {
@@ -26,7 +26,7 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
 }
 
 /// kubeadm's differences between the minor versions of Kubernetes that the tree knows; the lab's
-/// suite `versions: …` holds them against the real ones.
+/// suite `versions: …` compares them with the real ones.
 #[test]
 fn each_release_gets_what_its_kubeadm_makes() {
     let (bootstrap, grains) = fixture("bootstrap");

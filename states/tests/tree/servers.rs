@@ -1,4 +1,4 @@
-//! Who serves bundles and images, and whom the others ask.
+//! Servers of bundles and images, and the order in which hosts ask them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -69,7 +69,7 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
         certificate.args["sans_ip"],
         json!(["10.10.0.13", "127.0.0.1"])
     );
-    // The bootstrap host serves each bundle from where it stands.
+    // The bootstrap host serves each bundle from its own directory.
     let (pillar, grains) = two_servers("bootstrap-1");
     let first = highstate(&pillar, &grains);
     let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
@@ -119,7 +119,7 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
             "{apt}"
         );
     }
-    // One that serves and runs pods asks itself first.
+    // A host that serves bundles and runs pods asks itself first.
     pillar["halite"]["node"]["controlPlane"] = json!("10.10.0.13");
     pillar["halite"]["node"]["roles"] = json!(["worker", "registry"]);
     let both = highstate(&pillar, &grains);
@@ -129,7 +129,7 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
 }
 
 #[test]
-fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
+fn red_hat_hosts_use_the_yum_repository_and_their_own_package_names() {
     let (mut pillar, mut grains) = two_servers("worker-1");
     grains["os_family"] = json!("RedHat");
     pillar["halite"]["rpms"] = json!({"kubelet": "1.36.3-2"});
@@ -170,7 +170,7 @@ fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
             "{wanted}: {packages}"
         );
     }
-    // The first host has the bundle itself.
+    // The first host reads the bundle's directory.
     let (mut pillar, mut grains) = fixture("bootstrap");
     grains["os_family"] = json!("RedHat");
     pillar["halite"]["rpms"] = json!({});
@@ -180,7 +180,7 @@ fn red_hats_hosts_ask_the_yum_repository_for_what_they_call_so() {
     assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
 }
 
-/// The pillar of a site with a registry of its own on a host, as another or that one sees it.
+/// The pillar of a site with a site registry, as its host or another host sees it.
 fn site_registry(target: &str, host: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
     let registry = &mut pillar["halite"]["siteRegistry"];
@@ -259,7 +259,7 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     let rules = chunk(&other, "firewalld.policy", "halite-host").args["rich_rules"].to_string();
     assert!(!rules.contains("4552"), "{rules}");
     assert!(!listing(&other).contains("/etc/halite/registry/htpasswd"));
-    // What is kept there stays, whoever runs it next.
+    // Images stay on a host when the registry moves to another one.
     for compiled in [&other, &of("bootstrap")] {
         for chunk in compiled
             .low
@@ -309,9 +309,9 @@ fn backups_are_read_when_the_document_says_so() {
     chunk(&compiled, "service.running", "halite-registry-backup.timer");
 }
 
-/// The command itself is run, elsewhere.
+/// Runs the command itself, in a scratch directory.
 #[test]
-fn what_the_registry_signs_uploads_with_is_made_once_and_for_root_alone() {
+fn the_key_of_the_registrys_uploads_is_made_once_and_only_for_root() {
     let (pillar, grains) = site_registry("bootstrap", "bootstrap-1");
     let here = highstate(&pillar, &grains);
     let make = here

@@ -1,4 +1,4 @@
-//! What holds for all targets and the whole tree.
+//! Properties of all targets and of the whole tree.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn secrets_are_in_key_files_and_nowhere_else() {
     assert!(holding(&of("master")).is_empty());
 }
 
-/// What only the test machines need must come through pillar keys that any operator can set.
+/// Settings that only the test machines need come through pillar keys that any operator can set.
 #[test]
 fn the_tree_knows_nothing_of_the_lab() {
     for file in halite_states::tree::Tree::list(&DirTree::new().root(here().join("tree"))) {

@@ -207,8 +207,10 @@ fn timed(step: &Step) -> Result<Duration> {
         .command
         .split_first()
         .context("a step without a command")?;
+    let mut command = Command::new(program);
+    halite_lab::build::with_builder(&mut command)?;
     let start = Instant::now();
-    let output = Command::new(program)
+    let output = command
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

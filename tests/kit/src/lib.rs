@@ -2,7 +2,8 @@
 //! and a small site whose bundle is built as real ones are. No program that is shipped uses it.
 //!
 //! Everything here panics where something goes wrong, and so fails its test. The unit tests of
-//! `halite-bundle` cannot pass its types to this crate, which is linked with another build of it.
+//! the crates of the bundle cannot pass its types to this crate, which is linked with another build
+//! of it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +14,7 @@ pub mod distribution;
 mod files;
 mod gnupg;
 mod nginx;
+mod packed;
 pub mod process;
 pub mod registry;
 mod server;
@@ -22,6 +24,7 @@ mod tls;
 pub use files::{content, files, hex, names, put, run};
 pub use gnupg::Signer;
 pub use nginx::Nginx;
+pub use packed::packed;
 pub use server::{Answer, Seen, Server};
 pub use site::{Site, layout, layout_of, status};
 pub use tls::Authority;

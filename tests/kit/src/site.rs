@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use halite_bundle::complete::Needs;
-use halite_bundle::{Error, Manifest, Options, Render, Resolved};
+use halite_builder::completeness::Requirements;
+use halite_builder::{Error, Options, RequirementsOf, Resolved};
+use halite_manifest::Manifest;
 use serde_json::{Value, json};
 
 use crate::files::{content, hex, put};
@@ -121,10 +122,10 @@ impl Site {
     /// # Errors
     /// Whatever the library refuses.
     pub fn build_with(&self, out: &str, options: &Options) -> Result<Manifest, Error> {
-        self.build_for(out, options, &|_, _| Ok(Needs::default()))
+        self.build_for(out, options, &|_, _| Ok(Requirements::default()))
     }
 
-    /// Builds for what `render` finds that hosts need.
+    /// Builds for the requirements that the caller computes.
     ///
     /// # Errors
     /// Whatever the library refuses.
@@ -132,13 +133,13 @@ impl Site {
         &self,
         out: &str,
         options: &Options,
-        render: &Render<'_>,
+        requirements: &RequirementsOf<'_>,
     ) -> Result<Manifest, Error> {
-        halite_bundle::build(
+        halite_builder::build_with(
             &self.written(),
             &self.path(out),
             options,
-            render,
+            requirements,
             &mut |_| (),
         )
     }
@@ -149,8 +150,15 @@ impl Site {
     /// Whatever the library refuses.
     pub fn build_image(&self, out: &str) -> Result<Manifest, Error> {
         let (out, options) = (self.path(out), Options::default());
-        let render: &Render<'_> = &|_, _| Ok(Needs::default());
-        halite_bundle::build_image(&self.written(), &out, &[], &options, render, &mut |_| ())
+        let requirements: &RequirementsOf<'_> = &|_, _| Ok(Requirements::default());
+        halite_builder::build_image_with(
+            &self.written(),
+            &out,
+            &[],
+            &options,
+            requirements,
+            &mut |_| (),
+        )
     }
 
     /// Records what the recipe asks for and the lock does not have.
@@ -158,7 +166,7 @@ impl Site {
     /// # Errors
     /// Whatever the library refuses.
     pub fn lock(&self) -> Result<Resolved, Error> {
-        halite_bundle::lock(&self.written(), &Options::default(), &mut |_| ())
+        halite_builder::lock(&self.written(), &Options::default(), &mut |_| ())
     }
 
     /// Finds out what is there now, and records that if `write` says so.
@@ -166,7 +174,7 @@ impl Site {
     /// # Errors
     /// Whatever the library refuses.
     pub fn update(&self, write: bool) -> Result<Resolved, Error> {
-        halite_bundle::update(&self.written(), &Options::default(), write, &mut |_| ())
+        halite_builder::update(&self.written(), &Options::default(), write, &mut |_| ())
     }
 
     /// Builds with whatever is there now.

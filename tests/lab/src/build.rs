@@ -1,7 +1,9 @@
 //! Builds Halite's own programs as they are shipped.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -13,12 +15,9 @@ pub use crate::dirs::source_root;
 
 /// Cargo's profiles and the programs (packages of the same name) that are built with each.
 const PROFILES: &[(&str, &[&str])] = &[
-    ("release", &["ctl", "halite-master"]),
+    ("release", &["ctl", "halite-builder", "halite-master"]),
     ("small", &["halite-minion"]),
 ];
-
-/// Message for the start of [`release`].
-pub const WHAT: &str = "building ctl, halite-master and halite-minion (release; about ten minutes when nothing is cached)";
 
 /// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and
 /// returns the directory that has all of them. Messages begin with the profile's name.
@@ -44,6 +43,18 @@ pub fn release(board: &Board) -> Result<PathBuf> {
         }
     }
     Ok(shipped)
+}
+
+/// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
+pub fn with_builder(command: &mut Command) -> Result<&mut Command> {
+    static PATH: OnceLock<OsString> = OnceLock::new();
+    if PATH.get().is_none() {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let programs = release(&Board::silent())?;
+        let all = std::iter::once(programs).chain(std::env::split_paths(&path));
+        let _ = PATH.set(std::env::join_paths(all)?);
+    }
+    Ok(command.env("PATH", PATH.get().context("there is no PATH")?))
 }
 
 fn build(profile: &str, programs: &[&str], board: &Board) -> Result<()> {

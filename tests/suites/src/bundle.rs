@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::build;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use serde_json::{Map, Value};
@@ -71,7 +72,7 @@ fn taken_away((): &()) -> Result<Counts> {
 /// What `ctl bundle needs` of the bundle's own `ctl` says.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = ctl
+    let output = build::with_builder(&mut ctl)?
         .args(["--output", "json", "bundle", "needs"])
         .arg(bundle)
         .output()?;
@@ -275,7 +276,8 @@ fn without(bundle: &Path, path: &str) -> Result<()> {
         fs::remove_file(copy.join(name))?;
         fs::write(copy.join(name), content)?;
     }
-    let output = Command::new(bundle.join("bin/ctl"))
+    let mut ctl = Command::new(bundle.join("bin/ctl"));
+    let output = build::with_builder(&mut ctl)?
         .args(["bundle", "verify", "--allow-unsigned"])
         .arg(&copy)
         .output()?;

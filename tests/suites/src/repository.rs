@@ -1,6 +1,6 @@
 //! The package repository of a site, asked by the real apt in its hosts: it installs what the
 //! builder signed, and refuses what was changed. (The yum repository is asked by the real dnf in
-//! `bundle/tests/recipe/dnf.rs`.)
+//! `bundle/builder/tests/recipe/dnf.rs`.)
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;

@@ -21,6 +21,9 @@ const REVISION: u32 = 1;
 /// Halite's own programs in a bundle.
 const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
+/// The program that builds bundles, which is in none.
+const BUILDER: &str = "halite-builder";
+
 /// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content
 /// is there, and returns its directory. The base root must be there: the bundle brings what it
 /// lacks.
@@ -60,7 +63,7 @@ pub fn bundle(
     }
     let documents = Documents::make(&store, cache, upstream, programs, progress)?;
     let mut content = vec![site.clone(), documents.key()?];
-    for name in BINARIES {
+    for name in BINARIES.iter().chain(&[BUILDER]) {
         content.push(file_digest(&programs.join(name))?);
     }
     for file in store::files(tree)? {

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn recipes_that_ctl_writes_ask_for_the_same_images() {
         for release in RELEASES {
-            let written = halite_bundle::Release::of(release.kubernetes).unwrap();
+            let written = halite_builder::Release::of(release.kubernetes).unwrap();
             let tags = (written.etcd, written.coredns, written.pause);
             assert_eq!((release.etcd, release.coredns, release.pause), tags);
         }

@@ -50,7 +50,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> O
         .bind(jid)
         .execute(&mut *to)
         .await?;
-    // One that was given up may answer after its successor did.
+    // One that expired may answer after its successor did.
     sqlx::query(
         "UPDATE minion_bundles SET highstate = ?1 \
          WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",

@@ -1,8 +1,8 @@
 //! [`Store`] on SQLite: one file, write-ahead log, every commit on disk before it is answered.
 
+mod backup;
 mod delegate;
 mod events;
-mod good;
 mod jobs;
 mod keys;
 mod rows;
@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use good::{advice, good_path};
+use backup::{advice, backup_path};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -24,7 +24,7 @@ use sqlx::{Row as _, SqlSafeStr as _};
 
 use super::StoreError;
 
-pub use good::keep_good_copies;
+pub use backup::write_backups;
 
 /// The schema's history. A released file never changes; a change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -58,7 +58,7 @@ impl SqliteStore {
     /// the copy. Or the settings that durability rests on are not in force.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let fresh = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
-        if fresh && good_path(path).exists() {
+        if fresh && backup_path(path).exists() {
             return Err(StoreError::Corrupt(format!(
                 "{} is gone, but a copy of it is there. {}",
                 path.display(),
@@ -74,7 +74,7 @@ impl SqliteStore {
         store.assert_durable().await?;
         migrator(MIGRATIONS).run(&store.writer).await?;
         // Without room for a copy the master must run all the more: the copy before is kept.
-        if let Err(error) = store.keep_good_copy().await {
+        if let Err(error) = store.write_backup().await {
             tracing::error!(%error, "no new good copy of the store can be kept");
         }
         Ok(store)

@@ -129,7 +129,12 @@ async fn the_files_are_for_root_alone() {
     names.sort();
     assert_eq!(
         names,
-        ["store.db", "store.db-shm", "store.db-wal", "store.db.good"]
+        [
+            "store.db",
+            "store.db-shm",
+            "store.db-wal",
+            "store.db.backup"
+        ]
     );
 }
 
@@ -143,7 +148,7 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
             .await
             .unwrap();
     }
-    store.keep_good_copy().await.unwrap();
+    store.write_backup().await.unwrap();
     store.close().await;
 
     let mut bytes = std::fs::read(&path).unwrap();
@@ -158,7 +163,7 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
         "{error}"
     );
     assert!(
-        error.contains(&format!("{}.good", path.display())),
+        error.contains(&format!("{}.backup", path.display())),
         "{error}"
     );
 
@@ -170,7 +175,7 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
 
-    std::fs::copy(directory.path().join("store.db.good"), &path).unwrap();
+    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.keys().await.unwrap().len(), 200);
 }
@@ -186,17 +191,17 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
         error.contains("is gone") && error.contains("cp -p"),
         "{error}"
     );
-    std::fs::remove_file(directory.path().join("store.db.good")).unwrap();
+    std::fs::remove_file(directory.path().join("store.db.backup")).unwrap();
     SqliteStore::open(&path).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_failed_copy_keeps_the_one_before() {
     let (store, directory) = fresh().await;
-    let good = directory.path().join("store.db.good");
+    let good = directory.path().join("store.db.backup");
     let before = std::fs::read(&good).unwrap();
-    std::fs::create_dir(directory.path().join("store.db.good.new")).unwrap();
-    store.keep_good_copy().await.unwrap_err();
+    std::fs::create_dir(directory.path().join("store.db.backup.new")).unwrap();
+    store.write_backup().await.unwrap_err();
     assert_eq!(std::fs::read(&good).unwrap(), before);
     store.close().await;
     SqliteStore::open(&directory.path().join("store.db"))
@@ -218,11 +223,11 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
             .await
             .unwrap();
     }
-    let good = directory.path().join("store.db.good");
+    let good = directory.path().join("store.db.backup");
     std::fs::remove_file(&good).unwrap();
     std::fs::create_dir(&good).unwrap();
-    store.keep_good_copy().await.unwrap_err();
-    assert!(!directory.path().join("store.db.good.new").exists());
+    store.write_backup().await.unwrap_err();
+    assert!(!directory.path().join("store.db.backup.new").exists());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::build;
 use halite_lab::command::run;
 use serde_json::{Value, json};
 
@@ -41,14 +42,14 @@ fn same_bytes(work: &Work) -> Result<()> {
     let lock = recipe.with_extension("lock.yaml");
     fs::copy(first.with_extension("lock.yaml"), &lock)?;
     let before = fs::read(&lock)?;
-    let mut build = work.ctl(&["bundle", "build", "--offline", "--recipe"]);
-    build
+    let mut command = work.ctl(&["bundle", "build", "--offline", "--recipe"]);
+    build::with_builder(&mut command)?
         .arg(&recipe)
         .arg("--out")
         .arg(&out)
         .arg("--key")
         .arg(super::keys::builder()?);
-    verdict(&mut build)?.accepts("building the ISO again")?;
+    verdict(&mut command)?.accepts("building the ISO again")?;
     ensure!(
         fs::read(&lock)? == before,
         "the lock {} has changed",

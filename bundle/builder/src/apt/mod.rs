@@ -1,0 +1,14 @@
+//! The apt repository of a bundle: packages gathered from this machine's package sources with all
+//! that a bare host lacks for them, packages that the build makes, the indexes, and the signature.
+
+pub(crate) mod package;
+pub(crate) mod program;
+mod proof;
+mod repository;
+mod resolver;
+mod sign;
+
+pub(crate) use proof::prove;
+pub(crate) use repository::write;
+pub(crate) use resolver::{fetch, request, unkept};
+pub use sign::{Kind, Signer};

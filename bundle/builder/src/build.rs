@@ -1,0 +1,402 @@
+//! Building a bundle.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use halite_bundle::nginx;
+use halite_durable::{FileLock, digest, files};
+use halite_fetch::{oci_layout, yum};
+use halite_iso9660::portable;
+use halite_manifest::{Entry, Manifest, manifest};
+use jiff::Timestamp;
+
+use crate::build_cache::{BuildCache, CachedArtifact};
+use crate::completeness::compile::requirements;
+use crate::completeness::{Inventory, Requirements};
+use crate::error::Error;
+use crate::gather::{Archive, Contents, Gather, Mode};
+use crate::lock::Lock;
+use crate::recipe::{Recipe, Watcher};
+use crate::rpm::Base;
+use crate::{apt, build_cache, bundle_documents, chart, completeness, package, recipe, rpm};
+
+/// The program at the top of a bundle.
+const INSTALL: &str = "#!/bin/sh
+# Makes this host the first one of a cluster; takes the options of `ctl bootstrap`.
+set -e
+here=$(cd \"$(dirname \"$0\")\" && pwd)
+exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
+";
+
+/// How to gather what goes into a bundle.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Ask nothing of other machines: everything comes from this one and from the cache.
+    pub offline: bool,
+    /// Hears how far fetching is.
+    pub watcher: Option<Watcher>,
+}
+
+/// Computes the requirements of the bundle in a directory.
+pub type RequirementsOf<'a> = dyn Fn(&Path, &Manifest) -> Result<Requirements, Error> + 'a;
+
+/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes
+/// from other machines is what the lock says. The same recipe, lock, keys and inputs give the same
+/// bytes. Nothing is at `out` before all of it is, and before everything is in it that
+/// its state tree can request.
+///
+/// # Errors
+/// When the recipe has problems, something that goes in is not in the lock, differs from it or is
+/// damaged, something cannot be fetched, the packages cannot be installed on a bare host, something
+/// that a cluster could ask for is missing, a program of the build fails, or a file cannot be
+/// written.
+pub fn build(
+    recipe_file: &Path,
+    out: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    build_with(recipe_file, out, options, &requirements, progress)
+}
+
+/// Builds as [`build()`] does, for requirements that the caller computes: those of a state tree that
+/// is none, in tests.
+///
+/// # Errors
+/// As [`build()`].
+pub fn build_with(
+    recipe_file: &Path,
+    out: &Path,
+    options: &Options,
+    requirements: &RequirementsOf<'_>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    // apt takes a relative path for one below its own directories.
+    let recipe_file =
+        &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
+    let recipe = Recipe::load(recipe_file)?;
+    let occupied =
+        out.file_name().is_none() || (out.exists() && !out.join(manifest::FILE).is_file());
+    if occupied {
+        return Err(Error::Occupied(out.to_owned()));
+    }
+    let _out = FileLock::new(out)?;
+    // The lock beside it is read, and written at the end.
+    let _recipe = FileLock::wait(recipe_file, progress)?;
+    let work = files::sibling(out, "new");
+    let scratch = files::sibling(out, "parts");
+    files::remove_dir(&work)?;
+    let built = (|| {
+        files::make_dir(&work)?;
+        let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
+        let held = build_cache::claim(&cache, progress)?;
+        let gather = Gather::new(
+            recipe_file,
+            &recipe,
+            &cache,
+            options.offline,
+            options.watcher.clone(),
+        )?;
+        let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
+        if let Err(error) = build_cache::prune(&cache) {
+            progress(&format!("what no build needs any more stays: {error}"));
+        }
+        drop(held);
+        progress("looking for what a cluster could ask for and would not find");
+        let missing = requirements(&work, &manifest)?.missing(&Inventory::read(&work, &manifest)?);
+        if !missing.is_empty() {
+            return Err(Error::Missing(missing));
+        }
+        lock.save(recipe_file)?;
+        files::settle(&work)?;
+        files::put_in_place(&work, out)?;
+        Ok(manifest)
+    })();
+    if built.is_err() {
+        // The first error is the one that matters.
+        let _ = files::remove_dir(&work);
+    }
+    let removed = files::remove_dir(&scratch);
+    let manifest = built?;
+    removed?;
+    Ok(manifest)
+}
+
+fn fill(
+    recipe_file: &Path,
+    recipe: &Recipe,
+    gather: &Gather<'_>,
+    work: &Path,
+    cache: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Manifest, Lock), Error> {
+    progress("looking at images and packages");
+    let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
+    let lock = settled.lock.clone();
+    let contents = gather.fetch(settled, progress)?;
+    let Contents {
+        images,
+        archives,
+        charts,
+        rpms,
+    } = &contents;
+    let date: Timestamp = lock.resolved.parse().map_err(|error| {
+        Error::content(
+            crate::lock::path_of(recipe_file),
+            format!("`resolved` is no date: {error}"),
+        )
+    })?;
+    let parts = BuildCache::new(cache)?;
+    let mut listed = BTreeMap::new();
+
+    progress(&format!("gathering {} images", images.len()));
+    image_part(&parts, images)?.place(work, "images", &mut listed)?;
+    let repository = apt_part(&parts, recipe, archives, date, progress)?;
+    repository.place(work, "apt", &mut listed)?;
+    let yum = match &recipe.rpm {
+        Some(rpm) => Some(rpm_part(&parts, recipe, rpm, rpms, date, progress)?),
+        None => None,
+    };
+    if let Some(yum) = &yum {
+        yum.place(work, "rpm", &mut listed)?;
+    }
+
+    progress("gathering programs and states");
+    let mut put = |name: String, mode: u32, content: &[u8]| -> Result<(), Error> {
+        files::write(&work.join(&name), mode, content)?;
+        listed.insert(
+            name,
+            Entry {
+                sha256: digest::sha256(content),
+                size: content.len() as u64,
+            },
+        );
+        Ok(())
+    };
+    let served = contents.served(&recipe.images);
+    for (name, entries) in nginx::maps(&recipe.version, &served) {
+        put(name.to_owned(), 0o644, entries.as_bytes())?;
+    }
+    put(
+        nginx::SERVER.to_owned(),
+        0o644,
+        nginx::locations().as_bytes(),
+    )?;
+    let base = fs::read_to_string(&recipe.base).map_err(Error::file("read", &recipe.base))?;
+    put(
+        completeness::BASE.to_owned(),
+        0o644,
+        completeness::essence(&base).as_bytes(),
+    )?;
+    if let Some(rpm) = &recipe.rpm {
+        let repository = yum::Repository::local(&work.join("rpm"))?;
+        let base = Base::load(&rpm.base)?.essence(&repository.required_files());
+        put(completeness::RPM_BASE.to_owned(), 0o644, base.as_bytes())?;
+    }
+    put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
+    let mut copied = |name: String, from: &Path, mode: u32| -> Result<(), Error> {
+        let (sha256, size) = files::copy(from, &work.join(&name), mode)?;
+        listed.insert(name, Entry { sha256, size });
+        Ok(())
+    };
+    for (name, from) in &recipe.binaries {
+        copied(format!("bin/{name}"), from, 0o755)?;
+    }
+    for rendered in charts {
+        copied(chart::place(&rendered.name), &rendered.path, 0o644)?;
+    }
+    for name in files::walk(&recipe.states)? {
+        let from = recipe.states.join(&name);
+        let status = fs::metadata(&from).map_err(Error::file("read", &from))?;
+        let executable = status.permissions().mode() & 0o100 != 0;
+        copied(
+            format!("states/{name}"),
+            &from,
+            if executable { 0o755 } else { 0o644 },
+        )?;
+    }
+
+    let mut manifest = Manifest {
+        format: manifest::FORMAT,
+        name: "halite".to_owned(),
+        version: recipe.version.clone(),
+        built: lock.resolved.clone(),
+        kubernetes: recipe.kubernetes.clone(),
+        components: recipe.components(),
+        images: recipe
+            .images
+            .iter()
+            .filter_map(|image| Some((image.component.clone()?, image.reference.to_string())))
+            .collect(),
+        options: recipe.options.clone(),
+        not_images: recipe.not_images.clone(),
+        charts: charts
+            .iter()
+            .map(|chart| (chart.name.clone(), chart.version.clone()))
+            .collect(),
+        packages: repository.note().clone(),
+        rpms: yum.map(|yum| yum.note().clone()).unwrap_or_default(),
+        files: listed,
+    };
+    bundle_documents::add(recipe, work, &parts, &mut manifest, progress)?;
+    let names = portable::problems(manifest.files.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
+    let bytes = manifest.to_bytes()?;
+    files::write(&work.join(manifest::FILE), 0o644, &bytes)?;
+    files::write(
+        &work.join(manifest::CHECKSUM),
+        0o644,
+        Manifest::checksum(&bytes).as_bytes(),
+    )?;
+    Ok((manifest, lock))
+}
+
+fn image_part(parts: &BuildCache, images: &[oci_layout::Found]) -> Result<CachedArtifact, Error> {
+    let digest =
+        |found: &oci_layout::Found| format!("{} {}", found.reference, found.image.manifest.digest);
+    let mut inputs: Vec<_> = images.iter().map(digest).collect();
+    inputs.sort_unstable();
+    parts.get("images", &inputs.join("\n"), |dir| {
+        oci_layout::gather(images, dir)?;
+        Ok(BTreeMap::new())
+    })
+}
+
+fn apt_part(
+    parts: &BuildCache,
+    recipe: &Recipe,
+    archives: &[Archive],
+    date: Timestamp,
+    progress: &mut dyn FnMut(&str),
+) -> Result<CachedArtifact, Error> {
+    // Before the key of the part: the key file is one of its inputs.
+    let signer = signer(recipe)?;
+    let mut inputs = vec![date.to_string()];
+    inputs.extend(archives.iter().map(|archive| archive.sha256.clone()));
+    for file in [&recipe.base, &recipe.signing_key] {
+        inputs.push(files::digest(file)?.0);
+    }
+    let made = recipe
+        .made
+        .iter()
+        .map(|made| made.package(&recipe.states))
+        .collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
+    }
+    parts.get("apt", &inputs.join("\n"), |dir| {
+        let pool = dir.join("pool");
+        files::make_dir(&pool)?;
+        for archive in archives {
+            archive
+                .copy(&pool.join(apt::package::file_name(&apt::package::read(&archive.path)?)))?;
+        }
+        for package in &made {
+            progress(&format!(
+                "making the package {} {}",
+                package.name,
+                package.full_version()
+            ));
+            package::deb::write(package, &pool)?;
+        }
+        progress("writing and proving the package repository");
+        let versions = apt::write(dir, date, &signer)?;
+        let mut wanted = recipe.apt.clone();
+        wanted.extend(
+            recipe
+                .made
+                .iter()
+                .map(|made| format!("{}={}", made.package, made.version)),
+        );
+        apt::prove(dir, &recipe.base, &wanted)?;
+        Ok(versions)
+    })
+}
+
+fn signer(recipe: &Recipe) -> Result<apt::Signer, Error> {
+    let kind = if recipe.rpm.is_some() {
+        apt::Kind::Rsa
+    } else {
+        apt::Kind::Ed25519
+    };
+    apt::Signer::open(&recipe.signing_key, kind)
+}
+
+fn rpm_part(
+    parts: &BuildCache,
+    recipe: &Recipe,
+    wanted: &recipe::Rpm,
+    fetched: &[Archive],
+    date: Timestamp,
+    progress: &mut dyn FnMut(&str),
+) -> Result<CachedArtifact, Error> {
+    let signer = signer(recipe)?;
+    if !signer.is_rsa()? {
+        let message = "is no RSA key, and the rpm of Red Hat's distributions up to version 9 can check no other: name \
+                       a file that is not there yet, and a key is made; hosts that exist get it with their next bundle";
+        return Err(Error::content(&recipe.signing_key, message));
+    }
+    let mut keys: Vec<PathBuf> = wanted
+        .repositories
+        .iter()
+        .map(|repository| repository.key.clone())
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut inputs = vec![date.to_string(), wanted.names.join(" ")];
+    for file in keys.iter().chain([&wanted.base, &recipe.signing_key]) {
+        inputs.push(files::digest(file)?.0);
+    }
+    inputs.extend(
+        fetched
+            .iter()
+            .map(|archive| format!("{} {}", archive.name, archive.sha256)),
+    );
+    let made = recipe
+        .made
+        .iter()
+        .map(|made| made.package(&recipe.states))
+        .collect::<Result<Vec<_>, _>>()?;
+    for package in &made {
+        inputs.push(package.fingerprint()?);
+    }
+    parts.get("rpm", &inputs.join("\n"), |dir| {
+        let packages = dir.join(rpm::PACKAGES);
+        files::make_dir(&packages)?;
+        let mut taken = Vec::new();
+        for archive in fetched {
+            let place = packages.join(rpm::file_name(&archive.name, &archive.sha256));
+            archive.copy(&place)?;
+            taken.push(place);
+        }
+        rpm::check(&taken, &keys)?;
+        let mut ours = Vec::new();
+        for package in &made {
+            progress(&format!(
+                "making the RPM package {} {}",
+                package.name,
+                package.full_version()
+            ));
+            ours.push(package::rpm::write(package, &packages)?);
+        }
+        signer.sign_rpms(&ours, date)?;
+        progress("writing and proving the yum repository");
+        let versions = rpm::write(dir, date, &signer, &keys)?;
+        let base = Base::load(&wanted.base)?;
+        let mut names: Vec<String> = wanted
+            .names
+            .iter()
+            .map(|name| name.replace('=', "-"))
+            .collect();
+        names.extend(
+            made.iter()
+                .map(|package| format!("{}-{}", package.name, versions[&package.name])),
+        );
+        rpm::prove(dir, &base, &names)?;
+        Ok(versions)
+    })
+}

@@ -1,0 +1,226 @@
+//! Parts of a bundle that are kept between builds: the image layout and the apt repository are
+//! large and seldom change.
+//!
+//! A part is a directory under the hash of everything that it was made from. It comes with a record
+//! of every file's digest, size and time, so that it is hashed once; a part in which somebody
+//! changed a file is made again. A bundle holds hard links into its parts where the file system
+//! allows that. What no build has used for a month is removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use halite_durable::{FileLock, digest, files};
+use halite_manifest::Entry;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Counts on every change of how parts are made that their inputs do not show.
+const REVISION: u32 = 3;
+
+/// What parts are there of.
+const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
+
+/// A part that no build has used for so long is removed.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
+
+/// A part that is there.
+pub struct CachedArtifact {
+    dir: PathBuf,
+    record: Record,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// What the maker wants to know again.
+    note: BTreeMap<String, String>,
+    files: BTreeMap<String, Recorded>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    #[serde(flatten)]
+    entry: Entry,
+    time: (i64, i64),
+}
+
+/// Keeps parts in a directory.
+pub struct BuildCache {
+    root: PathBuf,
+}
+
+/// Claims the directory in which parts and archives are kept, and removes what a build that was
+/// killed has left there.
+pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Error> {
+    let claim = FileLock::wait(&root.join("parts"), progress)?;
+    for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
+        let entry = entry.map_err(Error::file("list", root))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name
+            .strip_prefix('.')
+            .and_then(|name| name.strip_suffix(".new"))
+            .is_some_and(is_part)
+        {
+            files::remove_dir(&entry.path())?;
+        }
+    }
+    Ok(claim)
+}
+
+/// Removes the parts that no build has used for a month. The directory has to be claimed.
+pub fn prune(root: &Path) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
+        let name = entry
+            .map_err(Error::file("list", root))?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        names.insert(name.strip_suffix(".json").unwrap_or(&name).to_owned());
+    }
+    for dir in names
+        .iter()
+        .filter(|name| is_part(name))
+        .map(|name| root.join(name))
+    {
+        let record = dir.with_extension("json");
+        // Without a record it was never finished.
+        let used = fs::metadata(&record)
+            .or_else(|_| fs::metadata(&dir))
+            .and_then(|status| status.modified());
+        // One from the future stays.
+        let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEPT));
+        if unused {
+            files::remove_any(&record)?;
+            files::remove_dir(&dir)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether something has the name of a part: its kind and a hash.
+fn is_part(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(kind, hash)| {
+        KINDS.contains(&kind)
+            && hash.len() == 16
+            && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+impl BuildCache {
+    pub fn new(root: &Path) -> Result<Self, Error> {
+        files::make_dir(root)?;
+        Ok(Self {
+            root: root.to_owned(),
+        })
+    }
+
+    /// The part of that name made from those inputs; `make` fills an empty directory with it if it
+    /// is not there. What `make` returns is kept with it.
+    pub fn get(
+        &self,
+        name: &str,
+        inputs: &str,
+        make: impl FnOnce(&Path) -> Result<BTreeMap<String, String>, Error>,
+    ) -> Result<CachedArtifact, Error> {
+        let key = digest::sha256(format!("{REVISION}\n{inputs}").as_bytes());
+        let dir = self.root.join(format!("{name}-{}", &key[..16]));
+        let record_file = dir.with_extension("json");
+        if let Some(record) = load(&dir, &record_file) {
+            // Its last use, for `prune`. Where that cannot be noted it is made again some day.
+            let _ = File::options()
+                .append(true)
+                .open(&record_file)
+                .and_then(|file| file.set_modified(SystemTime::now()));
+            return Ok(CachedArtifact { dir, record });
+        }
+        let work = files::sibling(&dir, "new");
+        files::remove_dir(&work)?;
+        files::make_dir(&work)?;
+        let made = make(&work).and_then(|note| {
+            files::settle(&work)?;
+            Ok(note)
+        });
+        if made.is_err() {
+            // Best effort: the first error is the one that matters. A full disk would stay full.
+            let _ = files::remove_dir(&work);
+        }
+        let note = made?;
+        files::remove_dir(&dir)?;
+        fs::rename(&work, &dir).map_err(Error::file("make", &dir))?;
+        let mut record = Record {
+            note,
+            files: BTreeMap::new(),
+        };
+        for file in files::walk(&dir)? {
+            let path = dir.join(&file);
+            let (sha256, size) = files::digest(&path)?;
+            let time = time(&path)
+                .ok_or_else(|| Error::content(&path, "it changed meanwhile"))?
+                .0;
+            record.files.insert(
+                file,
+                Recorded {
+                    entry: Entry { sha256, size },
+                    time,
+                },
+            );
+        }
+        let bytes = serde_json::to_vec(&record)
+            .map_err(|error| Error::content(&record_file, error.to_string()))?;
+        files::replace(&record_file, 0o644, &bytes)?;
+        Ok(CachedArtifact { dir, record })
+    }
+}
+
+impl CachedArtifact {
+    /// What its maker noted.
+    pub fn note(&self) -> &BTreeMap<String, String> {
+        &self.record.note
+    }
+
+    /// Where one of its files is, and the SHA-256 that it had when it was made.
+    pub fn file(&self, file: &str) -> Result<(PathBuf, &str), Error> {
+        let path = self.dir.join(file);
+        match self.record.files.get(file) {
+            Some(recorded) => Ok((path, &recorded.entry.sha256)),
+            None => Err(Error::content(path, "it is not there")),
+        }
+    }
+
+    /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.
+    pub fn place(
+        &self,
+        root: &Path,
+        below: &str,
+        list: &mut BTreeMap<String, Entry>,
+    ) -> Result<(), Error> {
+        for (file, recorded) in &self.record.files {
+            let name = format!("{below}/{file}");
+            files::link(&self.dir.join(file), &root.join(&name))?;
+            list.insert(name, recorded.entry.clone());
+        }
+        Ok(())
+    }
+}
+
+fn load(dir: &Path, record: &Path) -> Option<Record> {
+    let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+    let there = files::walk(dir).ok()?;
+    let same = |file: &String| {
+        let recorded = record.files.get(file)?;
+        (time(&dir.join(file))? == (recorded.time, recorded.entry.size)).then_some(())
+    };
+    (there.len() == record.files.len() && there.iter().all(|file| same(file).is_some()))
+        .then_some(record)
+}
+
+/// Time of the last change, and size.
+fn time(path: &Path) -> Option<((i64, i64), u64)> {
+    let status = fs::symlink_metadata(path).ok()?;
+    Some(((status.mtime(), status.mtime_nsec()), status.len()))
+}

@@ -1,0 +1,52 @@
+//! A bundle that is built to be carried: it is an image at once.
+
+use std::path::Path;
+
+use halite_bundle::pack;
+use halite_durable::files;
+use halite_manifest::Manifest;
+use halite_seal::keys::SecretKey;
+
+use crate::build::{Options, RequirementsOf, build_with};
+use crate::completeness::compile::requirements;
+use crate::error::Error;
+
+/// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing
+/// a file that is there. Nothing is at `out` before all of it is. The directory that the image was
+/// made of does not stay; what is to be kept for the next build is in the recipe's cache.
+///
+/// # Errors
+/// As [`build()`](crate::build()) and [`pack()`](halite_bundle::pack()).
+pub fn build_image(
+    recipe_file: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    build_image_with(recipe_file, out, keys, options, &requirements, progress)
+}
+
+/// Builds as [`build_image()`] does, for requirements that the caller computes.
+///
+/// # Errors
+/// As [`build_image()`].
+pub fn build_image_with(
+    recipe_file: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    options: &Options,
+    requirements: &RequirementsOf<'_>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    let _claim = pack::claim(out)?;
+    let directory = files::sibling(out, "bundle");
+    // What a build left that was killed at its end is no bundle any more, and nobody else's.
+    files::remove_dir(&directory)?;
+    let made = build_with(recipe_file, &directory, options, requirements, progress)
+        .and_then(|_| Ok(pack::write(&directory, out, keys, progress)?));
+    let removed = files::remove_dir(&directory);
+    let manifest = made?;
+    removed?;
+    Ok(manifest)
+}

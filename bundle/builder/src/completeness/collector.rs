@@ -1,0 +1,139 @@
+//! Adds up what renderings name, most of which have most states in common.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::walk::Found;
+use super::{Artifact, Place, Rendering, Requirements, State, Uses, walk};
+
+/// Adds up what renderings name.
+#[derive(Debug, Default)]
+pub struct Collector {
+    /// Who needs what, by places in `uses`.
+    numbers: BTreeMap<(Artifact, Place), usize>,
+    uses: Vec<Uses>,
+    /// By address, which is the state's own as long as it is kept here, and by whether the host is
+    /// one of an RPM distribution.
+    states: HashMap<(*const State, bool), Seen>,
+    /// What was found in a state, by its JSON: most new states only stand in another line.
+    found: HashMap<String, Vec<Found>>,
+    /// The last rendering that read a file, by the number of the use: it counts once for each.
+    read: HashMap<usize, usize>,
+    problems: BTreeMap<String, Uses>,
+    renderings: usize,
+}
+
+/// A state that was seen: what it needs, and which files were read for it; by places in `uses`.
+#[derive(Debug, Clone)]
+struct Seen {
+    state: Rc<State>,
+    needs: Rc<[usize]>,
+    files: Rc<[usize]>,
+}
+
+impl Collector {
+    /// Adds what a rendering names.
+    pub fn add(&mut self, rendering: &Rendering) {
+        self.renderings += 1;
+        for problem in &rendering.problems {
+            self.problems
+                .entry(problem.clone())
+                .or_default()
+                .add(&rendering.options, 1);
+        }
+        for path in &rendering.files {
+            let file = self.file(path);
+            self.read(file, &rendering.options);
+        }
+        for state in &rendering.states {
+            let seen = self.seen(state, rendering.rpm);
+            for needed in &*seen.needs {
+                self.uses[*needed].add(&rendering.options, 1);
+            }
+            for file in &*seen.files {
+                self.read(*file, &rendering.options);
+            }
+        }
+    }
+
+    /// What all of them together need.
+    #[must_use]
+    pub fn needs(self) -> Requirements {
+        let mut needs = Requirements {
+            problems: self.problems,
+            renderings: self.renderings,
+            ..Requirements::default()
+        };
+        for ((artifact, place), number) in self.numbers {
+            let Uses { first, renderings } = &self.uses[number];
+            needs.need(artifact, place, first, *renderings);
+        }
+        needs
+    }
+
+    fn seen(&mut self, state: &Rc<State>, rpm: bool) -> Seen {
+        if let Some(seen) = self.states.get(&(Rc::as_ptr(state), rpm)) {
+            return seen.clone();
+        }
+        let found = self.found(state);
+        let needs = found.into_iter().map(|found| {
+            let place = Place {
+                file: state.file.clone(),
+                line: state.line,
+                what: found.what,
+            };
+            let artifact = match found.artifact {
+                Artifact::Package { name, version } if rpm => Artifact::Rpm { name, version },
+                artifact => artifact,
+            };
+            self.number(artifact, place)
+        });
+        let needs = needs.collect();
+        let files = state.files.iter().map(|path| self.file(path)).collect();
+        let seen = Seen {
+            state: state.clone(),
+            needs,
+            files,
+        };
+        self.states
+            .insert((Rc::as_ptr(&seen.state), rpm), seen.clone());
+        seen
+    }
+
+    fn found(&mut self, state: &State) -> Vec<Found> {
+        let args = serde_json::to_string(&state.args).unwrap_or_default();
+        let key = format!("{}\n{}\n{args}", state.function, state.name);
+        self.found
+            .entry(key)
+            .or_insert_with(|| walk::state(state))
+            .clone()
+    }
+
+    fn file(&mut self, path: &str) -> usize {
+        let place = Place {
+            file: path.to_owned(),
+            line: 0,
+            what: "the state tree reads it".to_owned(),
+        };
+        self.number(
+            Artifact::File {
+                path: path.to_owned(),
+            },
+            place,
+        )
+    }
+
+    fn read(&mut self, file: usize, options: &str) {
+        if self.read.insert(file, self.renderings) != Some(self.renderings) {
+            self.uses[file].add(options, 1);
+        }
+    }
+
+    fn number(&mut self, artifact: Artifact, place: Place) -> usize {
+        let uses = &mut self.uses;
+        *self.numbers.entry((artifact, place)).or_insert_with(|| {
+            uses.push(Uses::default());
+            uses.len() - 1
+        })
+    }
+}

@@ -1,0 +1,500 @@
+use std::fs;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::worker::{DEBIAN, grains};
+use super::*;
+use crate::completeness::{Artifact, Inventory, Unmet};
+use crate::rpm::{Base, stubs};
+
+/// A bundle of the shipped state tree, in which everything else is as small as it can be.
+struct Bundle {
+    dir: tempfile::TempDir,
+    manifest: Value,
+}
+
+const IMAGES: &[(&str, &str)] = &[
+    ("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"),
+    ("etcd", "registry.k8s.io/etcd:3.6.8-0"),
+    ("flannel", "ghcr.io/flannel-io/flannel:v0.28.4"),
+    (
+        "flannel-cni-plugin",
+        "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1",
+    ),
+    ("demo", "registry.example/demo:1"),
+    ("kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3"),
+    (
+        "kube-controller-manager",
+        "registry.k8s.io/kube-controller-manager:v1.36.3",
+    ),
+    ("kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3"),
+    ("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
+    ("local-path-helper", "docker.io/library/busybox:1.37.0"),
+    (
+        "local-path-provisioner",
+        "docker.io/rancher/local-path-provisioner:v0.0.30",
+    ),
+    (
+        "metrics-server",
+        "registry.k8s.io/metrics-server/metrics-server:v0.9.0",
+    ),
+    ("pause", "registry.k8s.io/pause:3.10.2"),
+];
+
+/// A chart whose image nothing else names.
+const CHART: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: demo, namespace: default}
+spec: {containers: [{name: demo, image: 'registry.example/demo:1'}]}
+";
+
+/// Packages of the repository, each with what it depends on.
+const PACKAGES: &[(&str, &str)] = &[
+    ("chrony", "libc6"),
+    ("conntrack", "libc6"),
+    ("containerd", "runc"),
+    ("curl", "libcurl4 (>= 1)"),
+    ("distribution-registry", ""),
+    ("ethtool", "libc6"),
+    ("firewalld", "python3-nftables"),
+    ("iptables", "libc6"),
+    ("keepalived", "libc6"),
+    ("kubeadm", "kubelet"),
+    ("kubectl", ""),
+    ("kubelet", "kubernetes-cni"),
+    ("kubernetes-cni", ""),
+    ("libcurl4", "libc6"),
+    ("nftables", "libc6"),
+    ("nginx-light", "libc6"),
+    ("python3-nftables", "libc6"),
+    ("runc", "libc6"),
+    ("socat", "libc6"),
+];
+
+impl Bundle {
+    fn new() -> Self {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree");
+        let manifest = json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
+            "kubernetes": "v1.36.3", "charts": {"demo": "1.0.0"}, "components": {}, "images": IMAGES.iter().copied().collect::<BTreeMap<_, _>>(),
+            "packages": PACKAGES.iter().map(|(name, _)| (*name, "1-1")).collect::<BTreeMap<_, _>>(), "files": {}});
+        let mut site = Self {
+            dir: tempfile::tempdir().unwrap(),
+            manifest,
+        };
+        let source = DirTree::new().root(tree);
+        for path in source.list() {
+            site.put(&format!("states/{path}"), &source.read(&path).unwrap());
+        }
+        for path in [
+            "bin/ctl",
+            "bin/halite-master",
+            "bin/halite-minion",
+            "install",
+            "apt/halite.gpg",
+            "nginx/manifests.map",
+            "nginx/lists.map",
+            "nginx/links.map",
+            "nginx/registry.conf",
+            "images/oci-layout",
+            "apt/dists/stable/InRelease",
+            "apt/dists/stable/Release",
+            "apt/dists/stable/Release.gpg",
+            "apt/dists/stable/main/binary-amd64/Packages.gz",
+        ] {
+            site.put(path, path.as_bytes());
+        }
+        site.put("charts/demo.yaml", CHART.as_bytes());
+        site.images();
+        site.packages();
+        site.put(
+            "base/dpkg-status",
+            b"Package: libc6\nStatus: install ok installed\nVersion: 2\n",
+        );
+        site
+    }
+
+    fn put(&mut self, path: &str, content: &[u8]) -> String {
+        let file = self.dir.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, content).unwrap();
+        let hash = sha256(content);
+        self.manifest["files"][path] = json!({"sha256": hash, "size": content.len()});
+        hash
+    }
+
+    fn images(&mut self) {
+        let mut manifests = Vec::new();
+        for (component, reference) in IMAGES {
+            let mut blob = |content: &[u8], kind: &str| {
+                let hash = sha256(content);
+                self.put(&format!("images/blobs/sha256/{hash}"), content);
+                json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": format!("sha256:{hash}"),
+                    "size": content.len()})
+            };
+            let layer = blob(component.as_bytes(), "layer.v1.tar");
+            let config = blob(
+                format!("{{\"of\": \"{component}\"}}").as_bytes(),
+                "config.v1+json",
+            );
+            let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
+            let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
+            manifest["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
+            manifests.push(manifest);
+        }
+        self.put(
+            "images/index.json",
+            json!({"schemaVersion": 2, "manifests": manifests})
+                .to_string()
+                .as_bytes(),
+        );
+    }
+
+    fn packages(&mut self) {
+        let mut stanzas = Vec::new();
+        for (name, depends) in PACKAGES {
+            let hash = self.put(&format!("apt/pool/{name}.deb"), name.as_bytes());
+            stanzas.push(format!(
+                "Package: {name}\nVersion: 1-1\nDepends: {depends}\nFilename: pool/{name}.deb\nSHA256: {hash}\n"
+            ));
+        }
+        self.put(
+            "apt/dists/stable/main/binary-amd64/Packages",
+            stanzas.join("\n").as_bytes(),
+        );
+    }
+
+    fn manifest(&self) -> Manifest {
+        serde_json::from_value(self.manifest.clone()).unwrap()
+    }
+
+    fn stock(&self) -> Inventory {
+        Inventory::read(self.dir.path(), &self.manifest()).unwrap()
+    }
+}
+
+/// What the shipped tree needs: compiled once for all tests.
+static NEEDS: LazyLock<(Bundle, Requirements)> = LazyLock::new(|| {
+    let site = Bundle::new();
+    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    (site, needs)
+});
+
+fn named(artifact: &Artifact) -> String {
+    artifact.to_string()
+}
+
+#[test]
+fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
+    let (site, needs) = &*NEEDS;
+    let missing: Vec<String> = needs
+        .missing(&site.stock())
+        .iter()
+        .map(Unmet::to_string)
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    // Every role, pod network and address was looked at.
+    assert!(needs.renderings() > 300, "{}", needs.renderings());
+    for (artifact, place) in [
+        (
+            "the image registry.k8s.io/pause:3.10.2",
+            "file.managed /etc/containerd/config.toml, contents",
+        ),
+        (
+            "the image ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1",
+            "initContainers[0].image",
+        ),
+        (
+            "the image registry.example/demo:1",
+            "kubernetes.manifest chart-demo, Pod default/demo",
+        ),
+        (
+            "the image docker.io/library/busybox:1.37.0",
+            "ConfigMap local-path-storage/local-path-config",
+        ),
+        ("the file charts/demo.yaml", "the state tree reads it"),
+        ("the package keepalived", "pkg.installed host-packages"),
+        (
+            "the file bin/halite-master",
+            "file.managed /usr/local/bin/halite-master, source",
+        ),
+        (
+            "the file nginx/manifests.map",
+            "file.managed /etc/nginx/conf.d/halite.conf, contents",
+        ),
+        (
+            "the file states/halite/orchestrate/add_node.sls",
+            "the state tree reads it",
+        ),
+    ] {
+        let found = needs
+            .artifacts()
+            .iter()
+            .find(|(found, _)| named(found) == artifact);
+        let (_, places) = found.unwrap_or_else(|| panic!("nobody needs {artifact}"));
+        assert!(
+            places.keys().any(|found| found.what.contains(place)),
+            "{artifact}: {places:?}"
+        );
+    }
+}
+
+#[test]
+fn whatever_is_taken_away_is_missed() {
+    let (site, needs) = &*NEEDS;
+    let without = without_each(site.dir.path(), &site.manifest(), needs, &site.stock()).unwrap();
+    let spare = without.iter().filter(|(_, said)| said.is_empty());
+    let spare: Vec<String> = spare.map(|(artifact, _)| named(artifact)).collect();
+    assert_eq!(
+        spare,
+        [
+            "the file states/README.md",
+            "the file states/custom/README.md"
+        ]
+    );
+}
+
+/// A component that is not there hides nothing else that is missing.
+/// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
+const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
+                    kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
+
+#[test]
+fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
+    let mut site = Bundle::new();
+    let root = site.dir.path().join("rpm");
+    let packages: Vec<&str> = RPMS.split_whitespace().collect();
+    let mut list: String = packages
+        .iter()
+        .map(|name| format!("P {name} 0:1-1 x86_64\n"))
+        .collect();
+    list = list.replace(
+        "P conntrack-tools 0:1-1 x86_64\n",
+        "P conntrack-tools 0:1-1 x86_64\nr libmnl\nr libc >= 2\n",
+    );
+    stubs(
+        &Base::parse(&list).unwrap().packages,
+        &root.join("packages"),
+    )
+    .unwrap();
+    let mut index = std::process::Command::new("createrepo_c");
+    let index = index
+        .args(["--quiet", "--no-database", "--simple-md-filenames"])
+        .arg(&root)
+        .status();
+    assert!(
+        index
+            .expect("this test needs createrepo_c: install createrepo-c")
+            .success()
+    );
+    for dir in ["repodata", "packages"] {
+        for entry in fs::read_dir(root.join(dir)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = format!("rpm/{dir}/{}", path.file_name().unwrap().to_str().unwrap());
+            site.put(&name, &fs::read(path).unwrap());
+        }
+    }
+    site.put("rpm/repodata/repomd.xml.asc", b"signature");
+    site.put("rpm/halite.asc", b"key");
+    site.put("base/rpm-packages", b"P glibc 0:2-1 x86_64\np libc = 2-1\n");
+    site.manifest["rpms"] = json!(
+        packages
+            .iter()
+            .map(|name| (*name, "1-1"))
+            .collect::<BTreeMap<_, _>>()
+    );
+    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    let stock = site.stock();
+    let lines = |stock: &Inventory| {
+        needs
+            .missing(stock)
+            .iter()
+            .map(Unmet::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&stock), [""; 0]);
+    for name in packages {
+        let artifact = Artifact::Rpm {
+            name: name.to_owned(),
+            version: None,
+        };
+        let missing = lines(&stock.without(&artifact));
+        assert!(
+            missing.len() == 1 && missing[0].contains(&format!("the RPM package {name}")),
+            "{missing:?}"
+        );
+    }
+    for path in [
+        "rpm/repodata/primary.xml.gz",
+        "rpm/repodata/repomd.xml.asc",
+        "rpm/halite.asc",
+    ] {
+        let missing = lines(&stock.without(&Artifact::File {
+            path: path.to_owned(),
+        }));
+        assert!(
+            missing.len() == 1 && missing[0].contains(path),
+            "{path}: {missing:?}"
+        );
+    }
+    let package = "rpm/packages/libmnl-1-1.x86_64.rpm";
+    let missing = lines(&stock.without(&Artifact::File {
+        path: package.to_owned(),
+    }));
+    assert!(
+        missing.len() == 1 && missing[0].contains(package),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn what_is_missing_beside_a_component_is_in_the_same_report() {
+    let mut site = Bundle::new();
+    for (kind, name) in [
+        ("images", "flannel"),
+        ("files", "bin/halite-minion"),
+        ("files", "nginx/registry.conf"),
+    ] {
+        site.manifest[kind]
+            .as_object_mut()
+            .unwrap()
+            .remove(name)
+            .unwrap();
+    }
+    let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
+    site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
+    let (sets, facts) = (
+        options::sets("v1.36.3", &BTreeMap::new()).unwrap(),
+        facts(&site.manifest()),
+    );
+    let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
+    // With the defaults only: all of them take this unoptimised program a minute.
+    let gathered = |facts: &BundleFacts| gather(&tree, facts, &sets[..1]).unwrap();
+    assert!(!gathered(&facts).compiles());
+    let needs = gathered(&with_stand_ins(&facts, &tree));
+    let report: Vec<String> = needs
+        .missing(&site.stock())
+        .iter()
+        .map(Unmet::to_string)
+        .collect();
+    for wanted in [
+        "the image of the component flannel: the recipe has no image of a component \"flannel\"",
+        flannel_cni,
+        "the file bin/halite-minion",
+        "the file nginx/registry.conf",
+    ] {
+        assert!(
+            report.iter().any(|missing| missing.contains(wanted)),
+            "{wanted}: {report:#?}"
+        );
+    }
+    assert!(needs.compiles() && report.len() == 4, "{report:#?}");
+}
+
+#[test]
+fn components_are_found_in_templates() {
+    let text = "{{ pillar.halite.images.etcd }} {{ pillar.halite.images['kube-proxy'] }} {{ pillar.halite.images[\"a\"] }} \
+                {{ pillar.halite.images.get('b') }} {% for c in pillar.halite.images %}{{ pillar.halite.images[c] }}";
+    assert_eq!(
+        components(text).collect::<Vec<_>>(),
+        ["etcd", "kube-proxy", "a", "b"]
+    );
+}
+
+#[test]
+fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
+    for (path, wanted) in [
+        (
+            "states/halite/base/network/flannel.yaml.j2",
+            "halite/base/network/flannel.sls:",
+        ),
+        (
+            "states/halite/orchestrate/add_node.sls",
+            "there is no SLS `halite.orchestrate.add_node`",
+        ),
+    ] {
+        let mut site = Bundle::new();
+        fs::remove_file(site.dir.path().join(path)).unwrap();
+        site.manifest["files"].as_object_mut().unwrap().remove(path);
+        let set = &options::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
+        let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
+        let facts = facts(&site.manifest());
+        let mut worker = Worker::new(&tree, &facts);
+        worker.hosts(set).unwrap();
+        worker.orchestrations(set).unwrap();
+        let needs = worker.needs();
+        let report: Vec<String> = needs
+            .missing(&site.stock())
+            .iter()
+            .map(Unmet::to_string)
+            .collect();
+        assert!(
+            report.iter().any(|missing| missing.contains(wanted)),
+            "{path}: {report:?}"
+        );
+    }
+}
+
+#[test]
+fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
+    let mut site = Bundle::new();
+    site.manifest["images"]
+        .as_object_mut()
+        .unwrap()
+        .remove("metrics-server");
+    let all = sets(&site.manifest()).unwrap();
+    let set = all
+        .iter()
+        .find(|set| set.name == "addons.metricsServer: true")
+        .unwrap();
+    let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
+    let facts = facts(&site.manifest());
+    let mut worker = Worker::new(&tree, &facts);
+    worker.hosts(set).unwrap();
+    let told: Vec<String> = worker
+        .needs()
+        .missing(&site.stock())
+        .iter()
+        .map(Unmet::to_string)
+        .collect();
+    let explained = |line: &String| {
+        line.contains("`metrics-server`") && line.contains("addons.metricsServer: [false]")
+    };
+    assert!(told.iter().any(explained), "{told:?}");
+    site.manifest["options"] = json!({"addons.metricsServer": ["false"]});
+    let chosen = sets(&site.manifest()).unwrap();
+    assert!(
+        chosen
+            .iter()
+            .all(|set| !set.declaration.cluster.addons.metrics_server)
+    );
+}
+
+#[test]
+fn one_compiler_for_all_says_what_one_for_each_says() {
+    let site = Bundle::new();
+    let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
+    let facts = facts(&site.manifest());
+    let mut shared = Worker::new(&tree, &facts);
+    let all = sets(&site.manifest()).unwrap();
+    // Some of everything, in an order in which the next one differs much: all of them would take
+    // too long without what is kept.
+    for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {
+        let set = &all[at];
+        for target in &set.targets {
+            let pillar = shared.view(set, &target.minion).unwrap();
+            let grains = grains(target, &pillar, DEBIAN);
+            let rendered = |worker: &mut Worker| worker.render(set, target, &pillar, &grains, None);
+            let (one, own) = (
+                rendered(&mut shared),
+                rendered(&mut Worker::new(&tree, &facts)),
+            );
+            assert!(
+                one.problems.is_empty() && !one.states.is_empty(),
+                "{:?}",
+                one.problems
+            );
+            assert_eq!(one, own, "{} of {}", target.what, set.name);
+        }
+    }
+}

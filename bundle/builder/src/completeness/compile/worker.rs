@@ -1,0 +1,293 @@
+//! Compiles for the hosts of sets of options, one after the other, and gathers what that names.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use anyhow::Context as _;
+use halite_document::Problem;
+use halite_pillar::bundle::BundleFacts;
+use halite_pillar::options::{Set, Target};
+use halite_pillar::view;
+use halite_pillar::view::{MASTER, Pki};
+use halite_states::compile::{Call, Compiler, Input};
+use halite_states::shipped;
+use halite_states::tree::{Tree, in_bundle, sha256};
+use serde_json::{Value, json};
+
+use super::BUNDLE;
+use crate::completeness::{Collector, Rendering, Requirements, State};
+
+/// The orchestrations that `ctl` starts.
+const ORCHESTRATIONS: [&str; 2] = [shipped::BOOTSTRAP, shipped::ADD_NODE];
+
+/// Operating systems that the state tree installs packages on, as their hosts' grains name them:
+/// family and system.
+type System = (&'static str, &'static str);
+
+/// Every bundle has packages for it.
+pub(super) const DEBIAN: System = ("Debian", "Debian");
+
+/// Not every bundle has packages for it.
+const RED_HAT: System = ("RedHat", "Rocky");
+
+fn systems(facts: &BundleFacts) -> impl Iterator<Item = System> + use<> {
+    std::iter::once(DEBIAN).chain((!facts.rpms.is_empty()).then_some(RED_HAT))
+}
+
+/// One compiler, and what came out of it so far.
+pub(super) struct Worker<'a> {
+    tree: &'a dyn Tree,
+    facts: &'a BundleFacts,
+    compiler: Compiler,
+    /// The paths of files of the bundle that calls name, by what stands for them there.
+    named: RefCell<BTreeMap<String, String>>,
+    /// What calls are for the bundle. By address, which is the call's own as long as it is kept
+    /// here.
+    states: HashMap<*const Call, (Rc<Call>, Rc<State>)>,
+    /// SLS files that somebody applies, which were looked at.
+    applied: BTreeSet<Vec<String>>,
+    collector: Collector,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(tree: &'a dyn Tree, facts: &'a BundleFacts) -> Self {
+        Self {
+            tree,
+            facts,
+            compiler: Compiler::new(tree),
+            named: RefCell::default(),
+            states: HashMap::new(),
+            applied: BTreeSet::new(),
+            collector: Collector::default(),
+        }
+    }
+
+    pub(super) fn needs(self) -> Requirements {
+        self.collector.needs()
+    }
+
+    /// All hosts of a set.
+    pub(super) fn hosts(&mut self, set: &Set) -> anyhow::Result<()> {
+        set.targets
+            .iter()
+            .try_for_each(|target| self.host(set, &target.minion))
+    }
+
+    /// One host of a set, if the set has it.
+    pub(super) fn host(&mut self, set: &Set, minion: &str) -> anyhow::Result<()> {
+        let Some(target) = set.targets.iter().find(|target| target.minion == minion) else {
+            return Ok(());
+        };
+        let pillar = self.view(set, minion)?;
+        for system in systems(self.facts) {
+            let grains = grains(target, &pillar, system);
+            let rendering = if system == DEBIAN {
+                self.render(set, target, &pillar, &grains, None)
+            } else {
+                let what = format!("{} of {}", target.what, system.1);
+                let target = Target {
+                    minion: target.minion.clone(),
+                    what,
+                };
+                let rendering = self.render(set, &target, &pillar, &grains, None);
+                Rendering {
+                    rpm: true,
+                    ..rendering
+                }
+            };
+            self.collector.add(&rendering);
+        }
+        Ok(())
+    }
+
+    /// The orchestrations themselves, and once each list of SLS files that they, or `ctl bootstrap`
+    /// by itself, apply.
+    pub(super) fn orchestrations(&mut self, set: &Set) -> anyhow::Result<()> {
+        let mut pillar = self.view(set, MASTER)?;
+        let name = set
+            .declaration
+            .nodes
+            .keys()
+            .next_back()
+            .context("a set without hosts")?;
+        pillar["node"] = json!(name);
+        for sls in ORCHESTRATIONS {
+            let target = Target {
+                minion: MASTER.to_owned(),
+                what: format!("the orchestration {sls}"),
+            };
+            let grains = json!({"id": MASTER});
+            let rendering = self.render(set, &target, &pillar, &grains, Some(&[sls.to_owned()]));
+            let steps = rendering
+                .states
+                .iter()
+                .filter(|state| state.function == "halite.state");
+            for step in steps {
+                let to = step
+                    .args
+                    .get("tgt")
+                    .and_then(Value::as_str)
+                    .filter(|to| *to == MASTER);
+                let host = set
+                    .targets
+                    .iter()
+                    .find(|target| (target.minion == MASTER) == to.is_some());
+                let named = step
+                    .args
+                    .get("sls")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten();
+                let named: Vec<String> =
+                    named.filter_map(Value::as_str).map(str::to_owned).collect();
+                if let Some(host) = host.filter(|_| !named.is_empty()) {
+                    self.applied(set, host, &format!("by {}:{}", step.file, step.line), named)?;
+                }
+            }
+            self.collector.add(&rendering);
+        }
+        let first = set.targets.iter().find(|target| target.minion != MASTER);
+        if let Some(first) = first {
+            let named = [shipped::RESTART_MASTER, shipped::RESTART_MINION]
+                .map(str::to_owned)
+                .to_vec();
+            self.applied(set, first, "by ctl bootstrap", named)?;
+        }
+        Ok(())
+    }
+
+    /// SLS files that somebody applies on a host.
+    fn applied(
+        &mut self,
+        set: &Set,
+        host: &Target,
+        who: &str,
+        named: Vec<String>,
+    ) -> anyhow::Result<()> {
+        if self.applied.contains(&named) {
+            return Ok(());
+        }
+        let pillar = self.view(set, &host.minion)?;
+        let grains = grains(host, &pillar, DEBIAN);
+        let host = Target {
+            minion: host.minion.clone(),
+            what: format!("{}, {who}", host.what),
+        };
+        let rendering = self.render(set, &host, &pillar, &grains, Some(&named));
+        self.collector.add(&rendering);
+        self.applied.insert(named);
+        Ok(())
+    }
+
+    pub(super) fn view(&self, set: &Set, minion: &str) -> anyhow::Result<Value> {
+        Ok(view::view(
+            &set.declaration,
+            self.facts,
+            &Pki::default(),
+            minion,
+        )?)
+    }
+
+    /// Compiles the highstate, or the named SLS files.
+    pub(super) fn render(
+        &mut self,
+        set: &Set,
+        target: &Target,
+        pillar: &Value,
+        grains: &Value,
+        sls: Option<&[String]>,
+    ) -> Rendering {
+        let named = &self.named;
+        // Whether a file of the bundle is there is looked at later, with everything else that is
+        // missing.
+        let bundle = |path: &str| {
+            let hash = sha256(path.as_bytes());
+            named
+                .borrow_mut()
+                .insert(format!("blob:{hash}"), format!("bundle://{path}"));
+            Some(hash)
+        };
+        let input = Input {
+            tree: self.tree,
+            minion: &target.minion,
+            pillar,
+            grains,
+            bundle: &bundle,
+        };
+        let mut rendering = Rendering {
+            options: format!("{}, {}", target.what, set.name),
+            files: vec!["states/top.sls".to_owned()],
+            ..Rendering::default()
+        };
+        match self.compiler.calls(&input, sls) {
+            Ok(calls) => rendering.states = calls.iter().map(|call| self.state(call)).collect(),
+            Err(problems) => rendering.problems = problems.iter().map(Problem::to_string).collect(),
+        }
+        rendering
+    }
+
+    fn state(&mut self, call: &Rc<Call>) -> Rc<State> {
+        let named = self.named.borrow();
+        let (_, state) = self
+            .states
+            .entry(Rc::as_ptr(call))
+            .or_insert_with(|| (call.clone(), Rc::new(state(call, &named))));
+        state.clone()
+    }
+}
+
+/// What a host would report of itself, as far as the state tree asks.
+pub(super) fn grains(target: &Target, pillar: &Value, (family, system): System) -> Value {
+    if target.minion == MASTER {
+        return json!({"id": MASTER});
+    }
+    let address = &pillar["halite"]["node"]["controlPlane"];
+    json!({
+        "id": target.minion, "host": target.minion, "nodename": target.minion, "os_family": family, "os": system,
+        "ip4_interfaces": {"eth0": [address]},
+    })
+}
+
+fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
+    let chunk = call.chunk();
+    let mut args = Value::Object(chunk.args.clone());
+    put_back(&mut args, call, named);
+    State {
+        file: chunk.source.file.clone(),
+        line: chunk.source.line,
+        function: chunk.function(),
+        name: chunk.name.clone(),
+        args: args.as_object().cloned().unwrap_or_default(),
+        files: call
+            .provenance()
+            .files
+            .iter()
+            .map(|path| in_bundle(path))
+            .collect(),
+    }
+}
+
+/// Contents in place of the hashes that stand for them, and paths in place of those of the bundle's
+/// files: both where the call refers to them by hash, and where a text has a path of the bundle.
+fn put_back(value: &mut Value, call: &Call, named: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            let hash = text.strip_prefix("blob:").unwrap_or(text);
+            if let Some(path) = named.get(text) {
+                text.clone_from(path);
+            } else if let Some(content) = call.blobs().get(hash) {
+                *text = String::from_utf8_lossy(content).into_owned();
+            } else if text.contains(BUNDLE) {
+                *text = text.replace(&format!("{BUNDLE}/"), "bundle://");
+            }
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| put_back(item, call, named)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|item| put_back(item, call, named)),
+        _ => {}
+    }
+}

@@ -1,0 +1,205 @@
+//! What a bundle has.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use halite_fetch::{apt_index, oci_layout};
+use halite_manifest::{Entry, Manifest};
+
+use super::debian::Packages;
+use super::rpm::Rpms;
+use super::{Artifact, BASE, debian, scan};
+use crate::error::Error;
+
+/// What a bundle has, as its manifest and its indexes say. No content is read: that its files are
+/// what the manifest says is for [`halite_bundle::verify()`] to find out.
+#[derive(Debug, Clone)]
+pub struct Inventory {
+    images: BTreeMap<String, oci_layout::Image>,
+    /// Why the manifest of a named image cannot be read.
+    broken: BTreeMap<String, String>,
+    packages: Packages,
+    base: Packages,
+    files: BTreeMap<String, Entry>,
+    not_images: BTreeMap<String, String>,
+    rpms: Option<Rpms>,
+}
+
+impl Inventory {
+    /// Reads what the bundle in a directory has. `manifest` is what it says of itself.
+    ///
+    /// # Errors
+    /// When one of its indexes cannot be read.
+    pub fn read(dir: &Path, manifest: &Manifest) -> Result<Self, Error> {
+        let (mut images, mut broken) = (BTreeMap::new(), BTreeMap::new());
+        let layout = dir.join("images");
+        for (name, entry) in oci_layout::names(&layout)? {
+            let Some(name) = name else { continue };
+            match oci_layout::read(&layout, entry) {
+                Ok(image) => drop(images.insert(name, image)),
+                Err(error) => drop(broken.insert(name, error.to_string())),
+            }
+        }
+        let base = dir.join(BASE);
+        let base = fs::read_to_string(&base).map_err(Error::file("read", base))?;
+        Ok(Self {
+            images,
+            broken,
+            packages: Packages::new(apt_index::stanzas(&dir.join("apt"))?),
+            base: Packages::new(debian::installed(&base)),
+            files: manifest.files.clone(),
+            not_images: manifest.not_images.clone(),
+            rpms: if manifest.rpms.is_empty() {
+                None
+            } else {
+                Some(Rpms::read(dir)?)
+            },
+        })
+    }
+
+    /// Everything that can be taken away one by one: each image's name, each package, each file.
+    #[must_use]
+    pub fn artifacts(&self) -> Vec<Artifact> {
+        let images = self.images.keys().map(|name| Artifact::Image {
+            reference: name.clone(),
+        });
+        let packages = self.packages.names().map(|name| Artifact::Package {
+            name: name.to_owned(),
+            version: None,
+        });
+        let files = self
+            .files
+            .keys()
+            .map(|path| Artifact::File { path: path.clone() });
+        let rpms = self.rpms.iter().flat_map(Rpms::names);
+        let rpms = rpms.map(|name| Artifact::Rpm {
+            name: name.to_owned(),
+            version: None,
+        });
+        images.chain(packages).chain(rpms).chain(files).collect()
+    }
+
+    /// The same without one artifact: an image that the layout does not name, a package that the
+    /// repository does not list, a file that the manifest does not list.
+    #[must_use]
+    pub fn without(&self, artifact: &Artifact) -> Self {
+        let mut rest = self.clone();
+        match artifact {
+            Artifact::Image { reference } => drop(rest.images.remove(reference)),
+            Artifact::Package { name, .. } => rest.packages.remove(name),
+            Artifact::Rpm { name, .. } => rest.rpms.iter_mut().for_each(|rpms| rpms.remove(name)),
+            Artifact::File { path } => drop(rest.files.remove(path)),
+        }
+        rest
+    }
+
+    /// What the repository lists.
+    pub(super) fn packages(&self) -> &Packages {
+        &self.packages
+    }
+
+    /// What a bare host has.
+    pub(super) fn base(&self) -> &Packages {
+        &self.base
+    }
+
+    /// Packages for RPM distributions.
+    pub(super) fn rpms(&self) -> Option<&Rpms> {
+        self.rpms.as_ref()
+    }
+
+    /// What looks like an image and is none, as the recipe says.
+    pub(super) fn not_images(&self) -> impl Iterator<Item = &str> {
+        self.not_images.keys().map(String::as_str)
+    }
+
+    /// What is not there of an artifact; `None` when all of it is.
+    pub(super) fn lacks(&self, artifact: &Artifact) -> Option<String> {
+        match artifact {
+            Artifact::Image { reference } if self.not_images.contains_key(reference) => None,
+            Artifact::Image { reference } => self.image(reference),
+            Artifact::Package { name, version } => self.package(name, version.as_deref()),
+            Artifact::Rpm { name, version } => match &self.rpms {
+                Some(rpms) => rpms.lacks(name, version.as_deref(), &self.files),
+                None => Some("the bundle has no packages for RPM distributions".to_owned()),
+            },
+            Artifact::File { path } => {
+                let below = format!("{path}/");
+                let there = self.files.contains_key(path)
+                    || self
+                        .files
+                        .range(below.clone()..)
+                        .next()
+                        .is_some_and(|(file, _)| file.starts_with(&below));
+                (!there).then(|| "the bundle has no such file".to_owned())
+            }
+        }
+    }
+
+    fn image(&self, reference: &str) -> Option<String> {
+        if let Some(component) = super::component_of(reference) {
+            return Some(format!(
+                "the recipe has no image of a component {component:?}"
+            ));
+        }
+        let name = match scan::full(reference) {
+            Ok(name) => name,
+            Err(why) => return Some(format!("no bundle can serve this name: {why}")),
+        };
+        if let Some(why) = self.broken.get(name.tagged) {
+            return Some(why.clone());
+        }
+        let image = match name.digest {
+            None => self.images.get(name.tagged),
+            Some(digest) => self
+                .images
+                .values()
+                .find(|image| image.manifest.digest == digest),
+        };
+        let Some(image) = image else {
+            return Some(match (name.digest, self.images.get(name.tagged)) {
+                (Some(_), Some(other)) => {
+                    format!("the bundle has {} under this name", other.manifest.digest)
+                }
+                _ => "images/index.json does not name it".to_owned(),
+            });
+        };
+        let lacking = |blob: &&oci_layout::Descriptor| {
+            let hex = blob.hex().unwrap_or_default();
+            let entry = self.files.get(&format!("images/blobs/sha256/{hex}"));
+            entry.is_none_or(|entry| entry.sha256 != hex || entry.size != blob.size)
+        };
+        let gone: Vec<&str> = image
+            .blobs()
+            .filter(lacking)
+            .map(|blob| blob.digest.as_str())
+            .collect();
+        (!gone.is_empty()).then(|| format!("of its blobs {} is not there", gone.join(", ")))
+    }
+
+    fn package(&self, name: &str, version: Option<&str>) -> Option<String> {
+        if let Some(listed) = self.packages.get(name)
+            && version.is_none_or(|version| version == listed.field("Version"))
+        {
+            let path = format!("apt/{}", listed.field("Filename"));
+            let there = self
+                .files
+                .get(&path)
+                .is_some_and(|entry| entry.sha256 == listed.field("SHA256"));
+            return (!there)
+                .then(|| format!("{path} is not there, or not what the repository's index says"));
+        }
+        let of_base = self
+            .base
+            .get(name)
+            .is_some_and(|there| version.is_none_or(|v| v == there.field("Version")));
+        if of_base {
+            return None;
+        }
+        Some(match self.packages.get(name) {
+            Some(other) => format!("the repository has {} instead", other.field("Version")),
+            None => "neither a bare host nor the repository of the bundle has it".to_owned(),
+        })
+    }
+}

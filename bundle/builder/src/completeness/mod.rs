@@ -1,0 +1,241 @@
+//! Whether a bundle holds everything that a cluster made from it can ask for.
+//!
+//! [`compile`] renders the state tree for every combination of options that an operator may choose
+//! and reports each [`Rendering`] to a [`Collector`]. The [`Requirements`] are what those states
+//! name: images (in containers of every kind, arguments, variables, ConfigMaps, containerd's
+//! configuration), packages and files of the bundle. The [`Inventory`] is what a bundle has, by
+//! digest. What is required and not there is [`Unmet`], each with the places that require it.
+
+mod collector;
+pub mod compile;
+mod debian;
+mod install;
+mod inventory;
+mod requirements;
+mod rpm;
+mod scan;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use collector::Collector;
+pub(crate) use debian::{Packages, essence, installed};
+pub(crate) use install::plan;
+pub use inventory::Inventory;
+pub use requirements::{Requirements, Uses};
+
+/// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before
+/// anything is installed.
+pub const BASE: &str = "base/dpkg-status";
+
+/// The packages of a minimal RPM host, likewise; in a bundle that is for such hosts.
+pub const RPM_BASE: &str = "base/rpm-packages";
+
+/// What every bundle needs by itself: the first program that is run from it, and what serves it.
+pub(crate) const OWN_FILES: &[(&str, &str)] = &[
+    (BASE, "what else has to be installed follows from it"),
+    ("bin/ctl", "install runs it"),
+    ("install", "the operator begins with it"),
+    (
+        halite_bundle::nginx::MANIFESTS_MAP,
+        "nginx serves the images by it",
+    ),
+    (
+        halite_bundle::nginx::LISTS_MAP,
+        "nginx serves the images by it",
+    ),
+    (
+        halite_bundle::nginx::LINKS_MAP,
+        "nginx serves the images by it",
+    ),
+    (
+        halite_bundle::nginx::SERVER,
+        "nginx serves the images by it",
+    ),
+    ("apt/dists/stable/InRelease", "apt reads it first"),
+    (
+        "apt/dists/stable/main/binary-amd64/Packages",
+        "apt reads it",
+    ),
+    (
+        "apt/dists/stable/main/binary-amd64/Packages.gz",
+        "apt reads it",
+    ),
+    (
+        "apt/dists/stable/Release",
+        "apt reads it where InRelease is not known",
+    ),
+    (
+        "apt/dists/stable/Release.gpg",
+        "apt reads it where InRelease is not known",
+    ),
+    ("images/index.json", "it names the images"),
+    ("images/oci-layout", "it says that this is a layout"),
+];
+
+/// Where something is named.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// A file of the state tree, or a package.
+    pub file: String,
+    /// Line in the file; 0 when there is none.
+    pub line: u32,
+    /// What it is there: the state, with the object and the field.
+    pub what: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC
+/// 6761).
+const STAND_IN: &str = "component.invalid/";
+
+/// What stands for the image of a component that the bundle does not have, so that the state tree
+/// compiles and everything else that is missing is found too.
+#[must_use]
+pub fn stand_in(component: &str) -> String {
+    format!("{STAND_IN}{component}:missing")
+}
+
+fn component_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
+}
+
+/// Something that a bundle can hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Artifact {
+    /// A container image, as it is named.
+    Image {
+        /// The name: `registry.k8s.io/pause:3.10.2`, or with a digest.
+        reference: String,
+    },
+    /// A package of the operating system.
+    Package {
+        /// Its name.
+        name: String,
+        /// Its version, where only that one will do.
+        version: Option<String>,
+    },
+    /// A package of the operating system, for hosts of RPM distributions.
+    Rpm {
+        /// Its name.
+        name: String,
+        /// Its version, where only that one will do.
+        version: Option<String>,
+    },
+    /// A file, or a directory with at least one.
+    File {
+        /// Its path in the bundle.
+        path: String,
+    },
+}
+
+impl fmt::Display for Artifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image { reference } => match component_of(reference) {
+                Some(component) => write!(f, "the image of the component {component}"),
+                None => write!(f, "the image {reference}"),
+            },
+            Self::Package {
+                name,
+                version: None,
+            } => write!(f, "the package {name}"),
+            Self::Package {
+                name,
+                version: Some(version),
+            } => write!(f, "the package {name} {version}"),
+            Self::Rpm {
+                name,
+                version: None,
+            } => write!(f, "the RPM package {name}"),
+            Self::Rpm {
+                name,
+                version: Some(version),
+            } => write!(f, "the RPM package {name} {version}"),
+            Self::File { path } => write!(f, "the file {path}"),
+        }
+    }
+}
+
+/// One state of a low state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// The file of the state tree that holds it.
+    pub file: String,
+    /// The line in it.
+    pub line: u32,
+    /// `state.fun`.
+    pub function: String,
+    /// Its `name`.
+    pub name: String,
+    /// Its arguments. Files of the bundle stand there as `bundle://PATH`, contents as text.
+    pub args: Map<String, Value>,
+    /// Files of the state tree that were read for it, by their path in the bundle.
+    pub files: Vec<String>,
+}
+
+/// What the state tree comes to for one host, or for the master, with one set of options.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rendering {
+    /// The options and the host, for people.
+    pub options: String,
+    /// Whether the host is one of an RPM distribution.
+    pub rpm: bool,
+    /// Its states. One that other renderings have too is best the same object: then it is looked at
+    /// once.
+    pub states: Vec<Rc<State>>,
+    /// Further files of the state tree that were read, by their path in the bundle.
+    pub files: Vec<String>,
+    /// Why it does not compile; then there are no states.
+    pub problems: Vec<String>,
+}
+
+/// Something that is needed and not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unmet {
+    /// What; `None` when it does not even compile.
+    pub artifact: Option<Artifact>,
+    /// What is not there of it, or why it does not compile.
+    pub why: String,
+    /// The places that need it, with the options under which they do.
+    pub needed_by: BTreeMap<Place, Uses>,
+}
+
+/// How many places of one artifact are shown to people.
+const SHOWN: usize = 4;
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.artifact {
+            Some(artifact) => write!(f, "{artifact}: {}", self.why)?,
+            None => f.write_str(&self.why)?,
+        }
+        for (place, uses) in self.needed_by.iter().take(SHOWN) {
+            write!(f, "\n    needed by {place} ({uses})")?;
+        }
+        let more = self.needed_by.len().saturating_sub(SHOWN);
+        if more > 0 {
+            write!(f, "\n    and by {more} more")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Packages for RPM distributions: what a bundle has of them, and what they need in turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use halite_fetch::yum::{Package, Repository};
+use halite_manifest::Entry;
+
+use super::{Artifact, Inventory, Place, RPM_BASE, Unmet, Uses};
+use crate::error::Error;
+use crate::rpm;
+use crate::rpm::{Base, REPOMD, Unsatisfied};
+
+/// Where the repository is in a bundle.
+const ROOT: &str = "rpm";
+
+/// What a bundle has for hosts of RPM distributions.
+#[derive(Debug, Clone)]
+pub struct Rpms {
+    base: Base,
+    packages: Vec<Package>,
+    indexes: Vec<String>,
+}
+
+impl Rpms {
+    /// Reads the indexes of the repository of the bundle in a directory.
+    pub fn read(dir: &Path) -> Result<Self, Error> {
+        let repository = Repository::local(&dir.join(ROOT))?;
+        let indexes = repository.indexes().map(str::to_owned).collect();
+        let base = Base::load(&dir.join(RPM_BASE))?;
+        Ok(Self {
+            base,
+            packages: repository.packages().to_vec(),
+            indexes,
+        })
+    }
+
+    /// The names of its packages.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.packages.iter().map(|package| package.name.as_str())
+    }
+
+    /// Forgets a package.
+    pub fn remove(&mut self, name: &str) {
+        self.packages.retain(|package| package.name != name);
+    }
+
+    /// The files without which it is no repository, with why. Its key is named by the state tree.
+    pub fn own_files(&self) -> Vec<(String, &'static str)> {
+        let mut files = vec![
+            (
+                RPM_BASE.to_owned(),
+                "what else has to be installed on RPM hosts follows from it",
+            ),
+            (format!("{ROOT}/{REPOMD}"), "dnf reads it first"),
+            (
+                format!("{ROOT}/{REPOMD}.asc"),
+                "dnf checks the repository by it",
+            ),
+        ];
+        files.extend(
+            self.indexes
+                .iter()
+                .map(|index| (format!("{ROOT}/{index}"), "repomd.xml names it")),
+        );
+        files
+    }
+
+    /// What is not there of a package; `None` when all of it is.
+    pub fn lacks(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        files: &BTreeMap<String, Entry>,
+    ) -> Option<String> {
+        let fits = |found: &str| version.is_none_or(|version| version == found);
+        let named = |package: &&Package| package.name == name;
+        if let Some(package) = self.packages.iter().find(named) {
+            if fits(&package.version.to_string()) {
+                return self.file(package, files);
+            }
+            return Some(format!("the repository has {} instead", package.version));
+        }
+        let mut of_base = self.base.packages.iter().filter(|there| {
+            there.name == name || there.provides.iter().any(|need| need.name == name)
+        });
+        if of_base.any(|there| fits(&there.version.to_string())) {
+            return None;
+        }
+        // As dnf does, a name that a package merely provides will do.
+        let provides = |package: &&Package| package.provides.iter().any(|need| need.name == name);
+        match self
+            .packages
+            .iter()
+            .find(provides)
+            .filter(|_| version.is_none())
+        {
+            Some(package) => self.file(package, files),
+            None => Some(
+                "neither a minimal RPM host nor the repository of the bundle has it".to_owned(),
+            ),
+        }
+    }
+
+    fn file(&self, package: &Package, files: &BTreeMap<String, Entry>) -> Option<String> {
+        let path = format!("{ROOT}/{}", package.url);
+        let there = files
+            .get(&path)
+            .is_some_and(|entry| entry.sha256 == package.digest.hex());
+        (!there).then(|| format!("{path} is not there, or not what the repository's index says"))
+    }
+
+    /// What the needed packages need in turn and do not find.
+    pub fn dependencies(&self, stock: &Inventory, roots: &BTreeMap<String, Uses>) -> Vec<Unmet> {
+        let names: Vec<String> = roots.keys().cloned().collect();
+        let found = rpm::closure(&self.base, &self.packages, &names);
+        let uses = roots.values().next().cloned().unwrap_or_default();
+        let missing = |name: String, why: String, file: String, what: String| Unmet {
+            artifact: Some(Artifact::Rpm {
+                name,
+                version: None,
+            }),
+            why,
+            needed_by: BTreeMap::from([(
+                Place {
+                    file,
+                    line: 0,
+                    what,
+                },
+                uses.clone(),
+            )]),
+        };
+        let lacks = found.lacks.iter().map(|Unsatisfied { user, need, why }| {
+            let name = need
+                .trim_start_matches('(')
+                .split(' ')
+                .next()
+                .unwrap_or(need)
+                .to_owned();
+            missing(
+                name,
+                why.clone(),
+                format!("the package {user}"),
+                format!("needs {need}"),
+            )
+        });
+        let known: BTreeSet<&str> = roots.keys().map(String::as_str).collect();
+        let taken = found
+            .packages
+            .iter()
+            .filter(|(package, _)| !known.contains(package.name.as_str()));
+        let taken = taken.filter_map(|(package, why)| {
+            let artifact = Artifact::Rpm {
+                name: package.name.clone(),
+                version: None,
+            };
+            let lack = stock.lacks(&artifact)?;
+            Some(missing(
+                package.name.clone(),
+                lack,
+                "the yum repository".to_owned(),
+                why.clone(),
+            ))
+        });
+        lacks.chain(taken).collect()
+    }
+}

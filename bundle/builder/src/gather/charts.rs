@@ -1,0 +1,266 @@
+//! Charts, rendered.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use halite_durable::Digest;
+use halite_fetch::oci::{Platform, Puller, Wanted};
+use halite_fetch::{Artifact, ImageRef};
+
+use super::{Gather, Mode, Settled};
+use crate::chart;
+use crate::chart::Helm;
+use crate::error::Error;
+use crate::lock::{ChartItem, Lock};
+use crate::recipe::{Chart, ChartSource};
+
+/// The layer of an image that is a chart (<https://helm.sh/docs/topics/registries>).
+const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+
+/// No archive of a chart is larger, in bytes.
+const ARCHIVE: u64 = 256 << 20;
+
+/// A chart's objects.
+#[derive(Debug, Clone)]
+pub struct Rendered {
+    /// The chart's name.
+    pub name: String,
+    /// The chart's version.
+    pub version: String,
+    /// The file with its objects.
+    pub path: PathBuf,
+}
+
+/// A chart on this machine.
+struct There {
+    path: PathBuf,
+    sha256: String,
+    size: u64,
+}
+
+impl Gather<'_> {
+    /// What each chart comes to.
+    pub(super) fn settle_charts(
+        &self,
+        recorded: Option<&Lock>,
+        mode: Mode,
+        unrecorded: &mut Vec<String>,
+        errors: &mut Vec<Error>,
+    ) -> BTreeMap<String, ChartItem> {
+        let mut items = BTreeMap::new();
+        for chart in &self.recipe.charts {
+            match self.settle_chart(chart, recorded, mode) {
+                Ok(Some(item)) => drop(items.insert(chart.name.clone(), item)),
+                Ok(None) => unrecorded.push(format!(
+                    "the chart {}, as the recipe asks for it",
+                    chart.name
+                )),
+                Err(error) => errors.push(error),
+            }
+        }
+        items
+    }
+
+    /// `None` where it has to be recorded first.
+    fn settle_chart(
+        &self,
+        chart: &Chart,
+        recorded: Option<&Lock>,
+        mode: Mode,
+    ) -> Result<Option<ChartItem>, Error> {
+        let request = chart::request(chart, &self.source(chart), &self.recipe.kubernetes)?;
+        let known = recorded.and_then(|lock| lock.charts.get(&chart.name));
+        let declared = match &chart.source {
+            ChartSource::Archive(_, declared) => declared.as_ref(),
+            _ => None,
+        };
+        let same = |known: &&ChartItem| {
+            known.request == request && declared.is_none_or(|digest| digest.hex() == known.sha256)
+        };
+        if let Some(known) = known.filter(same) {
+            let mut item = known.clone();
+            item.licence = chart.licence.clone().or(item.licence);
+            if let ChartSource::Local(path) = &chart.source {
+                (item.sha256, item.size) = chart::digest(path)?;
+            }
+            return Ok(Some(item));
+        }
+        if mode == Mode::Exact && chart.is_remote() {
+            return Ok(None);
+        }
+        let there = self.obtain(chart, None)?;
+        let helm = Helm::new(self.recipe.helm.as_deref());
+        let about = helm.about(&there.path, &chart.name)?;
+        if let Some(wanted) = chart
+            .version
+            .as_ref()
+            .filter(|wanted| **wanted != about.version)
+        {
+            let message = format!(
+                "the chart is version {}, and the recipe wants {wanted}",
+                about.version
+            );
+            return Err(Error::content(self.source(chart), message));
+        }
+        let text = helm.render(&there.path, chart, &self.recipe.kubernetes)?;
+        chart::check_secrets(&text, chart)?;
+        let rendered = self.fetcher.cache().put(text.as_bytes())?;
+        Ok(Some(ChartItem {
+            version: about.version,
+            sha256: there.sha256,
+            size: there.size,
+            source: self.source(chart),
+            request,
+            rendered: rendered.digest.hex().to_owned(),
+            licence: chart.licence.clone().or(about.licence),
+            why: "asked for".to_owned(),
+        }))
+    }
+
+    /// The objects of all charts: as they were rendered before, or rendered anew from just what the
+    /// lock names.
+    pub(super) fn fetch_charts(&self, settled: &Settled) -> Result<Vec<Rendered>, Error> {
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        for chart in &self.recipe.charts {
+            match self.fetch_chart(chart, settled) {
+                Ok(rendered) => found.push(rendered),
+                Err(error) => errors.push(error),
+            }
+        }
+        Error::all(errors)?;
+        Ok(found)
+    }
+
+    fn fetch_chart(&self, chart: &Chart, settled: &Settled) -> Result<Rendered, Error> {
+        let item = settled.lock.charts.get(&chart.name);
+        let item = item.ok_or_else(|| Error::content(&chart.name, "it is not settled"))?;
+        let digest = self.recorded(chart, &item.rendered)?;
+        let cache = self.fetcher.cache();
+        let kept = cache.read(&digest)?;
+        let text = match &kept {
+            Some(kept) => String::from_utf8_lossy(kept).into_owned(),
+            None => self.render_again(chart, item, &digest)?,
+        };
+        // What an earlier version recorded was not looked at.
+        chart::check_secrets(&text, chart)?;
+        let (name, version) = (chart.name.clone(), item.version.clone());
+        Ok(Rendered {
+            name,
+            version,
+            path: cache.path(&digest),
+        })
+    }
+
+    /// Renders a chart once more, to just what the lock says.
+    fn render_again(
+        &self,
+        chart: &Chart,
+        item: &ChartItem,
+        digest: &Digest,
+    ) -> Result<String, Error> {
+        let source = self.recorded(chart, &item.sha256)?;
+        let there = self.obtain(chart, Some((&source, item.size)))?;
+        let text = Helm::new(self.recipe.helm.as_deref()).render(
+            &there.path,
+            chart,
+            &self.recipe.kubernetes,
+        )?;
+        if self.fetcher.cache().put(text.as_bytes())?.digest == *digest {
+            return Ok(text);
+        }
+        let message = "it renders to something else than is recorded: by another version of Helm, or it makes something \
+                       up each time. A password or a key is made at the site, and `values` name its Secret; anything \
+                       else `values` should give it";
+        Err(Error::Lock {
+            lock: self.lock_file(),
+            differences: vec![format!("the chart {}: {message}", chart.name)],
+        })
+    }
+
+    /// A digest that the lock has for a chart.
+    fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
+        let wrong =
+            |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
+        sha256.parse().map_err(wrong)
+    }
+
+    /// Brings a chart to this machine, if its digest is known just that one.
+    fn obtain(&self, chart: &Chart, known: Option<(&Digest, u64)>) -> Result<There, Error> {
+        match &chart.source {
+            ChartSource::Local(path) => {
+                let (sha256, size) = chart::digest(path)?;
+                Ok(There {
+                    path: path.clone(),
+                    sha256,
+                    size,
+                })
+            }
+            ChartSource::Archive(url, declared) => {
+                let digest = known
+                    .map(|(digest, _)| digest)
+                    .or(declared.as_ref())
+                    .cloned();
+                let (name, size) = (format!("chart {}", chart.name), known.map(|(_, size)| size));
+                let artifact = Artifact {
+                    name,
+                    url: url.clone(),
+                    digest,
+                    size,
+                    limit: Some(ARCHIVE),
+                };
+                let entry = self.fetcher.files(&[artifact])?.remove(0);
+                Ok(There {
+                    path: entry.path,
+                    sha256: entry.digest.hex().to_owned(),
+                    size: entry.size,
+                })
+            }
+            ChartSource::Registry(reference) => {
+                self.pull(reference, known.map(|(digest, _)| digest))
+            }
+        }
+    }
+
+    fn pull(&self, reference: &ImageRef, digest: Option<&Digest>) -> Result<There, Error> {
+        let puller = Puller::new(&self.fetcher, &self.registries);
+        let (reference, platform) = (reference.clone(), Platform::default());
+        let wanted = [Wanted {
+            reference,
+            platform,
+            digest: digest.cloned(),
+        }];
+        let pulled = puller.pull(&wanted)?.remove(0);
+        let size = pulled.manifest.size + pulled.parts.iter().map(|part| part.size).sum::<u64>();
+        let layer = pulled.parts.iter().find(|part| part.media_type == CONTENT);
+        let layer: Digest = layer
+            .and_then(|layer| layer.hex()?.parse().ok())
+            .ok_or_else(|| {
+                Error::content(
+                    pulled.reference.to_string(),
+                    "it is no chart: an image, perhaps",
+                )
+            })?;
+        let cache = self.fetcher.cache();
+        if cache.sound(&layer, None)?.is_none() {
+            // Pulling goes by name and size: what is damaged has to go first.
+            let damaged = cache.path(&layer);
+            fs::remove_file(&damaged).map_err(Error::file("remove", &damaged))?;
+            puller.pull(&wanted)?;
+        }
+        let sha256 = pulled.manifest.hex().unwrap_or_default().to_owned();
+        Ok(There {
+            path: cache.path(&layer),
+            sha256,
+            size,
+        })
+    }
+
+    fn source(&self, chart: &Chart) -> String {
+        match &chart.source {
+            ChartSource::Local(path) => self.shown(path),
+            ChartSource::Archive(url, _) => url.clone(),
+            ChartSource::Registry(reference) => format!("oci://{reference}"),
+        }
+    }
+}

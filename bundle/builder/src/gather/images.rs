@@ -1,0 +1,160 @@
+//! Images, from local layouts and from registries.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use halite_durable::Digest;
+use halite_fetch::oci::{Platform, Puller, Wanted, licence_of};
+use halite_fetch::oci_layout::Found;
+use halite_fetch::{oci_layout, parallel};
+
+use super::{Contents, Gather, Mode, Settled};
+use crate::error::Error;
+use crate::lock::{Item, Lock};
+use crate::recipe::Image;
+
+/// How the lock names the registry of an image's own name as its source.
+const REGISTRY: &str = "registry";
+
+impl Gather<'_> {
+    /// What each image comes to, and where those from local layouts are.
+    pub(super) fn settle_images(
+        &self,
+        recorded: Option<&Lock>,
+        mode: Mode,
+        unrecorded: &mut Vec<String>,
+        errors: &mut Vec<Error>,
+    ) -> (BTreeMap<String, Item>, Vec<Option<Found>>) {
+        let (mut items, mut places, mut unknown) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for image in &self.recipe.images {
+            let name = image.reference.to_string();
+            let known = recorded.and_then(|lock| lock.images.get(&name));
+            match (&image.layout, known) {
+                (Some(layout), _) => match self.local(image, layout) {
+                    Ok((item, found)) => {
+                        items.insert(name, item);
+                        places.push(Some(found));
+                        continue;
+                    }
+                    Err(error) => errors.push(error),
+                },
+                (None, Some(known)) => {
+                    let licence = image.licence.clone().or_else(|| known.licence.clone());
+                    let item = Item {
+                        source: REGISTRY.to_owned(),
+                        licence,
+                        why: why(image),
+                        ..known.clone()
+                    };
+                    items.insert(name, item);
+                }
+                (None, None) if mode == Mode::Exact => unrecorded.push(format!("the image {name}")),
+                (None, None) => unknown.push(image),
+            }
+            places.push(None);
+        }
+        let resolved = parallel::each(&unknown, self.fetcher.threads(), |image| {
+            let puller = Puller::new(&self.fetcher, &self.registries);
+            let resolved = puller.resolve(&wanted(image, None))?;
+            let item = Item {
+                sha256: resolved.manifest.hex().to_owned(),
+                size: resolved.size,
+                source: REGISTRY.to_owned(),
+                licence: image.licence.clone().or(resolved.licence),
+                why: why(image),
+            };
+            Ok((image.reference.to_string(), item))
+        });
+        match resolved {
+            Ok(resolved) => items.extend(resolved),
+            Err(error) => errors.push(error.into()),
+        }
+        (items, places)
+    }
+
+    fn local(&self, image: &Image, layout: &Path) -> Result<(Item, Found), Error> {
+        let found = oci_layout::find(layout, &image.reference.to_string())?;
+        let said = |part: &oci_layout::Descriptor| {
+            licence_of(&fs::read(oci_layout::blob(layout, part).ok()?).ok()?)
+        };
+        let item = Item {
+            sha256: found.manifest.hex().unwrap_or_default().to_owned(),
+            size: found.size(),
+            source: self.shown(layout),
+            licence: image
+                .licence
+                .clone()
+                .or_else(|| found.blobs().take(2).find_map(said)),
+            why: why(image),
+        };
+        let blobs = layout.join("blobs/sha256");
+        Ok((
+            item,
+            Found {
+                reference: image.reference.to_string(),
+                blobs,
+                image: found,
+            },
+        ))
+    }
+
+    /// Pulls what is not at hand.
+    pub(super) fn fetch_images(&self, settled: &Settled) -> Result<Vec<Found>, Error> {
+        let mut pull = Vec::new();
+        for (image, place) in self.recipe.images.iter().zip(&settled.images) {
+            if place.is_none() {
+                let name = image.reference.to_string();
+                let item = settled.lock.images.get(&name);
+                let item = item.ok_or_else(|| Error::content(&name, "it is not settled"))?;
+                pull.push(wanted(image, Some(self.digest(&name, item)?)));
+            }
+        }
+        let pulled = Puller::new(&self.fetcher, &self.registries).pull(&pull)?;
+        let blobs = self.fetcher.cache().contents();
+        let mut pulled = pulled.into_iter().map(|pulled| Found {
+            reference: pulled.reference.to_string(),
+            blobs: blobs.clone(),
+            image: oci_layout::Image {
+                manifest: pulled.manifest,
+                parts: pulled.parts,
+            },
+        });
+        Ok(settled
+            .images
+            .iter()
+            .filter_map(|place| place.clone().or_else(|| pulled.next()))
+            .collect())
+    }
+
+    /// A path as it stands in the recipe.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        path.strip_prefix(dir).unwrap_or(path).display().to_string()
+    }
+}
+
+impl Contents {
+    /// The images with their references, as they are served.
+    pub fn served(&self, images: &[Image]) -> Vec<(halite_fetch::ImageRef, oci_layout::Image)> {
+        let pairs = images.iter().zip(&self.images);
+        pairs
+            .map(|(image, found)| (image.reference.clone(), found.image.clone()))
+            .collect()
+    }
+}
+
+fn wanted(image: &Image, digest: Option<Digest>) -> Wanted {
+    Wanted {
+        reference: image.reference.clone(),
+        platform: Platform::default(),
+        digest,
+    }
+}
+
+fn why(image: &Image) -> String {
+    match &image.component {
+        Some(component) => format!("component {component}"),
+        None => "asked for".to_owned(),
+    }
+}

@@ -1,0 +1,236 @@
+//! Gathering what a recipe names: first what each name comes to, which the lock records, then the
+//! contents, which are what the lock says.
+
+mod charts;
+mod files;
+mod images;
+mod packages;
+mod rpms;
+
+use std::path::{Path, PathBuf};
+
+use charts::Rendered;
+use halite_durable::files::copy;
+use halite_fetch::oci::Registries;
+use halite_fetch::oci_layout::Found;
+use halite_fetch::{Cache, Fetcher};
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::lock;
+use crate::lock::Lock;
+use crate::recipe::{Recipe, Watcher};
+
+/// Where what was fetched lies in the cache of a recipe.
+const FETCHED: &str = "fetched";
+
+/// What is done with names whose meaning the lock does not record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Refused where they mean something on another machine: what is built was looked at before.
+    Exact,
+    /// They are resolved; what is recorded stays.
+    Keep,
+    /// Everything is resolved anew.
+    Renew,
+}
+
+/// Gathers what one recipe names.
+pub struct Gather<'a> {
+    file: &'a Path,
+    recipe: &'a Recipe,
+    fetcher: Fetcher,
+    registries: Registries,
+    /// Whether nothing may be asked of other machines, through this machine's apt either.
+    offline: bool,
+    /// Where everything is kept.
+    cache: PathBuf,
+}
+
+/// What a recipe came to, and what of it this machine has at hand.
+pub struct Settled {
+    /// To be recorded.
+    pub lock: Lock,
+    /// The images of the recipe, in its order; those from registries are not there yet.
+    images: Vec<Option<Found>>,
+    /// The archives from this machine's apt; none where they come from repositories.
+    archives: Option<Vec<Archive>>,
+}
+
+/// The archive of a package on this machine.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    /// The name of its file in the repository.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the lock says it is.
+    pub sha256: String,
+}
+
+impl Archive {
+    /// Copies it, and compares on the way: what it is was looked at before.
+    pub fn copy(&self, to: &Path) -> Result<(), Error> {
+        let found = copy(&self.path, to, 0o644)?;
+        if found.0 == self.sha256 {
+            Ok(())
+        } else {
+            Err(Error::damaged(&self.path, &found))
+        }
+    }
+}
+
+/// Everything, on this machine.
+pub struct Contents {
+    /// The images, in the recipe's order.
+    pub images: Vec<Found>,
+    /// The archives of packages.
+    pub archives: Vec<Archive>,
+    /// The charts.
+    pub charts: Vec<Rendered>,
+    /// The archives of packages for RPM distributions.
+    pub rpms: Vec<Archive>,
+}
+
+impl<'a> Gather<'a> {
+    /// What a recipe needs to be gathered; what is fetched is kept in `cache`.
+    pub fn new(
+        file: &'a Path,
+        recipe: &'a Recipe,
+        cache: &Path,
+        offline: bool,
+        watcher: Option<Watcher>,
+    ) -> Result<Self, Error> {
+        let fetched = Cache::open(&cache.join(FETCHED))?;
+        // Where nothing is asked of other machines, their logins and the proxy do not matter.
+        let alone = offline || !recipe.is_remote();
+        let fetcher = match alone {
+            true => Fetcher::offline(fetched),
+            false => recipe.network.fetcher(fetched, watcher)?,
+        };
+        let registries = recipe.network.registries(alone)?;
+        Ok(Self {
+            file,
+            recipe,
+            fetcher,
+            registries,
+            offline,
+            cache: cache.to_owned(),
+        })
+    }
+
+    /// What everything comes to, in accordance with what is recorded.
+    ///
+    /// # Errors
+    /// Everything that cannot be resolved, is not recorded although it has to be, or is not what is
+    /// recorded.
+    pub fn settle(&self, recorded: Option<&Lock>, mode: Mode) -> Result<Settled, Error> {
+        let before = recorded.filter(|_| mode != Mode::Renew);
+        let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
+        let (images, found) = self.settle_images(before, mode, &mut unrecorded, &mut errors);
+        let files = self.settle_files(before, mode, &mut unrecorded, &mut errors);
+        let charts = self.settle_charts(before, mode, &mut unrecorded, &mut errors);
+        let packages = self
+            .settle_packages(before, mode, &mut unrecorded)
+            .map_err(|error| errors.push(error));
+        let rpms = self
+            .settle_rpms(before, mode, &mut unrecorded)
+            .map_err(|error| errors.push(error));
+        if !unrecorded.is_empty() {
+            errors.push(Error::Unrecorded {
+                lock: self.lock_file(),
+                names: unrecorded,
+            });
+        }
+        Error::all(errors)?;
+        let (request, packages, archives) = packages.unwrap_or_default();
+        let rpms = rpms.unwrap_or_default();
+        let mut lock = Lock {
+            format: 1,
+            resolved: String::new(),
+            request,
+            images,
+            packages,
+            files,
+            charts,
+            rpms,
+        };
+        if let Some(before) = before {
+            let differences = before.differences(&lock);
+            if !differences.is_empty() {
+                return Err(Error::Lock {
+                    lock: self.lock_file(),
+                    differences,
+                });
+            }
+        }
+        lock.resolved = match recorded {
+            Some(recorded)
+                if Lock {
+                    resolved: recorded.resolved.clone(),
+                    ..lock.clone()
+                } == *recorded =>
+            {
+                recorded.resolved.clone()
+            }
+            _ => now()?.to_string(),
+        };
+        Ok(Settled {
+            lock,
+            images: found,
+            archives,
+        })
+    }
+
+    /// Brings everything to this machine, just as the lock says.
+    ///
+    /// # Errors
+    /// Everything that cannot be had.
+    pub fn fetch(
+        &self,
+        settled: Settled,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Contents, Error> {
+        if !self.fetcher.is_offline() {
+            progress("fetching what is not in the cache yet");
+        }
+        let mut errors = Vec::new();
+        let images = self
+            .fetch_images(&settled)
+            .map_err(|error| errors.push(error));
+        errors.extend(self.fetch_files(&settled).err());
+        let charts = self
+            .fetch_charts(&settled)
+            .map_err(|error| errors.push(error));
+        let rpms = self
+            .fetch_rpms(&settled)
+            .map_err(|error| errors.push(error));
+        let archives = self
+            .fetch_packages(settled)
+            .map_err(|error| errors.push(error));
+        Error::all(errors)?;
+        Ok(Contents {
+            images: images.unwrap_or_default(),
+            archives: archives.unwrap_or_default(),
+            charts: charts.unwrap_or_default(),
+            rpms: rpms.unwrap_or_default(),
+        })
+    }
+
+    fn lock_file(&self) -> String {
+        lock::path_of(self.file).display().to_string()
+    }
+}
+
+/// `SOURCE_DATE_EPOCH` where it is set, so that a build from nothing can be repeated too; else the
+/// time, in seconds.
+fn now() -> Result<Timestamp, Error> {
+    let wrong = |error: String| Error::content("SOURCE_DATE_EPOCH", error);
+    let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| wrong(format!("{text:?} is no number of seconds")))?,
+        Err(_) => Timestamp::now().as_second(),
+    };
+    Timestamp::from_second(seconds).map_err(|error| wrong(error.to_string()))
+}

@@ -1,0 +1,37 @@
+//! The builder's program: parse, call, show.
+
+mod program;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use halite_terminal::Screen;
+
+/// A command failed, or found something missing.
+const FAILED: u8 = 1;
+/// The command line makes no sense (`EX_USAGE` of sysexits.h).
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let cli = match program::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            // Nothing is left to be said when even this cannot be printed.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    // An error means that a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut screen = Screen::new(cli.output);
+    let result = program::run(cli.command, &mut screen);
+    screen.clear();
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("halite-builder: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}

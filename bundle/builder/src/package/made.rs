@@ -1,0 +1,290 @@
+//! The packages of a recipe: what is asked for, and the package that it comes to.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use flate2::{Compression, GzBuilder};
+use halite_durable::files;
+
+use super::definition::{UNITS, definition};
+use super::{File, Kind, Package, definition};
+use crate::error::Error;
+
+/// The licence of all that the build makes packages of.
+const LICENCE: (&str, &str) = ("Apache-2.0", include_str!("../../../../LICENSE"));
+
+/// A package to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Its name: one of [`definition::NAMES`].
+    pub package: String,
+    /// Its version with the revision of the packaging: `1.36.3-1`.
+    pub version: String,
+    /// The programs that go in, by name.
+    pub programs: BTreeMap<String, PathBuf>,
+    /// What else goes in: a file by its path in the package, or a folder whose files go below that
+    /// path.
+    pub files: BTreeMap<String, PathBuf>,
+}
+
+impl Made {
+    /// The version without the revision of the packaging.
+    #[must_use]
+    pub fn upstream_version(&self) -> &str {
+        self.version
+            .rsplit_once('-')
+            .map_or(&self.version, |(upstream, _)| upstream)
+    }
+
+    /// The package that it comes to; `states` is the state tree, in which the units of our own
+    /// programs stand.
+    ///
+    /// # Errors
+    /// When it cannot be made, or a file cannot be read.
+    pub fn package(&self, states: &Path) -> Result<Package, Error> {
+        let Some(definition) = definition(&self.package) else {
+            return Err(Error::Recipe(problems(self)));
+        };
+        let mut held = BTreeMap::new();
+        for (name, from) in &self.programs {
+            held.insert(
+                format!("{}/{name}", definition.programs_in),
+                File::from(from.clone(), 0o755),
+            );
+        }
+        for (path, content) in definition.files {
+            let config = definition.conffiles.contains(path);
+            let kind = if config { Kind::Config } else { Kind::Plain };
+            held.insert((*path).to_owned(), File::with(*content).kind(kind));
+        }
+        for unit in definition.units {
+            let from = states.join(unit);
+            let text = fs::read_to_string(&from).map_err(Error::file("read", &from))?;
+            let name = unit.rsplit('/').next().unwrap_or(unit);
+            held.insert(format!("{UNITS}/{name}"), File::with(packaged(&text)));
+        }
+        for (path, from) in &self.files {
+            for (path, file) in given(path, from)? {
+                held.insert(path, file);
+            }
+        }
+        let directories = definition
+            .directories
+            .iter()
+            .map(|(path, mode)| ((*path).to_owned(), *mode));
+        let description = Some(definition.description).filter(|text| !text.is_empty());
+        Ok(Package {
+            name: self.package.clone(),
+            version: self.upstream_version().to_owned(),
+            revision: self
+                .version
+                .rsplit_once('-')
+                .map_or("1", |(_, revision)| revision)
+                .to_owned(),
+            summary: definition.summary.to_owned(),
+            description: description.into_iter().map(str::to_owned).collect(),
+            homepage: definition.homepage.to_owned(),
+            holder: definition.holder.to_owned(),
+            licence: LICENCE.0.to_owned(),
+            licence_text: LICENCE.1.to_owned(),
+            needs: definition.needs,
+            recommends: definition.recommends,
+            files: held,
+            directories: directories.collect(),
+            scripts: definition.scripts,
+        })
+    }
+}
+
+/// A unit of the state tree as it stands in a package, whose programs are the distribution's, not
+/// the host's own.
+fn packaged(unit: &str) -> String {
+    unit.replace("/usr/local/bin/", "/usr/bin/")
+}
+
+/// A file, or every file of a folder, by their paths in the package.
+fn given(path: &str, from: &Path) -> Result<Vec<(String, File)>, Error> {
+    let sources = if from.is_dir() {
+        let below = files::walk(from)?;
+        below
+            .into_iter()
+            .map(|name| (format!("{path}/{name}"), from.join(name)))
+            .collect()
+    } else {
+        vec![(path.to_owned(), from.to_owned())]
+    };
+    sources
+        .into_iter()
+        .map(|(path, from)| one(path, from))
+        .collect()
+}
+
+fn one(path: String, from: PathBuf) -> Result<(String, File), Error> {
+    let status = fs::metadata(&from).map_err(Error::file("read", &from))?;
+    let mode = if status.permissions().mode() & 0o100 == 0 {
+        0o644
+    } else {
+        0o755
+    };
+    // Every distribution has its manual pages compressed.
+    if path.starts_with("usr/share/man/") && !path.ends_with(".gz") {
+        let page = fs::read(&from).map_err(Error::file("read", &from))?;
+        let packed = gzip(&page).map_err(Error::file("compress", &from))?;
+        return Ok((
+            format!("{path}.gz"),
+            File::with(packed).kind(Kind::Documentation),
+        ));
+    }
+    let documentation = path.starts_with("usr/share/man/") || path.starts_with("usr/share/doc/");
+    let kind = if documentation {
+        Kind::Documentation
+    } else {
+        Kind::Plain
+    };
+    Ok((path, File::from(from, mode).kind(kind)))
+}
+
+/// Compressed without a time or a name, so that the same content gives the same bytes.
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+/// Everything that keeps a package from being made, as far as the recipe's text shows it.
+#[must_use]
+pub fn problems(made: &Made) -> Vec<String> {
+    let Some(definition) = definition(&made.package) else {
+        let known = definition::NAMES.join(", ");
+        return vec![format!(
+            "the package {:?} cannot be made; {known} can",
+            made.package
+        )];
+    };
+    let lacking = definition
+        .programs
+        .iter()
+        .filter(|name| !made.programs.contains_key(**name));
+    let mut found: Vec<String> = lacking
+        .map(|name| format!("the package {} needs the program {name:?}", made.package))
+        .collect();
+    for name in made.programs.keys().filter(|name| !is_package_name(name)) {
+        found.push(format!("{name:?} is no name for a program"));
+    }
+    for path in made.files.keys().filter(|path| !is_path(path)) {
+        found.push(format!(
+            "{path:?} is no path of a file in a package: write it like usr/share/doc/x"
+        ));
+    }
+    let version = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
+    let right =
+        made.version.starts_with(|c: char| c.is_ascii_digit()) && made.version.contains('-');
+    if !right || !made.version.chars().all(version) {
+        found.push(format!("version {:?} must be like 1.36.3-1", made.version));
+    }
+    found
+}
+
+/// Debian's rule for names (policy 5.6.1), a single letter allowed; that of our programs too.
+pub(crate) fn is_package_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
+    name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.chars().all(inner)
+}
+
+/// Relative, and without anything that a control file or a list of files could misread.
+fn is_path(path: &str) -> bool {
+    let part = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._+-@".contains(c);
+        !part.is_empty() && part != "." && part != ".." && part.chars().all(plain)
+    };
+    path.split('/').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::package::Source;
+
+    fn made(package: &str, programs: &[&str]) -> Made {
+        Made {
+            package: package.into(),
+            version: "1.2.3-4".into(),
+            programs: programs
+                .iter()
+                .map(|name| ((*name).into(), PathBuf::from("/bin/true")))
+                .collect(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn units_of_our_own_come_from_the_state_tree() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree");
+        let package = made("halite-minion", &["halite-minion"])
+            .package(&tree)
+            .unwrap();
+        let unit = package.files["usr/lib/systemd/system/halite-minion.service"]
+            .read()
+            .unwrap();
+        let unit = String::from_utf8(unit).unwrap();
+        assert!(
+            unit.contains("ExecStart=/usr/bin/halite-minion run"),
+            "{unit}"
+        );
+        assert!(!unit.contains("/usr/local/"), "{unit}");
+        assert_eq!(package.full_version(), "1.2.3-4");
+        assert!(
+            package
+                .scripts
+                .removing
+                .contains("disable --now halite-minion.service")
+        );
+        assert!(
+            !package.scripts.installed.contains("start"),
+            "{}",
+            package.scripts.installed
+        );
+    }
+
+    #[test]
+    fn a_folder_goes_in_with_all_that_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["man/man1/ctl.1", "bash-completion/completions/ctl"] {
+            files::write(&dir.path().join(name), 0o600, b"x").unwrap();
+        }
+        let mut wanted = made("halite-ctl", &["ctl"]);
+        wanted.files.insert("usr/share".into(), dir.path().into());
+        let package = wanted.package(dir.path()).unwrap();
+        let paths: Vec<&str> = package.files.keys().map(String::as_str).collect();
+        let completion = "usr/share/bash-completion/completions/ctl";
+        assert_eq!(
+            paths,
+            ["usr/bin/ctl", completion, "usr/share/man/man1/ctl.1.gz"]
+        );
+        assert!(matches!(
+            package.files[completion],
+            File {
+                mode: 0o644,
+                kind: Kind::Plain,
+                ..
+            }
+        ));
+        let page = &package.files["usr/share/man/man1/ctl.1.gz"];
+        assert!(matches!(&page.source, Source::Bytes(bytes) if bytes.starts_with(&[0x1f, 0x8b])));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_at_once() {
+        let mut wrong = made("kubelet", &["Kubelet"]);
+        wrong.version = "1".into();
+        wrong.files.insert("../x".into(), "x".into());
+        wrong.files.insert("/etc/x".into(), "x".into());
+        let found = problems(&wrong);
+        assert_eq!(found.len(), 5, "{found:#?}");
+        assert!(problems(&made("x", &[]))[0].contains("halite-ctl, halite-master"));
+    }
+}

@@ -1,0 +1,236 @@
+//! `init`, `lock`, `update` and `build`: from a recipe to a bundle.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use halite_builder::{Options, Resolved, Start};
+use halite_cli::builder::Signing;
+use halite_fetch::progress::Status;
+use halite_seal::keys::{SecretKey, load_all};
+use halite_terminal::{Screen, count, megabytes, seconds, table};
+use serde_json::json;
+
+/// Where the state tree is when Halite is installed as a package.
+const INSTALLED: &str = "/usr/share/halite/states";
+
+/// `halite-builder init`.
+///
+/// # Errors
+/// There is a recipe already, or the version is not known.
+pub fn init(
+    directory: &Path,
+    kubernetes: String,
+    programs: Option<PathBuf>,
+    states: Option<PathBuf>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = own.context("this program's place is unknown")?;
+    let programs = programs
+        .or_else(|| own.parent().map(Path::to_owned))
+        .unwrap_or_default();
+    // In a bundle the tree stands beside `bin`.
+    let beside = programs.parent().map(|above| above.join("states"));
+    let states = states.unwrap_or_else(|| {
+        let known = [beside, Some(PathBuf::from(INSTALLED))]
+            .into_iter()
+            .flatten();
+        known
+            .into_iter()
+            .find(|tree| tree.join("top.sls").is_file())
+            .unwrap_or_else(|| "states".into())
+    });
+    let start = Start {
+        kubernetes,
+        programs: absolute(programs)?,
+        states: absolute(states)?,
+    };
+    let recipe = halite_builder::init(directory, &start)?;
+    screen.answer(&json!({"recipe": recipe}), |_| {
+        let next = if recipe == Path::new("./recipe.yaml") {
+            "ctl bundle lock".to_owned()
+        } else {
+            format!("ctl bundle lock --recipe {}", recipe.display())
+        };
+        format!(
+            "{} names everything that a cluster needs; edit it, put the `base` beside it that it speaks of, then: {next}\n",
+            recipe.display()
+        )
+    })?;
+    Ok(0)
+}
+
+fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
+    std::path::absolute(&path).with_context(|| format!("{} is no path", path.display()))
+}
+
+/// `halite-builder lock`.
+///
+/// # Errors
+/// Something cannot be resolved, or is not what is recorded.
+pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let options = options(false, screen);
+    let resolved = halite_builder::lock(recipe, &options, &mut |text| screen.progress(text))?;
+    answer(recipe, &resolved, "recorded", screen)
+}
+
+/// `halite-builder update`.
+///
+/// # Errors
+/// Something cannot be resolved.
+pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
+    let options = options(false, screen);
+    let resolved =
+        halite_builder::update(recipe, &options, !test, &mut |text| screen.progress(text))?;
+    answer(
+        recipe,
+        &resolved,
+        if test {
+            "would be recorded"
+        } else {
+            "recorded"
+        },
+        screen,
+    )
+}
+
+fn answer(
+    recipe: &Path,
+    resolved: &Resolved,
+    done: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let file = halite_builder::lock::path_of(recipe);
+    let unlicensed = resolved.lock.unlicensed();
+    let document = json!({"lock": file, "changes": resolved.changes, "size": resolved.lock.size(),
+        "unlicensed": unlicensed});
+    screen.answer(&document, |paint| {
+        let size = megabytes(resolved.lock.size());
+        let mut text = match resolved.changes.len() {
+            0 => format!("nothing changes in {}, {size}\n", file.display()),
+            changes => {
+                let rows = resolved
+                    .changes
+                    .iter()
+                    .map(|c| (c.name.as_str(), c.old.as_deref(), c.new.as_deref()));
+                let table = table::changes("what", rows);
+                format!(
+                    "{table}{} {done} in {}, {size}\n",
+                    count(changes, "change"),
+                    file.display()
+                )
+            }
+        };
+        if !unlicensed.is_empty() {
+            let text_of = "no licence is known of these; say it with `licence:` in the recipe";
+            text.push_str(&format!(
+                "{}: {}\n",
+                paint.notable(text_of),
+                unlicensed.join(", ")
+            ));
+        }
+        text
+    })?;
+    Ok(0)
+}
+
+/// `halite-builder build`.
+///
+/// # Errors
+/// The bundle cannot be built.
+pub fn build(
+    recipe: &Path,
+    out: &Path,
+    offline: bool,
+    signing: &Signing,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let iso = out.extension().is_some_and(|suffix| suffix == "iso");
+    // A key that cannot be read, or a wrong password, is told before the long work.
+    let keys = if iso { signers(signing)? } else { Vec::new() };
+    let people = screen.is_for_people();
+    let options = options(offline, screen);
+    let mut told = |text: &str| {
+        if people {
+            screen.line(text)
+        } else {
+            screen.progress(text)
+        }
+    };
+    let manifest = if iso {
+        halite_builder::build_image(recipe, out, &keys, &options, &mut told)?
+    } else {
+        halite_builder::build(recipe, out, &options, &mut told)?
+    };
+    let size: u64 = manifest.files.values().map(|entry| entry.size).sum();
+    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
+    let document = json!({"bundle": out.display().to_string(), "version": manifest.version,
+        "kubernetes": manifest.kubernetes, "files": manifest.files.len(), "size": size, "signers": signers});
+    screen.document(&document)?;
+    Ok(0)
+}
+
+/// The keys that are to sign.
+fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
+    if signing.key.is_empty() && !signing.unsigned {
+        bail!(
+            "name the key that signs the image with --key (`ctl bundle key` makes one), or leave it --unsigned"
+        );
+    }
+    Ok(load_all(&signing.key, signing.password_file.as_deref())?)
+}
+
+fn options(offline: bool, screen: &Screen) -> Options {
+    let ticker = screen.ticker();
+    Options {
+        offline,
+        watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))),
+    }
+}
+
+/// `8.1 MB/s, 120.0 of 412.0 MB, 36 s left: registry.k8s.io/etcd:3.6.8-0 ab12cd34ef56`.
+fn told(status: &Status) -> String {
+    let left = status.left.map_or_else(String::new, |left| {
+        format!(", {} left", seconds(left.as_secs_f64()))
+    });
+    let (done, total) = (
+        megabytes(status.all_done),
+        megabytes(status.all_total.max(status.all_done)),
+    );
+    format!(
+        "{}/s, {} of {total}{left}: {}",
+        megabytes(status.rate as u64),
+        done.trim_end_matches(" MB"),
+        status.name
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn how_far_it_is_fits_on_a_line() {
+        let status = Status {
+            name: "kubelet".into(),
+            done: 1,
+            total: None,
+            all_done: 120_000_000,
+            all_total: 412_000_000,
+            rate: 8_100_000.0,
+            left: Some(Duration::from_secs(36)),
+        };
+        assert_eq!(
+            told(&status),
+            "8.1 MB/s, 120.0 of 412.0 MB, 36 s left: kubelet"
+        );
+        let status = Status {
+            left: None,
+            ..status
+        };
+        assert_eq!(told(&status), "8.1 MB/s, 120.0 of 412.0 MB: kubelet");
+    }
+}

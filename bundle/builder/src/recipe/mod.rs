@@ -1,0 +1,557 @@
+//! The recipe: what goes into a bundle and where it comes from. Relative paths in it start at the
+//! recipe's own folder.
+//!
+//! ```yaml
+//! format: 1
+//! version: 0.1.0
+//! kubernetes: v1.36.3
+//! images:
+//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0"}             # pulled, for linux/amd64
+//!   - {component: pause, reference: "registry.k8s.io/pause:3.10.2", layout: images/pause}   # from a local OCI layout
+//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # an own image: no component
+//! packages:
+//!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
+//!   apt: [runc, firewalld]
+//!   repositories:                         # optional: in place of this machine's own package sources
+//!     - {url: "https://mirror.example.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
+//!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
+//!   made:
+//!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
+//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
+//! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
+//!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
+//! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
+//!   - {name: web, source: charts/web, namespace: web, values: {replicas: 2}}
+//!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
+//! helm: bin/helm                          # optional: default is the one on the PATH
+//! states: states/tree
+//! signing-key: keys/bundle.asc          # made when it is not there; keep it
+//! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
+//! not-images:                            # optional: what a build would take for the name of an image that is missing
+//!   - {text: "example.com/a:1", why: an example in a comment}
+//! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
+//! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
+//! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
+//! ```
+
+mod chart;
+mod download;
+mod image_exceptions;
+mod network;
+mod reader;
+mod repositories;
+mod rpm;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use halite_fetch::ImageRef;
+use halite_manifest::bundles::check_version;
+use reader::Reader;
+
+use crate::error::Error;
+use crate::package::made;
+use crate::package::made::Made;
+
+pub use chart::{Chart, ChartSource, Values};
+pub use download::Download;
+pub use network::{Host, Network, Watcher};
+pub use repositories::Repository;
+pub use rpm::{Rpm, YumRepository};
+
+/// The components that every cluster needs; a recipe without one of them is refused.
+pub const COMPONENTS: &[&str] = &[
+    "coredns",
+    "etcd",
+    "flannel",
+    "flannel-cni-plugin",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "pause",
+];
+
+/// Halite's own programs.
+pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
+
+/// What goes into a bundle.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    /// The bundle's version.
+    pub version: String,
+    /// Kubernetes' version with its `v`.
+    pub kubernetes: String,
+    /// The images, in the recipe's order.
+    pub images: Vec<Image>,
+    /// The status file of dpkg on a bare host.
+    pub base: PathBuf,
+    /// Packages to take from the repositories, with all that a bare host lacks for them.
+    pub apt: Vec<String>,
+    /// Where those come from; without any, from this machine's own package sources.
+    pub repositories: Vec<Repository>,
+    /// Packages that the build makes.
+    pub made: Vec<Made>,
+    /// Packages for RPM distributions, if the bundle is for them too.
+    pub rpm: Option<Rpm>,
+    /// Halite's own programs by name: each of [`BINARIES`].
+    pub binaries: BTreeMap<String, PathBuf>,
+    /// The state tree.
+    pub states: PathBuf,
+    /// The OpenPGP secret key that signs the apt repository.
+    pub signing_key: PathBuf,
+    /// What clusters made from the bundle may choose, by field of the cluster document; a field
+    /// that is not named may have any value. The bundle has to hold what any of them needs.
+    pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    pub not_images: BTreeMap<String, String>,
+    /// Where parts that did not change, and what was fetched, are kept between builds.
+    pub cache: Option<PathBuf>,
+    /// Charts that are rendered into it.
+    pub charts: Vec<Chart>,
+    /// Helm, which renders them; without one, that on the `PATH`.
+    pub helm: Option<PathBuf>,
+    /// What of the programs comes from an address.
+    pub downloads: Vec<Download>,
+    /// How to reach the machines that things come from.
+    pub network: Network,
+    /// The folder of the documentation.
+    pub docs: Option<PathBuf>,
+    /// The folder with the texts of licences that the packages and images do not bring themselves.
+    pub licences: Option<PathBuf>,
+    /// What our own programs were built from.
+    pub sbom_inputs: Option<PathBuf>,
+}
+
+/// An image that goes into a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The key under which the state tree finds it; none for an image of the site's own.
+    pub component: Option<String>,
+    /// Its full name.
+    pub reference: ImageRef,
+    /// An OCI layout in which it is found by that name (annotation
+    /// `org.opencontainers.image.ref.name`), or alone. Without one it is pulled from the registry
+    /// of its name.
+    pub layout: Option<PathBuf>,
+    /// Its licence, where it says none itself.
+    pub licence: Option<String>,
+}
+
+impl Recipe {
+    /// Reads a recipe.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn load(file: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
+        let recipe = Self::parse(
+            &file.display().to_string(),
+            &text,
+            file.parent().unwrap_or(Path::new(".")),
+        )?;
+        let problems = recipe.missing_files(file);
+        if problems.is_empty() {
+            Ok(recipe)
+        } else {
+            Err(Error::Recipe(problems))
+        }
+    }
+
+    /// Understands the text of a recipe; `dir` is where relative paths start, `name` is for
+    /// messages. Looks at no file.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Error> {
+        let value = serde_saphyr::from_str(text)
+            .map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
+        let mut reader = Reader::new(name, dir);
+        let recipe = read(&mut reader, &value);
+        reader.finish().map(|()| recipe)
+    }
+
+    fn missing_files(&self, file: &Path) -> Vec<String> {
+        let mut wanted: Vec<(String, PathBuf)> = vec![
+            ("packages.base".into(), self.base.clone()),
+            ("states".into(), self.states.join("top.sls")),
+        ];
+        for image in &self.images {
+            let layout = image.layout.as_ref();
+            wanted.extend(layout.map(|layout| {
+                (
+                    format!("the image {}", image.reference),
+                    layout.join("index.json"),
+                )
+            }));
+        }
+        wanted.extend(self.network.files());
+        wanted.extend(self.charts.iter().flat_map(Chart::files));
+        wanted.extend(
+            self.helm
+                .iter()
+                .map(|helm| ("helm".to_owned(), helm.clone())),
+        );
+        wanted.extend(self.rpm.iter().flat_map(Rpm::files));
+        for made in &self.made {
+            let programs = made.programs.iter();
+            wanted.extend(
+                programs.map(|(name, path)| {
+                    (format!("{name} of package {}", made.package), path.clone())
+                }),
+            );
+        }
+        wanted.extend(
+            self.binaries
+                .iter()
+                .map(|(name, path)| (format!("binaries.{name}"), path.clone())),
+        );
+        wanted.extend(
+            self.repositories
+                .iter()
+                .enumerate()
+                .map(|(index, repository)| {
+                    (
+                        format!("packages.repositories[{index}].key"),
+                        repository.key.clone(),
+                    )
+                }),
+        );
+        wanted.extend(
+            self.sbom_inputs
+                .clone()
+                .map(|path| ("sbom-inputs".into(), path)),
+        );
+        let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
+        let mut missing: Vec<_> = wanted
+            .into_iter()
+            .filter(|(_, path)| !path.is_file() && !fetched(path))
+            .collect();
+        for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
+            let absent = folder.as_ref().filter(|folder| !folder.is_dir());
+            missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
+        }
+        for made in &self.made {
+            let given = made.files.iter().filter(|(_, from)| !from.exists());
+            missing.extend(
+                given.map(|(path, from)| {
+                    (format!("{path} of package {}", made.package), from.clone())
+                }),
+            );
+        }
+        missing
+            .iter()
+            .map(|(what, path)| {
+                format!(
+                    "{}: {what}: there is no file {}",
+                    file.display(),
+                    path.display()
+                )
+            })
+            .collect()
+    }
+
+    /// Whether anything in it comes from another machine, other than through this machine's own
+    /// apt.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.images.iter().any(|image| image.layout.is_none())
+            || !self.downloads.is_empty()
+            || !self.repositories.is_empty()
+            || self.charts.iter().any(Chart::is_remote)
+            || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
+    }
+
+    /// Component to version: the tags of images that do not follow Kubernetes' version, and the
+    /// made packages that no image stands for.
+    pub(crate) fn components(&self) -> BTreeMap<String, String> {
+        let images = self
+            .images
+            .iter()
+            .filter(|image| image.reference.tag != self.kubernetes);
+        let mut found: BTreeMap<_, _> = images
+            .filter_map(|image| Some((image.component.clone()?, image.reference.tag.clone())))
+            .collect();
+        let kubernetes = self.kubernetes.trim_start_matches('v');
+        for made in &self.made {
+            if made.upstream_version() != kubernetes {
+                found.insert(made.package.clone(), made.upstream_version().to_owned());
+            }
+        }
+        found
+    }
+}
+
+const KEYS: &[&str] = &[
+    "format",
+    "version",
+    "kubernetes",
+    "images",
+    "packages",
+    "binaries",
+    "states",
+    "signing-key",
+    "options",
+    image_exceptions::KEY,
+    "cache",
+    "charts",
+    "helm",
+    "registries",
+    "proxy",
+    "no-proxy",
+    "docs",
+    "licences",
+    "sbom-inputs",
+];
+
+fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
+    let empty = serde_json::Map::new();
+    let top = reader.map("", Some(value), KEYS).unwrap_or(&empty);
+    if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
+        reader.problem("format", "must be 1");
+    }
+    let cache = top
+        .get("cache")
+        .map(|cache| reader.path("cache", Some(cache)));
+    reader.cache = cache.clone().unwrap_or_default();
+    let keys = ["base", "apt", "repositories", "made", "rpm"];
+    let packages = reader
+        .map("packages", top.get("packages"), &keys)
+        .unwrap_or(&empty);
+    let binaries = reader
+        .map("binaries", top.get("binaries"), BINARIES)
+        .unwrap_or(&empty);
+    let (images, components) = images(reader, top.get("images"));
+    let mut recipe = Recipe {
+        version: reader.text("version", top.get("version")),
+        kubernetes: reader.text("kubernetes", top.get("kubernetes")),
+        images,
+        base: reader.path("packages.base", packages.get("base")),
+        apt: reader.texts("packages.apt", packages.get("apt")),
+        repositories: repositories::read(reader, packages.get("repositories")),
+        made: made_packages(reader, packages.get("made")),
+        rpm: packages
+            .get("rpm")
+            .and_then(|value| Rpm::read(reader, value)),
+        binaries: BINARIES
+            .iter()
+            .map(|name| {
+                let path = format!("binaries.{name}");
+                (
+                    (*name).to_owned(),
+                    reader.program(&path, binaries.get(*name), &format!("program {name}")),
+                )
+            })
+            .collect(),
+        states: reader.path("states", top.get("states")),
+        signing_key: reader.path("signing-key", top.get("signing-key")),
+        options: options(reader, top.get("options")),
+        not_images: image_exceptions::read(reader, top.get(image_exceptions::KEY)),
+        cache,
+        charts: chart::read(reader, top.get("charts")),
+        helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
+        downloads: Vec::new(),
+        network: Network::read(
+            reader,
+            top.get("registries"),
+            top.get("proxy"),
+            top.get("no-proxy"),
+        ),
+        docs: optional(reader, top, "docs"),
+        licences: optional(reader, top, "licences"),
+        sbom_inputs: optional(reader, top, "sbom-inputs"),
+    };
+    recipe.downloads = std::mem::take(&mut reader.downloads);
+    check(reader, &recipe, &components);
+    recipe
+}
+
+fn optional(
+    reader: &mut Reader,
+    top: &serde_json::Map<String, serde_json::Value>,
+    key: &str,
+) -> Option<PathBuf> {
+    top.get(key).map(|value| reader.path(key, Some(value)))
+}
+
+/// The images, and the components at all places of the list, those with another problem included.
+fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>, Vec<String>) {
+    let (mut found, mut components) = (Vec::new(), Vec::new());
+    for (index, item) in reader.list("images", value).iter().enumerate() {
+        let path = format!("images[{index}]");
+        let Some(map) = reader.map(
+            &path,
+            Some(item),
+            &["component", "reference", "layout", "licence"],
+        ) else {
+            continue;
+        };
+        let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
+        let component = given("component").map(|(path, value)| reader.text(&path, Some(value)));
+        let text = reader.text(&format!("{path}.reference"), map.get("reference"));
+        let layout = given("layout").map(|(path, value)| reader.path(&path, Some(value)));
+        let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
+        components.extend(component.clone());
+        if text.is_empty() {
+            continue;
+        }
+        match ImageRef::parse(&text) {
+            Ok(reference) => found.push(Image {
+                component,
+                reference,
+                layout,
+                licence,
+            }),
+            Err(why) => reader.problem(&format!("{path}.reference"), &why),
+        }
+    }
+    (found, components)
+}
+
+/// Field to values; which fields and values there are is for the declaration's own types to say.
+fn options(
+    reader: &mut Reader,
+    value: Option<&serde_json::Value>,
+) -> BTreeMap<String, Vec<String>> {
+    let Some(value) = value else {
+        return BTreeMap::new();
+    };
+    let Some(map) = value.as_object() else {
+        reader.problem(
+            "options",
+            "must map fields of the cluster document to lists of values",
+        );
+        return BTreeMap::new();
+    };
+    let mut found = BTreeMap::new();
+    for (field, values) in map {
+        let path = format!("options.{field}");
+        let mut allowed = Vec::new();
+        for (index, value) in reader.list(&path, Some(values)).iter().enumerate() {
+            match value {
+                serde_json::Value::Bool(value) => allowed.push(value.to_string()),
+                value => allowed.push(reader.text(&format!("{path}[{index}]"), Some(value))),
+            }
+        }
+        found.insert(field.clone(), allowed);
+    }
+    found
+}
+
+fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<Made> {
+    let mut found = Vec::new();
+    for (index, item) in reader.list("packages.made", value).iter().enumerate() {
+        let path = format!("packages.made[{index}]");
+        let Some(map) = reader.map(
+            &path,
+            Some(item),
+            &["package", "version", "programs", "files"],
+        ) else {
+            continue;
+        };
+        let package = reader.text(&format!("{path}.package"), map.get("package"));
+        let version = reader.text(&format!("{path}.version"), map.get("version"));
+        let place = format!("{path}.programs");
+        let mut programs = BTreeMap::new();
+        match map.get("programs").and_then(serde_json::Value::as_object) {
+            Some(listed) => {
+                for (name, file) in listed {
+                    let why = format!("{name} of package {package}");
+                    let file = reader.program(&format!("{place}.{name}"), Some(file), &why);
+                    programs.insert(name.clone(), file);
+                }
+            }
+            None => reader.problem(&place, "must map program names to files"),
+        }
+        let mut files = BTreeMap::new();
+        match map.get("files").map(serde_json::Value::as_object) {
+            Some(Some(listed)) => {
+                let place = format!("{path}.files");
+                for (name, file) in listed {
+                    files.insert(
+                        name.clone(),
+                        reader.path(&format!("{place}.{name}"), Some(file)),
+                    );
+                }
+            }
+            Some(None) => reader.problem(
+                &format!("{path}.files"),
+                "must map paths in the package to files or folders",
+            ),
+            None => {}
+        }
+        let made = Made {
+            package,
+            version,
+            programs,
+            files,
+        };
+        for why in made::problems(&made) {
+            reader.problem(&path, &why);
+        }
+        found.push(made);
+    }
+    found
+}
+
+/// What must hold between the parts of a recipe.
+fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
+    if let Some(why) = check_version(&recipe.version)
+        .err()
+        .filter(|_| !recipe.version.is_empty())
+    {
+        reader.problem("version", &why);
+    }
+    for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
+        reader.problem("images", &format!("the component {twice:?} is there twice"));
+    }
+    // nginx compares the keys of its maps without case.
+    for twice in repeated(
+        recipe
+            .images
+            .iter()
+            .map(|image| image.reference.to_string().to_lowercase()),
+    ) {
+        reader.problem("images", &format!("{twice} is there twice"));
+    }
+    for wanted in COMPONENTS
+        .iter()
+        .filter(|wanted| !components.iter().any(|component| component == *wanted))
+    {
+        reader.problem(
+            "images",
+            &format!("the component {wanted:?} is missing: no cluster works without it"),
+        );
+    }
+    let made = recipe.made.iter().map(|made| &made.package);
+    for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
+        reader.problem("packages", &format!("{twice:?} is listed twice"));
+    }
+    if recipe.is_remote() && recipe.cache.is_none() {
+        reader.problem(
+            "cache",
+            "is missing: what comes from other machines is kept there",
+        );
+    }
+    for name in recipe
+        .apt
+        .iter()
+        .filter(|name| !made::is_package_name(name))
+    {
+        reader.problem("packages.apt", &format!("{name:?} is no package name"));
+    }
+}
+
+/// What is there more than once.
+fn repeated<T: Ord + Clone>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    items.sort_unstable();
+    let mut twice: Vec<T> = items
+        .windows(2)
+        .filter(|pair| pair[0] == pair[1])
+        .map(|pair| pair[0].clone())
+        .collect();
+    twice.dedup();
+    twice
+}

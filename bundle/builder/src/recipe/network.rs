@@ -1,0 +1,335 @@
+//! How a recipe says to reach the machines that things come from.
+//!
+//! ```yaml
+//! registries:                                   # what is not named is asked itself, over TLS, without a login
+//!   docker.io: {mirror: "mirror.example.org/hub"}
+//!   mirror.example.org: {ca: keys/corporate.pem, login: keys/config.json}   # or a file in the form of .netrc
+//!   localhost:5000: {plain: true}               # without TLS: this machine alone
+//! proxy: http://proxy.example.org:3128          # default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the environment
+//! no-proxy: localhost,.example.org
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use halite_fetch::http::Credentials;
+use halite_fetch::oci::{Endpoint, Registries};
+use halite_fetch::progress::{Meter, Status};
+use halite_fetch::{Cache, Client, Error, Fetcher, Settings};
+use serde_json::Value;
+
+use super::reader::Reader;
+
+/// How to reach the machines that things come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    /// What is said of single hosts.
+    pub hosts: Vec<Host>,
+    /// The proxy for everything; none is what the environment says.
+    pub proxy: Option<String>,
+    /// What not to use it for, as in `NO_PROXY`.
+    pub no_proxy: Option<String>,
+}
+
+/// How to reach one host. Its login and authority serve whatever comes from it; the rest is for
+/// images.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// `HOST` or `HOST:PORT`.
+    pub name: String,
+    /// Who is asked for its images before it, in order: `HOST`, `HOST:PORT`, or either with a path.
+    pub mirrors: Vec<String>,
+    /// The authority that signed its certificate, besides the system's (PEM).
+    pub ca: Option<PathBuf>,
+    /// Whether it speaks HTTP without TLS; only a server on this machine may.
+    pub plain: bool,
+    /// A file with its login: docker's `config.json`, or in the form of `.netrc`.
+    pub login: Option<PathBuf>,
+}
+
+/// Who hears how far fetching is.
+pub type Watcher = std::sync::Arc<dyn Fn(&Status) + Send + Sync>;
+
+impl Network {
+    pub(super) fn read(
+        reader: &mut Reader,
+        registries: Option<&Value>,
+        proxy: Option<&Value>,
+        none: Option<&Value>,
+    ) -> Self {
+        let mut found = Self {
+            hosts: Vec::new(),
+            proxy: proxy.map(|proxy| reader.text("proxy", Some(proxy))),
+            no_proxy: none.map(|none| reader.text("no-proxy", Some(none))),
+        };
+        if found
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.contains('@'))
+        {
+            let message = "holds a login, and recipes are kept where many read them: set HTTPS_PROXY in its place";
+            reader.problem("proxy", message);
+        }
+        let Some(registries) = registries else {
+            return found;
+        };
+        let Some(registries) = registries.as_object() else {
+            reader.problem(
+                "registries",
+                "must map HOST or HOST:PORT to a map with mirror, ca, plain, login",
+            );
+            return found;
+        };
+        for (name, value) in registries {
+            let path = format!("registries.{name}");
+            let Some(map) = reader.map(&path, Some(value), &["mirror", "ca", "plain", "login"])
+            else {
+                continue;
+            };
+            if !is_host(name) {
+                reader.problem(&path, "is no host: write HOST or HOST:PORT");
+            }
+            let mut host = Host {
+                name: name.clone(),
+                ..Host::default()
+            };
+            match map.get("mirror") {
+                None => {}
+                Some(Value::Array(_)) => {
+                    host.mirrors = reader.texts(&format!("{path}.mirror"), map.get("mirror"));
+                }
+                Some(one) => host.mirrors = vec![reader.text(&format!("{path}.mirror"), Some(one))],
+            }
+            for mirror in host.mirrors.iter().filter(|mirror| !mirror.is_empty()) {
+                if !is_host(mirror.split('/').next().unwrap_or_default()) {
+                    let message = format!(
+                        "{mirror:?} is no mirror: write HOST, HOST:PORT or either with a path"
+                    );
+                    reader.problem(&format!("{path}.mirror"), &message);
+                }
+            }
+            host.ca = map
+                .get("ca")
+                .map(|ca| reader.path(&format!("{path}.ca"), Some(ca)));
+            host.login = map
+                .get("login")
+                .map(|login| reader.path(&format!("{path}.login"), Some(login)));
+            match map.get("plain") {
+                None => {}
+                Some(Value::Bool(plain)) => host.plain = *plain,
+                Some(_) => reader.problem(&format!("{path}.plain"), "must be true or false"),
+            }
+            if host.plain && !is_loopback(name) {
+                let message = "only a server on this machine may be asked without TLS: anybody on the way \
+                               could change what comes, and read the login";
+                reader.problem(&format!("{path}.plain"), message);
+            }
+            found.hosts.push(host);
+        }
+        found
+    }
+
+    /// The files that it names, for whoever looks whether they are there: what each is, and where.
+    pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
+        let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
+            path.clone()
+                .map(|path| (format!("registries.{}.{key}", host.name), path))
+        };
+        self.hosts
+            .iter()
+            .flat_map(|host| [file(host, "ca", &host.ca), file(host, "login", &host.login)])
+            .flatten()
+            .collect()
+    }
+
+    /// What fetches, into a cache.
+    ///
+    /// # Errors
+    /// When a login or a certificate cannot be read, or the proxy is none.
+    pub(crate) fn fetcher(&self, cache: Cache, watcher: Option<Watcher>) -> Result<Fetcher, Error> {
+        let settings = Settings {
+            authorities: self
+                .hosts
+                .iter()
+                .filter_map(|host| host.ca.clone())
+                .collect(),
+            proxy: self.proxy.clone(),
+            no_proxy: self.no_proxy.clone(),
+            credentials: self.credentials()?,
+            ..Settings::default()
+        };
+        let fetcher = Fetcher::new(cache, Client::new(settings)?);
+        Ok(match watcher {
+            Some(watcher) => fetcher.watched(Meter::new(Box::new(move |status| watcher(status)))),
+            None => fetcher,
+        })
+    }
+
+    /// Where images come from. Offline, where nobody is asked, no login is read.
+    ///
+    /// # Errors
+    /// When a login cannot be read.
+    pub(crate) fn registries(&self, offline: bool) -> Result<Registries, Error> {
+        if offline {
+            return Ok(Registries::default());
+        }
+        let mut registries = Registries::new(self.credentials()?);
+        for host in &self.hosts {
+            if host.plain {
+                registries = registries.plain(&host.name);
+            }
+            for address in &host.mirrors {
+                let name = address.split('/').next().unwrap_or_default();
+                let plain = self
+                    .hosts
+                    .iter()
+                    .any(|host| host.plain && host.name == name);
+                registries = registries.mirror(
+                    &host.name,
+                    Endpoint {
+                        address: address.clone(),
+                        plain,
+                    },
+                );
+            }
+        }
+        Ok(registries)
+    }
+
+    fn credentials(&self) -> Result<Credentials, Error> {
+        let (mut found, mut errors) = (Credentials::default(), Vec::new());
+        for host in &self.hosts {
+            let Some(file) = &host.login else { continue };
+            match login(file, &host.name) {
+                Ok(secret) => found = found.with(&host.name, secret),
+                Err(error) => errors.push(error),
+            }
+        }
+        Error::all(errors)?;
+        Ok(found)
+    }
+}
+
+/// The login of one host in a file; those of other hosts are nothing to us.
+fn login(file: &Path, host: &str) -> Result<halite_fetch::http::Secret, Error> {
+    let bytes = fs::read(file).map_err(Error::file("read", file))?;
+    let credentials = match bytes.trim_ascii_start().first() {
+        Some(b'{') => Credentials::docker(file)?,
+        _ => Credentials::netrc(file)?,
+    };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse().ok()),
+        None => (host, None),
+    };
+    let secret = credentials.find(name, port).cloned();
+    secret.ok_or_else(|| {
+        Error::content(
+            file.to_string_lossy(),
+            format!("it holds no login for {host}"),
+        )
+    })
+}
+
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    let inner = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    !name.is_empty()
+        && name.chars().all(inner)
+        && (name.starts_with('[') || !name.contains(':'))
+        && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+/// Whether a host (with a port or without) is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_matches(['[', ']']);
+    name == "localhost"
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_this_machine_alone() {
+        for host in [
+            "localhost",
+            "localhost:5000",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "[::1]",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "localhost.example.org",
+            "10.0.0.1",
+            "registry.k8s.io:443",
+            "::2",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn hosts_have_a_port_or_none() {
+        for host in [
+            "a.example",
+            "a.example:5000",
+            "localhost",
+            "[::1]",
+            "[::1]:80",
+        ] {
+            assert!(is_host(host), "{host}");
+        }
+        for text in ["", "https:", "https://a", "a:b", "a/b", "::1", ":80"] {
+            assert!(!is_host(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_login_of_the_host_is_taken_and_no_other() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let netrc = write(
+            "netrc",
+            "machine a.example login u password p\nmachine b.example:5000 login v password q\n",
+        );
+        assert_eq!(login(&netrc, "b.example:5000").unwrap().user, "v");
+        assert_eq!(login(&netrc, "a.example:99").unwrap().user, "u");
+        let docker = write(
+            "config.json",
+            r#"{"auths": {"c.example": {"username": "w", "password": "r"}}}"#,
+        );
+        assert_eq!(login(&docker, "c.example").unwrap().password, "r");
+        let error = login(&docker, "a.example").unwrap_err().to_string();
+        assert!(
+            error.ends_with("config.json: it holds no login for a.example"),
+            "{error}"
+        );
+        let network = Network {
+            hosts: vec![Host {
+                name: "d.example".into(),
+                login: Some(netrc),
+                ..Host::default()
+            }],
+            ..Network::default()
+        };
+        assert!(network.registries(false).is_err() && network.registries(true).is_ok());
+    }
+}

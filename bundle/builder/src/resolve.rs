@@ -1,0 +1,88 @@
+//! `ctl bundle lock` and `ctl bundle update`: what the names of a recipe come to.
+
+use std::path::Path;
+
+use halite_durable::{FileLock, files};
+use halite_manifest::Change;
+
+use crate::error::Error;
+use crate::gather::{Gather, Mode};
+use crate::lock::Lock;
+use crate::recipe::Recipe;
+use crate::{Options, build_cache};
+
+/// What a recipe came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The lock.
+    pub lock: Lock,
+    /// What is not as it was recorded; everything where nothing was.
+    pub changes: Vec<Change>,
+}
+
+/// Records what everything that the lock does not name yet comes to, and forgets what the recipe no
+/// longer names. What is recorded stays as it is, so that a second time changes nothing.
+///
+/// # Errors
+/// When the recipe has problems, something cannot be resolved, or something on this machine is not
+/// what is recorded.
+pub fn lock(
+    recipe: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Resolved, Error> {
+    resolve(recipe, options, Mode::Keep, true, progress)
+}
+
+/// Resolves everything anew, and records it if it is to be written.
+///
+/// # Errors
+/// When the recipe has problems, or something cannot be resolved; then nothing is written.
+pub fn update(
+    recipe: &Path,
+    options: &Options,
+    write: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Resolved, Error> {
+    resolve(recipe, options, Mode::Renew, write, progress)
+}
+
+fn resolve(
+    file: &Path,
+    options: &Options,
+    mode: Mode,
+    write: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Resolved, Error> {
+    // apt takes a relative path for one below its own directories.
+    let file = &std::path::absolute(file).map_err(Error::file("read", file))?;
+    let recipe = Recipe::load(file)?;
+    let _recipe = FileLock::wait(file, progress)?;
+    let scratch = files::sibling(file, "parts");
+    let resolved = (|| -> Result<_, Error> {
+        let cache = recipe.cache.clone().unwrap_or_else(|| scratch.clone());
+        let _cache = build_cache::claim(&cache, progress)?;
+        let recorded = Lock::load(file)?;
+        let gather = Gather::new(
+            file,
+            &recipe,
+            &cache,
+            options.offline,
+            options.watcher.clone(),
+        )?;
+        progress("resolving what the recipe names");
+        let lock = gather.settle(recorded.as_ref(), mode)?.lock;
+        let changes = match &recorded {
+            Some(recorded) => recorded.changes(&lock),
+            None => Lock::default().changes(&lock),
+        };
+        if write && recorded.as_ref() != Some(&lock) {
+            lock.save(file)?;
+        }
+        Ok(Resolved { lock, changes })
+    })();
+    let removed = files::remove_dir(&scratch);
+    let resolved = resolved?;
+    removed?;
+    Ok(resolved)
+}

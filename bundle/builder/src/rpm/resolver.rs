@@ -1,0 +1,606 @@
+//! What has to be installed with some packages on a host that has the base: the packages of the
+//! repositories that rpm's dependencies come to.
+//!
+//! The rules are those of dnf without weak dependencies: what is installed is kept unless something
+//! needs it newer; of several versions the newest that will do; what another candidate obsoletes is
+//! no candidate. Where several packages provide what is needed, dnf's choice follows the inner
+//! numbers of its solver; here it is, in this order: what is chosen already, what is installed in
+//! another version, the shortest name, the first by the alphabet. A choice that comes to something
+//! missing or to a conflict is given up for the next one. That dnf agrees is proven with dnf.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use halite_fetch::yum::{Need, Package};
+
+use super::Base;
+use super::dependency::{Dependency, matches};
+use super::package_set::{Id, PackageSet};
+
+/// How many packages are tried before it is given up: only dependencies that contradict each other
+/// come near it.
+const TRIES: usize = 200_000;
+
+/// What some packages come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Closure<'a> {
+    /// The packages to install, in the order of their names, each with why.
+    pub packages: Vec<(&'a Package, String)>,
+    /// Packages that only hosts with more than the base would ask for: `a` of `(a if b)` where the
+    /// base has no `b`.
+    pub besides: Vec<(&'a Package, String)>,
+    /// Packages of the base that are updated or replaced.
+    pub replaced: Vec<String>,
+    /// What keeps them from being installed; everything.
+    pub lacks: BTreeSet<Unsatisfied>,
+}
+
+/// Why packages cannot be installed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unsatisfied {
+    /// The package that needs something.
+    pub user: String,
+    /// What it needs, as it stands in the package.
+    pub need: String,
+    /// Why it does not get it.
+    pub why: String,
+}
+
+impl fmt::Display for Unsatisfied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} needs {}: {}", self.user, self.need, self.why)
+    }
+}
+
+impl Closure<'_> {
+    /// The files that are lacking: the index of packages does not tell who has most files.
+    #[must_use]
+    pub fn files(&self) -> BTreeSet<String> {
+        let words = self
+            .lacks
+            .iter()
+            .flat_map(|lack| lack.need.split([' ', '(', ')']));
+        words
+            .filter(|word| word.starts_with('/'))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// What a host would have.
+#[derive(Clone, Default)]
+struct Plan {
+    /// What is installed, with why.
+    chosen: BTreeMap<Id, String>,
+    /// What of the base is not there any more.
+    gone: BTreeSet<Id>,
+    lacks: BTreeSet<Unsatisfied>,
+    /// Conditions, which may become true late.
+    deferred: Vec<(Id, Need, Dependency)>,
+    /// What was chosen, and must not be because something needs an older version of it; with why.
+    regretted: BTreeMap<Id, String>,
+}
+
+/// Which needs of which packages were seen to, and whether their condition held.
+type Seen = BTreeSet<(Id, String, bool)>;
+
+struct Solver<'a, 'u> {
+    universe: &'u PackageSet<'a>,
+    tries: usize,
+    banned: BTreeMap<Id, String>,
+}
+
+/// What some names come to on a host that has the base, each `NAME` or
+/// `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages of some repositories; of a package that
+/// several have the first one's is taken.
+pub fn closure<'a>(
+    base: &'a Base,
+    packages: impl IntoIterator<Item = &'a Package>,
+    names: &[String],
+) -> Closure<'a> {
+    let universe = &PackageSet::new(base, packages);
+    let mut solver = Solver {
+        universe,
+        tries: 0,
+        banned: BTreeMap::new(),
+    };
+    let plan = loop {
+        let plan = solver.plan(names);
+        let before = solver.banned.len();
+        solver.banned.extend(plan.regretted.clone());
+        if solver.banned.len() == before {
+            break plan;
+        }
+    };
+    let besides = solver.besides(&plan);
+    let listed = |chosen: BTreeMap<Id, String>| {
+        let mut found: Vec<_> = chosen
+            .into_iter()
+            .filter_map(|(id, why)| universe.node(id).package.map(|package| (package, why)))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| {
+            a.name
+                .cmp(&b.name)
+                .then_with(|| a.architecture.cmp(&b.architecture))
+        });
+        found
+    };
+    Closure {
+        packages: listed(plan.chosen),
+        besides: listed(besides),
+        replaced: plan
+            .gone
+            .iter()
+            .map(|id| universe.node(*id).label())
+            .collect(),
+        lacks: plan.lacks,
+    }
+}
+
+impl Solver<'_, '_> {
+    fn plan(&mut self, names: &[String]) -> Plan {
+        let mut plan = Plan::default();
+        // All that is asked for comes first, so that what it provides is there for the rest.
+        let mut roots = Vec::new();
+        for name in names {
+            match self.root(name) {
+                Some(id) if self.universe.is_installed(id) => {}
+                Some(id) => {
+                    self.place(&mut plan, id, "asked for".to_owned());
+                    roots.push(id);
+                }
+                None => {
+                    let why = "neither the base nor any repository has it".to_owned();
+                    plan.lacks.insert(Unsatisfied {
+                        user: "the recipe".to_owned(),
+                        need: name.clone(),
+                        why,
+                    });
+                }
+            }
+        }
+        for id in roots {
+            self.admit(&mut plan, id);
+        }
+        self.settle(&mut plan);
+        plan
+    }
+
+    /// The package that is meant by a name: the newest, or that which obsoletes it.
+    fn root(&self, asked: &str) -> Option<Id> {
+        let (name, version) = match asked.split_once('=') {
+            Some((name, version)) => (name, Some(version)),
+            None => (asked, None),
+        };
+        let mut named = self.universe.named(name);
+        if named.is_empty() {
+            // dnf takes what merely provides the name, too.
+            named = self.universe.providers(&Need {
+                name: name.to_owned(),
+                version: None,
+            });
+        }
+        named
+            .retain(|id| version.is_none_or(|version| self.universe.node(*id).version.is(version)));
+        // What is installed will do, unless it is obsoleted by what a repository has.
+        if let Some(id) = named.iter().find(|id| self.universe.is_installed(**id)) {
+            return Some(*id);
+        }
+        let obsoleters: Vec<Id> = match version {
+            Some(_) => Vec::new(),
+            None => named
+                .iter()
+                .flat_map(|id| self.universe.obsoleters(*id))
+                .collect(),
+        };
+        if let Some(id) = obsoleters
+            .iter()
+            .find(|id| self.universe.is_installed(**id))
+        {
+            return Some(*id);
+        }
+        named.extend(obsoleters);
+        self.preferred(named).into_iter().next()
+    }
+
+    fn present(&self, plan: &Plan, id: Id) -> bool {
+        plan.chosen.contains_key(&id) || self.universe.is_installed(id) && !plan.gone.contains(&id)
+    }
+
+    /// Everything that is present.
+    fn all_present<'p>(&'p self, plan: &'p Plan) -> impl Iterator<Item = Id> + 'p {
+        self.universe
+            .installed()
+            .filter(|id| !plan.gone.contains(id))
+            .chain(plan.chosen.keys().copied())
+    }
+
+    /// Packages that satisfy a dependency alone.
+    fn candidates(&self, dependency: &Dependency) -> Vec<Id> {
+        match dependency {
+            Dependency::One(need) => self.universe.providers(need),
+            Dependency::Or(parts) => {
+                let mut found: Vec<_> = parts
+                    .iter()
+                    .flat_map(|part| self.candidates(part))
+                    .collect();
+                found.sort_unstable();
+                found.dedup();
+                found
+            }
+            Dependency::With(parts) | Dependency::And(parts) => {
+                let mut lists = parts.iter().map(|part| self.candidates(part));
+                let first = lists.next().unwrap_or_default();
+                lists.fold(first, |found, list| {
+                    found.into_iter().filter(|id| list.contains(id)).collect()
+                })
+            }
+            Dependency::Without(wanted, unwanted) => {
+                let not = self.candidates(unwanted);
+                self.candidates(wanted)
+                    .into_iter()
+                    .filter(|id| !not.contains(id))
+                    .collect()
+            }
+            Dependency::If(..) => Vec::new(),
+        }
+    }
+
+    fn satisfied(&self, plan: &Plan, dependency: &Dependency) -> bool {
+        let holds = |part: &Dependency| self.satisfied(plan, part);
+        match dependency {
+            Dependency::And(parts) => parts.iter().all(holds),
+            Dependency::Or(parts) => parts.iter().any(holds),
+            Dependency::If(then, condition, otherwise) => match holds(condition) {
+                true => holds(then),
+                false => otherwise.as_deref().is_none_or(holds),
+            },
+            _ => self
+                .candidates(dependency)
+                .into_iter()
+                .any(|id| self.present(plan, id)),
+        }
+    }
+
+    /// Makes a package present, and what it replaces absent.
+    fn place(&mut self, plan: &mut Plan, id: Id, why: String) {
+        let replaced: Vec<Id> = self
+            .all_present(plan)
+            .filter(|other| self.universe.replaces(id, *other))
+            .collect();
+        for other in replaced {
+            if plan.chosen.remove(&other).is_none() {
+                plan.gone.insert(other);
+            }
+        }
+        plan.chosen.insert(id, why);
+    }
+
+    /// Makes a package present with all that it needs.
+    fn install(&mut self, plan: &mut Plan, id: Id, why: String) {
+        if !self.present(plan, id) {
+            self.place(plan, id, why);
+            self.admit(plan, id);
+        }
+    }
+
+    /// Sees to the conflicts and needs of a package that was made present.
+    fn admit(&mut self, plan: &mut Plan, id: Id) {
+        self.tries += 1;
+        while let Some(other) = self.rival(plan, id) {
+            // What is installed may stand in the way only until it is newer.
+            let newer = self
+                .universe
+                .is_installed(other)
+                .then(|| self.newer(other))
+                .flatten();
+            match newer.filter(|newer| self.conflict(*newer, id).is_none()) {
+                Some(newer) => {
+                    let why = format!(
+                        "{} conflicts with the installed one",
+                        self.universe.node(id).name
+                    );
+                    self.install(plan, newer, why);
+                }
+                None => {
+                    plan.lacks.extend(self.conflict(id, other));
+                    break;
+                }
+            }
+        }
+        self.requirements(plan, id);
+    }
+
+    fn requirements(&mut self, plan: &mut Plan, id: Id) {
+        for need in self.universe.node(id).requires {
+            // What rpm itself has to understand.
+            if need.name.starts_with("rpmlib(") {
+                continue;
+            }
+            match Dependency::of(need) {
+                Ok(dependency) => self.satisfy(plan, id, &dependency, need),
+                Err(why) => {
+                    let user = self.universe.node(id).label();
+                    plan.lacks.insert(Unsatisfied {
+                        user,
+                        need: need.to_string(),
+                        why,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Makes a dependency of a package true, or says why it cannot be.
+    fn satisfy(&mut self, plan: &mut Plan, user: Id, dependency: &Dependency, need: &Need) {
+        match dependency {
+            Dependency::If(..) => {
+                return plan.deferred.push((user, need.clone(), dependency.clone()));
+            }
+            Dependency::And(parts) => {
+                return parts
+                    .iter()
+                    .for_each(|part| self.satisfy(plan, user, part, need));
+            }
+            _ if self.satisfied(plan, dependency) => return,
+            Dependency::Or(parts) => {
+                // Each part that is more than one package is tried as a whole.
+                let whole: Vec<&Dependency> = parts
+                    .iter()
+                    .filter(|part| self.candidates(part).is_empty())
+                    .collect();
+                if !whole.is_empty() && self.candidates(dependency).is_empty() {
+                    return self.first_that_works(plan, &whole, |solver, plan, part| {
+                        solver.satisfy(plan, user, part, need);
+                    });
+                }
+            }
+            _ => {}
+        }
+        let candidates = self.candidates(dependency);
+        let given_up = candidates
+            .iter()
+            .find_map(|id| self.banned.get(id))
+            .cloned();
+        let mut candidates = self.preferred(candidates);
+        let rival = |id: &Id| self.other_version(plan, *id);
+        if let Some(chosen) = candidates.iter().find_map(rival)
+            && candidates.iter().all(|id| rival(id).is_some())
+        {
+            // Tried again without the version that is in the way.
+            let why = format!("{} needs {need}", self.universe.node(user).label());
+            plan.regretted.insert(chosen, why);
+        }
+        candidates.retain(|id| self.other_version(plan, *id).is_none());
+        if candidates.is_empty() {
+            let user = self.universe.node(user).label();
+            let why = given_up.map_or_else(
+                || "neither the base nor any repository has it".to_owned(),
+                |why| format!("what has it was given up, because {why}"),
+            );
+            plan.lacks.insert(Unsatisfied {
+                user,
+                need: need.to_string(),
+                why,
+            });
+            return;
+        }
+        let why = format!("{} needs {need}", self.universe.node(user).name);
+        self.first_that_works(plan, &candidates, |solver, plan, id| {
+            solver.install(plan, *id, why.clone())
+        });
+    }
+
+    /// Tries one after the other, and keeps the first that comes to nothing missing; else the one
+    /// that comes to least.
+    fn first_that_works<T>(
+        &mut self,
+        plan: &mut Plan,
+        choices: &[T],
+        attempt: impl Fn(&mut Self, &mut Plan, &T),
+    ) {
+        if let [only] = choices {
+            return attempt(self, plan, only);
+        }
+        let before = plan.lacks.len();
+        let mut best: Option<Plan> = None;
+        for choice in choices {
+            let mut with = plan.clone();
+            attempt(self, &mut with, choice);
+            let better = best
+                .as_ref()
+                .is_none_or(|best| with.lacks.len() < best.lacks.len());
+            if better {
+                best = Some(with);
+            }
+            if best.as_ref().is_some_and(|best| best.lacks.len() <= before) || self.tries > TRIES {
+                break;
+            }
+        }
+        if let Some(best) = best {
+            *plan = best;
+        }
+    }
+
+    /// Another version of a package that was chosen.
+    fn other_version(&self, plan: &Plan, id: Id) -> Option<Id> {
+        let replaced =
+            |chosen: &Id| self.universe.node(*chosen).name == self.universe.node(id).name;
+        plan.chosen
+            .keys()
+            .copied()
+            .find(|chosen| *chosen != id && replaced(chosen))
+    }
+
+    /// Those of a list that may be chosen, in the order of preference: of each name the newest
+    /// first.
+    fn preferred(&self, mut ids: Vec<Id>) -> Vec<Id> {
+        ids.retain(|id| !self.universe.is_installed(*id) && !self.banned.contains_key(id));
+        let all = ids.clone();
+        ids.retain(|id| !all.iter().any(|by| self.universe.obsoletes(*by, *id)));
+        let updates = |name: &str| {
+            let mut installed = self.universe.named(name).into_iter();
+            installed.any(|id| self.universe.is_installed(id))
+        };
+        ids.sort_by(|a, b| {
+            let (x, y) = (self.universe.node(*a), self.universe.node(*b));
+            let by_name = || (Reverse(updates(x.name)), x.name.len(), x.name);
+            let other = || (Reverse(updates(y.name)), y.name.len(), y.name);
+            by_name()
+                .cmp(&other())
+                .then_with(|| y.version.order(x.version))
+                .then(a.cmp(b))
+        });
+        ids
+    }
+
+    /// What is present and conflicts with a package.
+    fn rival(&self, plan: &Plan, id: Id) -> Option<Id> {
+        let stays = |other: &Id| *other != id && !self.universe.replaces(id, *other);
+        self.all_present(plan)
+            .filter(stays)
+            .find(|other| self.conflict(*other, id).is_some())
+    }
+
+    /// The conflict between two packages, whoever says it.
+    fn conflict(&self, a: Id, b: Id) -> Option<Unsatisfied> {
+        let against = |by: Id, other: Id| {
+            let need = self
+                .universe
+                .node(by)
+                .conflicts
+                .iter()
+                .find(|need| self.is(other, need))?;
+            Some(Unsatisfied {
+                user: self.universe.node(by).label(),
+                need: format!("that {need} is not there"),
+                why: format!("{} is there", self.universe.node(other).label()),
+            })
+        };
+        against(a, b).or_else(|| against(b, a))
+    }
+
+    /// Whether a package is what a conflict names.
+    fn is(&self, id: Id, need: &Need) -> bool {
+        self.universe
+            .node(id)
+            .provides
+            .iter()
+            .any(|provided| matches(provided, need))
+            || need.name.starts_with('/') && self.universe.providers(need).contains(&id)
+    }
+
+    /// The newest version of what is installed, if there is a newer one, or what obsoletes it.
+    fn newer(&self, id: Id) -> Option<Id> {
+        let old = self.universe.node(id);
+        let mut found = self.universe.named(old.name);
+        found.retain(|id| self.universe.node(*id).version.order(old.version).is_gt());
+        found.extend(self.universe.obsoleters(id));
+        self.preferred(found).into_iter().next()
+    }
+
+    /// Goes on until nothing that is present lacks anything: conditions that became true, and
+    /// packages whose needs went with what was replaced.
+    fn settle(&mut self, plan: &mut Plan) {
+        // What was seen to once and is not satisfied is among the lacks.
+        let mut seen = Seen::new();
+        while let Some((user, need, dependency, holds)) = self.open(plan, &seen) {
+            seen.insert((user, need.to_string(), holds));
+            if self.tries > TRIES {
+                let why = format!("{TRIES} choices did not come to an end");
+                let user = self.universe.node(user).label();
+                plan.lacks.insert(Unsatisfied {
+                    user,
+                    need: need.to_string(),
+                    why,
+                });
+                return;
+            }
+            let newer = self
+                .universe
+                .is_installed(user)
+                .then(|| self.newer(user))
+                .flatten();
+            match newer {
+                Some(newer) => self.install(plan, newer, format!("the installed one needs {need}")),
+                None => self.satisfy(plan, user, &dependency, &need),
+            }
+        }
+    }
+
+    /// Something that is present, and a need of it that is not satisfied.
+    fn open(&self, plan: &Plan, seen: &Seen) -> Option<(Id, Need, Dependency, bool)> {
+        let fresh = |id: Id, need: &Need| !seen.contains(&(id, need.to_string(), true));
+        for (user, need, condition) in plan
+            .deferred
+            .iter()
+            .filter(|(user, ..)| self.present(plan, *user))
+        {
+            let Dependency::If(then, when, otherwise) = condition else {
+                continue;
+            };
+            let holds = self.satisfied(plan, when);
+            let part = if holds {
+                Some(then)
+            } else {
+                otherwise.as_ref()
+            };
+            let Some(part) = part.filter(|part| !self.satisfied(plan, part)) else {
+                continue;
+            };
+            if !seen.contains(&(*user, need.to_string(), holds)) {
+                return Some((*user, need.clone(), (**part).clone(), holds));
+            }
+        }
+        // What the base lacked before is not to be mended here.
+        let before = Plan::default();
+        for id in self
+            .all_present(plan)
+            .filter(|_| !plan.gone.is_empty() || !plan.deferred.is_empty())
+        {
+            for need in self
+                .universe
+                .node(id)
+                .requires
+                .iter()
+                .filter(|need| fresh(id, need))
+            {
+                let Ok(dependency) = Dependency::of(need) else {
+                    continue;
+                };
+                let whole = !self.universe.is_installed(id) || self.satisfied(&before, &dependency);
+                if whole && !need.name.starts_with("rpmlib(") && !self.satisfied(plan, &dependency)
+                {
+                    return Some((id, need.clone(), dependency, true));
+                }
+            }
+        }
+        None
+    }
+
+    /// What only a host with more than the base would need besides.
+    fn besides(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
+        let mut found = BTreeMap::new();
+        for (user, need, condition) in &plan.deferred {
+            let Dependency::If(then, when, _) = condition else {
+                continue;
+            };
+            if self.satisfied(plan, when) || self.satisfied(plan, then) {
+                continue;
+            }
+            let mut with = plan.clone();
+            self.satisfy(&mut with, *user, then, need);
+            self.settle(&mut with);
+            let kept = plan.chosen.keys().all(|id| with.chosen.contains_key(id));
+            if kept && with.lacks == plan.lacks && with.gone == plan.gone {
+                found.extend(
+                    with.chosen
+                        .into_iter()
+                        .filter(|(id, _)| !plan.chosen.contains_key(id)),
+                );
+            }
+        }
+        found
+    }
+}

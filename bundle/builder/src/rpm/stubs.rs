@@ -1,0 +1,155 @@
+//! Packages that are nothing but what they say of themselves: with them dnf sees a host that has
+//! the base.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use halite_durable::files;
+use halite_fetch::yum::Need;
+
+use super::{Base, Installed};
+use crate::apt::program as run;
+use crate::error::Error;
+
+/// Makes a package without content for each one, in a directory. Files become provided names: a
+/// dependency sees no difference.
+///
+/// # Errors
+/// When rpmbuild refuses what a package says of itself, or a file cannot be written.
+pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let work =
+        tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
+    // One specification holds a name once, and packages of one architecture beside `noarch`.
+    let mut specifications: BTreeMap<(&str, usize), Vec<&Installed>> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for package in packages {
+        let round = seen
+            .entry(&package.name)
+            .and_modify(|count| *count += 1)
+            .or_insert(0);
+        specifications
+            .entry((&package.architecture, *round))
+            .or_default()
+            .push(package);
+    }
+    for ((architecture, round), packages) in specifications {
+        let file = work.path().join(format!("{architecture}-{round}.spec"));
+        let text: String = packages.into_iter().map(specification).collect();
+        let head = "Name: halite-stubs\nVersion: 1\nRelease: 1\nSummary: none\nLicense: none\n%description\n";
+        files::write(&file, 0o644, format!("{head}{text}").as_bytes())?;
+        let define =
+            |name: &str, path: &Path| ["--define".to_owned(), format!("{name} {}", path.display())];
+        let mut build = program("rpmbuild", work.path());
+        build.args([
+            "-bb",
+            "--quiet",
+            "--nodeps",
+            "--target",
+            &format!("{architecture}-linux"),
+        ]);
+        build
+            .args(define("_topdir", &work.path().join("build")))
+            .args(define("_rpmdir", out))
+            .arg(&file);
+        // All lie in one directory, under one name for every version.
+        build.args([
+            "--define",
+            "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+        ]);
+        run::run(
+            &mut build,
+            "making packages that stand for those of the base",
+        )?;
+    }
+    let names: BTreeSet<String> = files::walk(out)?
+        .into_iter()
+        .filter(|name| name.ends_with(".rpm"))
+        .collect();
+    Ok(names.into_iter().map(|name| out.join(name)).collect())
+}
+
+/// Where rpm's database is on every distribution that dnf is used on, at one of its names at least.
+const DATABASE: &str = "/var/lib/rpm";
+
+/// Makes a root in a directory whose database of rpm says that the base is installed.
+///
+/// # Errors
+/// As [`stubs`], and when rpm fails.
+pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
+    let work =
+        tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
+    let stubs = stubs(&base.packages, &work.path().join("packages"))?;
+    files::make_dir(root)?;
+    let mut install = program("rpm", work.path());
+    install.arg("--root").arg(root).args([
+        "-i",
+        "--justdb",
+        "--nodeps",
+        "--noscripts",
+        "--notriggers",
+    ]);
+    install.args([
+        "--nosignature",
+        "--nodigest",
+        "--ignorearch",
+        "--ignoreos",
+        "--ignoresize",
+        "--force",
+    ]);
+    run::run(
+        install.args(stubs),
+        "making a database of rpm with the packages of the base",
+    )
+    .map(drop)
+}
+
+/// A program of rpm that looks at no configuration of a user, with its database where hosts have
+/// it.
+pub(crate) fn program(name: &str, home: &Path) -> Command {
+    let mut command = Command::new(name);
+    // Debian's rpm keeps its database in the user's home.
+    command
+        .args(["--define", &format!("_dbpath {DATABASE}")])
+        .env("HOME", home);
+    command
+}
+
+fn specification(package: &Installed) -> String {
+    let Installed {
+        name,
+        version,
+        architecture,
+        provides,
+        requires,
+        conflicts,
+        obsoletes,
+        files,
+    } = package;
+    let mut text = format!(
+        "%package -n {name}\nSummary: none\nEpoch: {}\nVersion: {}\nRelease: {}\nAutoReqProv: no\n",
+        version.epoch, version.version, version.release
+    );
+    if architecture == "noarch" {
+        text.push_str("BuildArch: noarch\n");
+    }
+    let mut list = |tag: &str, needs: &[Need]| {
+        for need in needs
+            .iter()
+            .filter(|need| !need.name.starts_with("rpmlib("))
+        {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{tag}: {}", need.to_string().replace('%', "%%"));
+        }
+    };
+    list("Provides", provides);
+    list("Requires", requires);
+    list("Conflicts", conflicts);
+    list("Obsoletes", obsoletes);
+    for file in files {
+        let _ = writeln!(text, "Provides: {}", file.replace('%', "%%"));
+    }
+    let _ = writeln!(text, "%description -n {name}\n%files -n {name}\n");
+    text
+}

@@ -1,0 +1,466 @@
+//! Putting the document together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use halite_bundle::sbom::FILE;
+use halite_bundle::sbom::check::covers;
+use halite_bundle::sbom::spdx::{DOCUMENT, Document, File, Package, UNKNOWN, id};
+use halite_durable::digest;
+use halite_fetch::ImageRef;
+use halite_fetch::apt_index::Control;
+use halite_manifest::Manifest;
+
+use super::contents::{Contents, Installed, Program};
+use super::crates::Inputs;
+use super::golang::{Go, Module};
+use super::licence::Others;
+use super::{crates, licence, purl};
+use crate::error::Error;
+use crate::licences::{Licences, Subject};
+
+const CONTAINS: &str = "CONTAINS";
+const DESCRIBES: &str = "DESCRIBES";
+const DEPENDS_ON: &str = "DEPENDS_ON";
+
+const DEBIAN: &str = "Debian package";
+const ALPINE: &str = "Alpine package";
+const GO: &str = "Go module";
+const RUST: &str = "Rust crate";
+
+/// Go's own library, among the modules.
+const STANDARD_LIBRARY: &str = "stdlib";
+
+/// Who maintains the packages that the build makes, in their control files.
+const OWN: &str = "@halite.invalid";
+
+/// Everything that the document is written from.
+pub struct Material<'a> {
+    /// The bundle's directory.
+    pub dir: &'a Path,
+    /// What is in it so far.
+    pub manifest: &'a Manifest,
+    /// Its images.
+    pub images: Vec<Image>,
+    /// The packages of its apt repository.
+    pub debs: Vec<Deb>,
+    /// What our own programs were built from.
+    pub inputs: Inputs,
+    /// Texts of licences that were gathered beforehand, by `go/MODULE@VERSION` and
+    /// `cargo/NAME@VERSION`.
+    pub texts: BTreeMap<String, Vec<(String, Vec<u8>)>>,
+}
+
+/// An image.
+pub struct Image {
+    /// Its full name.
+    pub reference: ImageRef,
+    /// The digest of its manifest.
+    pub digest: String,
+    /// What is in its layers.
+    pub contents: Contents,
+    /// Why some layer could not be looked into.
+    pub unread: Vec<String>,
+}
+
+/// A package of the apt repository.
+pub struct Deb {
+    /// Its path in the bundle.
+    pub path: String,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// What it says of itself.
+    pub control: Control,
+    /// What is in it.
+    pub contents: Contents,
+}
+
+/// The document and the texts of licences; `licences` holds what is there already.
+pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Licences), Error> {
+    let manifest = material.manifest;
+    let name = format!("halite-{}", manifest.version);
+    let document = Document::new(&name, &manifest.built);
+    let bundle = id("Bundle", &manifest.version);
+    let mut writer = Writer {
+        material,
+        document,
+        bundle,
+        others: Others::new(),
+        licences,
+        there: BTreeSet::new(),
+    };
+    writer.all()?;
+    let Writer {
+        mut document,
+        others,
+        licences,
+        ..
+    } = writer;
+    document.licences(
+        others
+            .into_iter()
+            .map(|(id, other)| (id, other.name, other.text)),
+    );
+    document.packages.sort_by(|a, b| a.id.cmp(&b.id));
+    // The files come when the texts of licences are known, too: they are files.
+    Ok((
+        finish(document, material.dir, manifest, &licences)?,
+        licences,
+    ))
+}
+
+struct Writer<'a> {
+    material: &'a Material<'a>,
+    document: Document,
+    bundle: String,
+    others: Others,
+    licences: Licences,
+    /// The ids of packages that are there.
+    there: BTreeSet<String>,
+}
+
+impl Writer<'_> {
+    fn all(&mut self) -> Result<(), Error> {
+        let manifest = self.material.manifest;
+        let bundle = Package::new(
+            "Bundle",
+            &manifest.version,
+            "halite-bundle",
+            &manifest.version,
+        );
+        let bundle = bundle.purl(purl::generic("halite-bundle", &manifest.version));
+        self.document.packages.push(bundle);
+        self.document
+            .relate(DOCUMENT, DESCRIBES, &self.bundle.clone());
+        for (name, sha256) in crates::digests(self.material.dir)? {
+            self.own(&name, &sha256);
+        }
+        for deb in &self.material.debs {
+            self.deb(deb);
+        }
+        for deb in &self.material.debs {
+            self.needs(deb);
+        }
+        for image in &self.material.images {
+            self.image(image);
+        }
+        Ok(())
+    }
+
+    /// Adds a package that is not there yet.
+    fn add(&mut self, package: Package) -> String {
+        let id = package.id.clone();
+        if self.there.insert(id.clone()) {
+            self.document.packages.push(package);
+        }
+        id
+    }
+
+    /// One of our own programs, with its crates.
+    fn own(&mut self, name: &str, sha256: &str) {
+        let material = self.material;
+        let Some(program) = material.inputs.programs.get(name) else {
+            let mut package = Package::new("Program", sha256, name, "")
+                .sha256(sha256)
+                .purpose("APPLICATION");
+            package.package_file_name = format!("bin/{name}");
+            package.comment = "The recipe does not say what it was built from.".to_owned();
+            let id = self.add(package);
+            self.document.relate(&self.bundle.clone(), CONTAINS, &id);
+            return;
+        };
+        let mut package = Package::new("Program", sha256, name, &program.version)
+            .purl(purl::generic(name, &program.version))
+            .sha256(sha256)
+            .purpose("APPLICATION");
+        package.package_file_name = format!("bin/{name}");
+        package.license_declared = licence::of_crate(&program.licence);
+        package.comment = format!("Built with {}.", program.compiler);
+        let id = self.add(package);
+        self.document.relate(&self.bundle.clone(), CONTAINS, &id);
+        for key in &program.crates {
+            let Some(((name, version), part)) =
+                crates::split(key).zip(material.inputs.crates.get(key))
+            else {
+                continue;
+            };
+            let subject = self.subject(RUST, name, version, &format!("cargo/{name}@{version}"));
+            let mut package = Package::new("Crate", key, name, version)
+                .purl(purl::cargo(name, version))
+                .sha256(&part.sha256)
+                .purpose("LIBRARY");
+            package.license_declared = licence::of_crate(&part.licence);
+            package.license_comments = self.licences.places(&subject);
+            let part = self.add(package);
+            self.document.relate(&id, DEPENDS_ON, &part);
+        }
+    }
+
+    fn deb(&mut self, deb: &Deb) {
+        let field = |name: &str| deb.control.field(name);
+        let (name, version, architecture) =
+            (field("Package"), field("Version"), field("Architecture"));
+        let maintainer = field("Maintainer").to_lowercase();
+        let vendor = match maintainer {
+            of if of.contains(OWN) => "halite",
+            of if of.contains("ubuntu") => "ubuntu",
+            _ => "debian",
+        };
+        let mut package = Package::new("Deb", &deb_key(name, version, architecture), name, version)
+            .purl(purl::installed("deb", vendor, name, version, architecture))
+            .sha256(&deb.sha256);
+        package.package_file_name.clone_from(&deb.path);
+        let copyright = deb.contents.copyright(name).or_else(|| {
+            let other = deb.contents.same.get(name)?;
+            self.material
+                .debs
+                .iter()
+                .find_map(|deb| deb.contents.copyright(other))
+        });
+        self.licensed(&mut package, DEBIAN, copyright);
+        let id = self.add(package);
+        self.document.relate(&self.bundle.clone(), CONTAINS, &id);
+        self.programs(&id, &deb.contents);
+    }
+
+    /// Its licence, as its copyright file says.
+    fn licensed(&mut self, package: &mut Package, kind: &'static str, copyright: Option<&str>) {
+        let subject = Subject {
+            kind,
+            name: package.name.clone(),
+            version: package.version_info.clone(),
+        };
+        self.licences.subject(subject.clone());
+        if let Some(text) = copyright {
+            self.licences
+                .add(subject.clone(), "copyright", text.as_bytes());
+            if let Some(expression) = licence::of_debian(text, &mut self.others) {
+                package.license_declared = expression;
+            }
+        }
+        package.license_comments = self.licences.places(&subject);
+    }
+
+    fn needs(&mut self, deb: &Deb) {
+        let key = |deb: &Deb| {
+            let field = |name: &str| deb.control.field(name);
+            id(
+                "Deb",
+                &deb_key(field("Package"), field("Version"), field("Architecture")),
+            )
+        };
+        let one = key(deb);
+        let needs: BTreeSet<&str> = deb.control.needs().into_iter().collect();
+        let others = self
+            .material
+            .debs
+            .iter()
+            .filter(|other| needs.contains(other.control.field("Package")));
+        for other in others.map(key).filter(|other| *other != one) {
+            self.document.relate(&one, DEPENDS_ON, &other);
+        }
+    }
+
+    fn image(&mut self, image: &Image) {
+        let reference = &image.reference;
+        let mut package = Package::new(
+            "Image",
+            &reference.to_string(),
+            &reference.repository,
+            &reference.tag,
+        )
+        .purl(purl::image(reference, &image.digest))
+        .sha256(image.digest.trim_start_matches("sha256:"))
+        .purpose("CONTAINER");
+        package.comment = image.unread.join("\n");
+        let id = self.add(package);
+        self.document.relate(&self.bundle.clone(), CONTAINS, &id);
+        for found in image.contents.installed() {
+            let part = self.installed(found, &image.contents);
+            self.document.relate(&id, CONTAINS, &part);
+        }
+        self.programs(&id, &image.contents);
+    }
+
+    /// A package that was installed into an image.
+    fn installed(&mut self, found: &Installed, contents: &Contents) -> String {
+        let Installed {
+            kind,
+            name,
+            version,
+            architecture,
+            licence,
+        } = found;
+        let (label, vendor, subject) = if kind == "deb" {
+            ("Deb", "debian", DEBIAN)
+        } else {
+            ("Apk", "alpine", ALPINE)
+        };
+        let mut package = Package::new(label, &deb_key(name, version, architecture), name, version)
+            .purl(purl::installed(kind, vendor, name, version, architecture));
+        self.licensed(&mut package, subject, contents.copyright(name));
+        if !licence.is_empty() {
+            // Not every such word is one of SPDX.
+            package.comment = format!("Its record says that its licence is {licence}.");
+        }
+        self.add(package)
+    }
+
+    /// The programs in an image or package.
+    fn programs(&mut self, holder: &str, contents: &Contents) {
+        for (path, program) in &contents.programs {
+            let id = self.program(path, program);
+            self.document.relate(holder, CONTAINS, &id);
+        }
+    }
+
+    fn program(&mut self, path: &str, program: &Program) -> String {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let Some(go) = &program.go else {
+            let mut package = Package::new("Program", &program.sha256, name, "")
+                .sha256(&program.sha256)
+                .purpose("APPLICATION");
+            package.comment =
+                "A static program that does not say what it was built from.".to_owned();
+            return self.add(package);
+        };
+        let owner = owner(go);
+        let version = owner.map_or("", |module| module.version.as_str());
+        let version = if version == "(devel)" { "" } else { version };
+        let mut package = Package::new("Program", &program.sha256, name, version)
+            .sha256(&program.sha256)
+            .purpose("APPLICATION");
+        package.comment = format!("The Go package {}.", go.package);
+        if let Some(module) = owner {
+            package = package.purl(purl::module(module, &go.package));
+            let (declared, comments) = self.module_licence(module);
+            package.license_declared = declared;
+            package.license_comments = comments;
+        }
+        let id = self.add(package);
+        let library = Module {
+            path: STANDARD_LIBRARY.to_owned(),
+            version: go.version.clone(),
+            sum: String::new(),
+        };
+        for module in go
+            .modules
+            .iter()
+            .chain([&library])
+            .filter(|module| !module.version.is_empty())
+        {
+            let part = self.module(module);
+            self.document.relate(&id, DEPENDS_ON, &part);
+        }
+        id
+    }
+
+    fn module(&mut self, module: &Module) -> String {
+        let mut package = Package::new(
+            "Go",
+            &format!("{}@{}", module.path, module.version),
+            &module.path,
+            &module.version,
+        )
+        .purl(purl::module(module, ""))
+        .purpose("LIBRARY");
+        if !self.there.contains(&package.id) {
+            (package.license_declared, package.license_comments) = self.module_licence(module);
+        }
+        self.add(package)
+    }
+
+    /// What the text of its licence is, since modules do not name it, and where the text is.
+    fn module_licence(&mut self, module: &Module) -> (String, String) {
+        let key = format!("go/{}@{}", module.path, module.version);
+        let subject = self.subject(GO, &module.path, &module.version, &key);
+        let texts = self.material.texts.get(&key).into_iter().flatten();
+        let told: BTreeSet<&str> = texts
+            .filter_map(|(_, text)| licence::of_text(&String::from_utf8_lossy(text)))
+            .collect();
+        let declared = match told.len() {
+            0 => UNKNOWN.to_owned(),
+            _ => told.into_iter().collect::<Vec<_>>().join(" AND "),
+        };
+        (declared, self.licences.places(&subject))
+    }
+
+    /// Notes something whose texts were gathered under a key.
+    fn subject(&mut self, kind: &'static str, name: &str, version: &str, key: &str) -> Subject {
+        let subject = Subject {
+            kind,
+            name: name.to_owned(),
+            version: version.to_owned(),
+        };
+        self.licences.subject(subject.clone());
+        for (file, text) in self.material.texts.get(key).into_iter().flatten() {
+            self.licences.add(subject.clone(), file, text);
+        }
+        subject
+    }
+}
+
+/// The module that the package of a program is in.
+fn owner(go: &Go) -> Option<&Module> {
+    let inside = |module: &&Module| {
+        go.package
+            .strip_prefix(&module.path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    go.modules
+        .iter()
+        .chain(&go.main)
+        .filter(inside)
+        .max_by_key(|module| module.path.len())
+}
+
+fn deb_key(name: &str, version: &str, architecture: &str) -> String {
+    format!("{name}_{version}_{architecture}")
+}
+
+/// Adds the files that no package is, and gives the document a name that follows from all of it.
+fn finish(
+    mut document: Document,
+    dir: &Path,
+    manifest: &Manifest,
+    licences: &Licences,
+) -> Result<Vec<u8>, Error> {
+    let packaged: BTreeSet<String> = document
+        .packages
+        .iter()
+        .map(|package| package.package_file_name.clone())
+        .collect();
+    let open = manifest
+        .files
+        .iter()
+        .filter(|(path, _)| covers(path) && !packaged.contains(*path));
+    let mut digests: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for (path, entry) in open {
+        let content = std::fs::read(dir.join(path)).map_err(Error::file("read", dir.join(path)))?;
+        digests.insert(path.clone(), (sha1(&content), entry.sha256.clone()));
+    }
+    for (path, content) in licences.files() {
+        let path = format!("{}/{path}", crate::licences::FOLDER);
+        digests.insert(path, (sha1(&content), digest::sha256(&content)));
+    }
+    for (path, (sha1, sha256)) in digests {
+        let file = File::new(&path, &sha1, &sha256);
+        // A package whose files are not analysed may contain none.
+        document.relate(DOCUMENT, DESCRIBES, &file.id.clone());
+        document.files.push(file);
+    }
+    let unnamed = to_bytes(&document)?;
+    document.name_after(&manifest.version, &digest::sha256(&unnamed));
+    to_bytes(&document)
+}
+
+fn to_bytes(document: &Document) -> Result<Vec<u8>, Error> {
+    let mut bytes = serde_json::to_vec_pretty(document)
+        .map_err(|error| Error::content(FILE, error.to_string()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn sha1(content: &[u8]) -> String {
+    digest::hex(ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, content).as_ref())
+}

@@ -1,0 +1,120 @@
+//! Damage of every kind is found and named.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use halite_bundle::{Damage, verify};
+use halite_manifest::manifest;
+use halite_testkit::{Site, files, hex, put};
+use serde_json::Value;
+
+fn problems(site: &Site) -> Vec<Damage> {
+    verify(&site.path("bundle"), &mut |_| ()).unwrap().problems
+}
+
+#[test]
+fn one_flipped_byte_in_any_file_is_named() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    let bundle = site.path("bundle");
+    let all = files(&bundle);
+    assert!(all.len() > 40, "{all:?}");
+    for file in all {
+        let path = bundle.join(&file);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        let middle = bad.len() / 2;
+        bad[middle] ^= 1;
+        put(&path, &bad);
+        let found = problems(&site);
+        match (file.as_str(), found.as_slice()) {
+            (manifest::FILE | manifest::CHECKSUM, [Damage::Manifest { message }]) => {
+                assert!(message.contains("manifest.json"), "{message}");
+            }
+            (_, [Damage::Changed { path, .. }]) if *path == file => {}
+            _ => panic!("{file}: {found:?}"),
+        }
+        put(&path, &good);
+    }
+    assert_eq!(problems(&site), []);
+}
+
+#[test]
+fn a_missing_a_cut_and_an_extra_file_are_named_together() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    let bundle = site.path("bundle");
+    fs::remove_file(bundle.join("bin/ctl")).unwrap();
+    put(&bundle.join("states/top.sls"), b"base:\n");
+    put(&bundle.join("states/foreign.sls"), b"");
+    fs::remove_file(bundle.join("install")).unwrap();
+    symlink("bin/halite-master", bundle.join("install")).unwrap();
+    let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
+    assert!(
+        found.iter().any(|p| p.starts_with("bin/ctl: missing: ")),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .iter()
+            .any(|p| p.starts_with("states/top.sls: changed: 6 bytes instead of 20")),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .iter()
+            .any(|p| p == "states/foreign.sls: is there but not in the manifest"),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .iter()
+            .any(|p| p == "install: missing: something else is at its place"),
+        "{found:?}"
+    );
+}
+
+/// Takes a file out of a bundle and out of its manifest: every remaining file is as the manifest
+/// says.
+fn take_out(site: &Site, file: &str) {
+    let bundle = site.path("bundle");
+    fs::remove_file(bundle.join(file)).unwrap();
+    let mut value: Value =
+        serde_json::from_slice(&fs::read(bundle.join(manifest::FILE)).unwrap()).unwrap();
+    value["files"]
+        .as_object_mut()
+        .unwrap()
+        .remove(file)
+        .unwrap();
+    let bytes = serde_json::to_vec_pretty(&value).unwrap();
+    put(&bundle.join(manifest::FILE), &bytes);
+    put(
+        &bundle.join(manifest::CHECKSUM),
+        format!("{}  manifest.json\n", hex(&bytes)).as_bytes(),
+    );
+}
+
+#[test]
+fn an_image_without_a_layer_is_named() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    let layer = hex(b"etcd");
+    take_out(&site, &format!("images/blobs/sha256/{layer}"));
+    let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [format!(
+            "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is not there"
+        )]
+    );
+}
+
+#[test]
+fn a_package_without_its_archive_is_named() {
+    let site = Site::new();
+    site.build("bundle").unwrap();
+    take_out(&site, "apt/pool/kubectl_1.2.3-1_amd64.deb");
+    let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
+    let expected = "incomplete: the package kubectl: pool/kubectl_1.2.3-1_amd64.deb is not what the index says";
+    assert_eq!(found, [expected]);
+}

@@ -1,0 +1,18 @@
+//! From a recipe to a bundle, with everything from servers on this machine: a real registry with
+//! TLS and logins, a web server, an apt repository, charts. The modules are marked as tests for the
+//! lints that tests are free of.
+
+#[cfg(test)]
+mod charts;
+#[cfg(test)]
+mod closure;
+#[cfg(test)]
+mod dnf;
+#[cfg(test)]
+mod images;
+#[cfg(test)]
+mod packages;
+#[cfg(test)]
+mod programs;
+#[cfg(test)]
+mod rpm;

@@ -1,0 +1,212 @@
+//! `Release`: which indexes a suite has, and until when it counts.
+
+use std::collections::BTreeMap;
+
+use halite_durable::Digest;
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::fetcher::Artifact;
+use crate::unpack::Compression;
+
+/// Ours and the server's clock may differ by so much.
+const SKEW: SignedDuration = SignedDuration::from_hours(1);
+
+/// What a `Release` says.
+#[derive(Debug)]
+pub struct Release {
+    fields: BTreeMap<String, String>,
+    files: BTreeMap<String, (Digest, u64)>,
+}
+
+/// An index that can be fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Index {
+    name: String,
+    digest: Digest,
+    size: u64,
+    pub compression: Compression,
+    /// Its size in bytes when it is unpacked, if the release says it.
+    pub unpacked: Option<u64>,
+}
+
+impl Release {
+    pub fn parse(text: &str) -> Self {
+        let (mut fields, mut files, mut key) = (BTreeMap::new(), BTreeMap::new(), String::new());
+        for line in text.lines() {
+            if let Some(more) = line.strip_prefix([' ', '\t']) {
+                let parts: Vec<_> = more.split_whitespace().collect();
+                if let ("sha256", [digest, size, name]) = (key.as_str(), &parts[..])
+                    && let (Ok(digest), Ok(size)) = (digest.parse(), size.parse())
+                {
+                    files.insert((*name).to_owned(), (digest, size));
+                }
+            } else if let Some((name, value)) = line.split_once(':') {
+                key = name.trim().to_ascii_lowercase();
+                fields.insert(key.clone(), value.trim().to_owned());
+            }
+        }
+        Self { fields, files }
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Whether indexes can be had under their digests, so that they fit the release also while it
+    /// is being replaced.
+    pub fn by_hash(&self) -> bool {
+        self.field("acquire-by-hash") == Some("yes")
+    }
+
+    /// Not after its `Valid-Until`, not before its `Date`.
+    pub fn check_dates(&self, now: Timestamp) -> Result<(), String> {
+        let date = |name: &str| match self.field(name) {
+            Some(text) => parse_date(text)
+                .map(Some)
+                .ok_or_else(|| format!("its {name} {text:?} is no date")),
+            None => Ok(None),
+        };
+        if let Some(until) = date("valid-until")?.filter(|until| *until < now) {
+            return Err(format!(
+                "it counted until {until}, and now is {now}: its server or a mirror serves an old state (or \
+                 this clock is wrong)"
+            ));
+        }
+        match date("date")?.filter(|date| *date > now + SKEW) {
+            Some(date) => Err(format!(
+                "it is from {date}, and now is {now}: is this clock wrong?"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The suite that was asked for, not another one by the same owner.
+    pub fn check_suite(&self, suite: &str) -> Result<(), String> {
+        let names: Vec<_> = ["suite", "codename"]
+            .into_iter()
+            .filter_map(|name| self.field(name))
+            .collect();
+        // `bookworm/updates` is what some call their `bookworm-updates`.
+        let same =
+            |name: &&str| *name == suite || name.replace('/', "-") == suite.replace('/', "-");
+        if names.is_empty() || names.iter().any(same) {
+            return Ok(());
+        }
+        Err(format!(
+            "it is the release of {}, not of {suite}",
+            names.join(" or ")
+        ))
+    }
+
+    /// An index in the smallest form that can be read.
+    pub fn find(&self, name: &str) -> Option<Index> {
+        let unpacked = self.files.get(name).map(|(_, size)| *size);
+        [".xz", ".zst", ".gz", ""].into_iter().find_map(|end| {
+            let name = format!("{name}{end}");
+            let (digest, size) = self.files.get(&name)?.clone();
+            let compression = Compression::of(&name)?;
+            Some(Index {
+                name,
+                digest,
+                size,
+                compression,
+                unpacked,
+            })
+        })
+    }
+}
+
+impl Index {
+    /// Its file, to be fetched.
+    pub fn artifact(&self, dir: &str, by_hash: bool) -> Artifact {
+        let parent = self
+            .name
+            .rsplit_once('/')
+            .map_or(String::new(), |(parent, _)| format!("{parent}/"));
+        let url = match by_hash {
+            true => format!("{dir}{parent}by-hash/SHA256/{}", self.digest),
+            false => format!("{dir}{}", self.name),
+        };
+        let name = format!("{dir}{}", self.name);
+        Artifact {
+            name,
+            url,
+            digest: Some(self.digest.clone()),
+            size: Some(self.size),
+            limit: None,
+        }
+    }
+}
+
+/// `Sat, 21 Nov 2026 03:08:26 UTC`; the zone is written in several ways.
+fn parse_date(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    let zone = ["UTC", "GMT", "Z"]
+        .into_iter()
+        .find_map(|zone| text.strip_suffix(zone));
+    let text = zone.map_or_else(|| text.to_owned(), |rest| format!("{} +0000", rest.trim()));
+    Some(rfc2822::parse(&text).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release() -> Release {
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        Release::parse(&format!(
+            "Origin: x\nSuite: stable\nCodename: bookworm\nDate: Sat, 14 Nov 2026 10:00:00 \
+             UTC\nValid-Until: Sat, 21 Nov 2026 10:00:00 UTC\nAcquire-By-Hash: yes\nMD5Sum:\n aa 1 \
+             main/binary-arm64/Packages.xz\nSHA256:\n {a} 9 main/binary-amd64/Packages\n {b} 3 \
+                 main/binary-amd64/Packages.gz\n"
+        ))
+    }
+
+    #[test]
+    fn dates_and_suites_are_compared() {
+        let check = |now: &str| release().check_dates(now.parse().unwrap());
+        assert!(check("2026-11-20T00:00:00Z").is_ok() && check("2026-11-14T09:30:00Z").is_ok());
+        assert!(
+            check("2026-11-21T10:00:01Z")
+                .unwrap_err()
+                .contains("serves an old state")
+        );
+        assert!(
+            check("2026-11-13T00:00:00Z")
+                .unwrap_err()
+                .contains("is this clock wrong")
+        );
+        assert!(
+            Release::parse("Valid-Until: soon")
+                .check_dates(Timestamp::UNIX_EPOCH)
+                .is_err()
+        );
+        assert!(
+            release().check_suite("bookworm").is_ok() && release().check_suite("stable").is_ok()
+        );
+        assert_eq!(
+            release().check_suite("trixie").unwrap_err(),
+            "it is the release of stable or bookworm, not of trixie"
+        );
+    }
+
+    #[test]
+    fn only_what_has_a_sha256_is_found() {
+        let index = release().find("main/binary-amd64/Packages").unwrap();
+        assert_eq!(
+            (index.compression, index.size, index.unpacked),
+            (Compression::Gzip, 3, Some(9))
+        );
+        let url = format!("d/main/binary-amd64/by-hash/SHA256/{}", Digest::of(b"b"));
+        assert_eq!(index.artifact("d/", true).url, url);
+        assert_eq!(
+            index.artifact("d/", false).url,
+            "d/main/binary-amd64/Packages.gz"
+        );
+        assert_eq!(release().find("main/binary-arm64/Packages"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! The cache: contents by digest in a directory.
+//!
+//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a
+//! hand, is not used and is replaced when it is fetched anew. `partial/HEX.part` is the beginning
+//! of the content with that digest, `HEX.part.json` says from where. Whoever writes a partial file
+//! holds a lock on it, which the kernel takes back when its process dies; a second process or
+//! thread that wants the same waits, and finds it done.
+
+mod partial;
+
+use std::fs;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use halite_durable::{Digest, digest, files};
+
+use crate::error::Error;
+
+pub(crate) use partial::{Origin, Partial};
+
+/// A cache in a directory. Cloning is cheap; several processes can use one directory at once.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A content in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its digest.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its file. To be linked or copied, never to be changed.
+    pub path: PathBuf,
+}
+
+/// What there is of a content.
+pub(crate) enum Begun {
+    /// All of it.
+    There(Entry),
+    /// A beginning, perhaps empty, that the caller alone may go on with.
+    Partial(Partial),
+}
+
+impl Cache {
+    /// Opens a cache; a directory that is not there is made.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        for part in ["sha256", "partial"] {
+            let dir = root.join(part);
+            fs::create_dir_all(&dir).map_err(Error::file("make", dir))?;
+        }
+        Ok(Self {
+            root: root.to_owned(),
+        })
+    }
+
+    /// A content, if it is there with that size. What it is was checked when it came, and disks
+    /// forget: only for one who compares the digest on the way. Everybody else asks for a
+    /// [`sound`](Self::sound) one.
+    #[must_use]
+    pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
+        let path = self.path(digest);
+        let status = fs::symlink_metadata(&path).ok()?;
+        let found = status.is_file() && size.is_none_or(|size| size == status.len());
+        found.then(|| Entry {
+            digest: digest.clone(),
+            size: status.len(),
+            path,
+        })
+    }
+
+    /// A content as bytes, if it is there and is what its name says; for small things.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn read(&self, digest: &Digest) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.path(digest);
+        match fs::read(&path) {
+            Ok(bytes) => Ok((Digest::of(&bytes) == *digest).then_some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
+    }
+
+    /// Keeps bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn put(&self, bytes: &[u8]) -> Result<Entry, Error> {
+        let digest = Digest::of(bytes);
+        match self.begin(&digest, Some(bytes.len() as u64))? {
+            Begun::There(entry) => Ok(entry),
+            Begun::Partial(mut partial) => {
+                partial.restart()?;
+                partial.write(bytes)?;
+                partial.keep(self)
+            }
+        }
+    }
+
+    /// A content, if it is there with that size and is what its name says: all of it is read. What
+    /// is damaged counts as not there, and stays until whoever fetches it anew, and holds the lock
+    /// for that, puts the whole one in its place.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
+        let Some(entry) = self.find(digest, size) else {
+            return Ok(None);
+        };
+        let mut file = File::open(&entry.path).map_err(Error::file("read", &entry.path))?;
+        let read = files::stream(&mut file, &mut std::io::sink());
+        if read.map_err(Error::file("read", &entry.path))?.0 == digest.hex() {
+            return Ok(Some(entry));
+        }
+        tracing::warn!("{} is damaged, and is not used", entry.path.display());
+        Ok(None)
+    }
+
+    /// Starts or goes on with a content of a known digest.
+    pub(crate) fn begin(&self, digest: &Digest, size: Option<u64>) -> Result<Begun, Error> {
+        if let Some(entry) = self.sound(digest, size)? {
+            return Ok(Begun::There(entry));
+        }
+        let partial = Partial::open(self.root.join("partial").join(format!("{digest}.part")))?;
+        // Another process may have finished it while this one waited for the lock.
+        Ok(match self.sound(digest, size)? {
+            Some(entry) => {
+                partial.abandon();
+                Begun::There(entry)
+            }
+            None => Begun::Partial(partial),
+        })
+    }
+
+    /// Starts or goes on with a content whose digest is not known yet; its address names it
+    /// meanwhile.
+    pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
+        let name = format!("url-{}.part", digest::sha256(url.as_bytes()));
+        Partial::open(self.root.join("partial").join(name))
+    }
+
+    /// The directory of whole contents, each under its digest: the blobs of everything that was
+    /// pulled.
+    #[must_use]
+    pub fn contents(&self) -> PathBuf {
+        self.root.join("sha256")
+    }
+
+    /// The place of a content, whether it is there or not.
+    #[must_use]
+    pub fn path(&self, digest: &Digest) -> PathBuf {
+        self.contents().join(digest.hex())
+    }
+}

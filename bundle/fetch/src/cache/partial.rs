@@ -1,0 +1,213 @@
+//! Contents that are not whole yet.
+
+use std::fs;
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use halite_durable::Digest;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Cache, Entry};
+use crate::error::Error;
+
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// From where a beginning came: what a server needs to tell whether the rest still belongs to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// The address.
+    pub url: String,
+    /// Its strong `ETag`, or its `Last-Modified`.
+    pub validator: Option<String>,
+    /// The size of the whole in bytes, where it was said.
+    #[serde(default)]
+    pub total: Option<u64>,
+}
+
+/// The beginning of a content, locked.
+pub(crate) struct Partial {
+    path: PathBuf,
+    file: File,
+    hash: Sha256,
+    len: u64,
+    origin: Origin,
+}
+
+impl Partial {
+    /// Opens or makes one and waits for its lock.
+    pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
+        let file = lock(&path)?;
+        let mut partial = Self {
+            origin: Origin::default(),
+            path,
+            file,
+            hash: Sha256::new(),
+            len: 0,
+        };
+        let origin = fs::read(partial.record())
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        partial.origin = origin.unwrap_or_default();
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let count = partial
+                .file
+                .read(&mut buffer)
+                .map_err(Error::file("read", &partial.path))?;
+            if count == 0 {
+                return Ok(partial);
+            }
+            partial.hash.update(&buffer[..count]);
+            partial.len += count as u64;
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// From where they are.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Remembers from where what comes next is.
+    pub fn set_origin(&mut self, origin: Origin) -> Result<(), Error> {
+        if self.origin != origin {
+            let path = self.record();
+            let bytes = serde_json::to_vec(&origin)
+                .map_err(|error| Error::content(path.to_string_lossy(), error))?;
+            fs::write(&path, bytes).map_err(Error::file("write", &path))?;
+            self.origin = origin;
+        }
+        Ok(())
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if let Err(error) = self.file.write_all(bytes) {
+            // A full disk may have taken some of them. What was there before is worth keeping for
+            // the next time.
+            let _ = self.file.set_len(self.len);
+            let _ = self.file.seek(std::io::SeekFrom::Start(self.len));
+            return Err(Error::file("write", &self.path)(error));
+        }
+        self.hash.update(bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Forgets what is there.
+    pub fn restart(&mut self) -> Result<(), Error> {
+        let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
+        emptied.map_err(Error::file("write", &self.path))?;
+        self.hash = Sha256::new();
+        self.len = 0;
+        let _ = fs::remove_file(self.record());
+        self.origin = Origin::default();
+        Ok(())
+    }
+
+    /// The digest of what is there.
+    pub fn digest(&self) -> Digest {
+        Digest::finish(self.hash.clone())
+    }
+
+    /// It is whole: makes it durable and puts it in its place, in one step.
+    pub fn keep(self, cache: &Cache) -> Result<Entry, Error> {
+        let digest = self.digest();
+        let to = cache.path(&digest);
+        self.file
+            .sync_all()
+            .map_err(Error::file("write", &self.path))?;
+        fs::rename(&self.path, &to).map_err(Error::file("write", &to))?;
+        let _ = fs::remove_file(self.record());
+        if let Some(dir) = to.parent() {
+            File::open(dir)
+                .and_then(|dir| dir.sync_all())
+                .map_err(Error::file("write", dir))?;
+        }
+        Ok(Entry {
+            digest,
+            size: self.len,
+            path: to,
+        })
+    }
+
+    /// Removes what is there.
+    pub fn abandon(self) {
+        // The next one starts anew if they stay, so a failure changes nothing.
+        let _ = fs::remove_file(self.record());
+        let _ = fs::remove_file(&self.path);
+    }
+
+    fn record(&self) -> PathBuf {
+        self.path.with_extension("part.json")
+    }
+}
+
+/// Opens and locks the file that has that name. Whoever held the lock before may have renamed or
+/// removed the file that was opened here, so the name is looked at again once the lock is held.
+fn lock(path: &Path) -> Result<File, Error> {
+    loop {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let file = file.map_err(Error::file("write", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                tracing::info!("waiting for whoever else writes {}", path.display());
+                file.lock().map_err(Error::file("lock", path))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+        }
+        let held = file.metadata().map_err(Error::file("read", path))?;
+        if fs::symlink_metadata(path)
+            .is_ok_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino()))
+        {
+            return Ok(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waited_does_not_write_into_what_was_kept_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let mut first = cache.begin_unknown("https://x/").unwrap();
+        first.write(b"first").unwrap();
+        let node = first.file.metadata().unwrap().ino();
+        let other = cache.clone();
+        let second = std::thread::spawn(move || other.begin_unknown("https://x/").unwrap());
+        // The kernel lists who waits for a lock on which file (proc_locks(5)).
+        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&format!(":{node} "));
+        while !fs::read_to_string("/proc/locks")
+            .unwrap()
+            .lines()
+            .any(waits)
+        {
+            assert!(!second.is_finished(), "it did not wait");
+            std::thread::yield_now();
+        }
+        let entry = first.keep(&cache).unwrap();
+        let mut second = second.join().unwrap();
+        assert_eq!(second.len(), 0);
+        second.write(b"second").unwrap();
+        let other = second.keep(&cache).unwrap();
+        assert_eq!(fs::read(entry.path).unwrap(), b"first");
+        assert_eq!(fs::read(other.path).unwrap(), b"second");
+    }
+}

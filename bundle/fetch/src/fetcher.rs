@@ -1,0 +1,152 @@
+//! What fetches: a client, or none at all offline, and a cache.
+
+use std::sync::Arc;
+
+use halite_durable::Digest;
+
+use crate::cache::{Cache, Entry};
+use crate::error::Error;
+use crate::http::{Client, Target, address};
+use crate::parallel;
+use crate::progress::Meter;
+
+/// A file somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// What it is called in reports and in progress.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// Its digest, if it is known; what has none is fetched anew each time, and its digest is told.
+    pub digest: Option<Digest>,
+    /// Its size in bytes, if it is known.
+    pub size: Option<u64>,
+    /// Where the size is not known: no more bytes than this are taken.
+    pub limit: Option<u64>,
+}
+
+/// Fetches into a cache, or finds everything there. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Fetcher {
+    cache: Cache,
+    client: Option<Client>,
+    meter: Option<Arc<Meter>>,
+}
+
+impl Fetcher {
+    /// One with network.
+    #[must_use]
+    pub fn new(cache: Cache, client: Client) -> Self {
+        Self {
+            cache,
+            client: Some(client),
+            meter: None,
+        }
+    }
+
+    /// One without: what is not in the cache is missing.
+    #[must_use]
+    pub fn offline(cache: Cache) -> Self {
+        Self {
+            cache,
+            client: None,
+            meter: None,
+        }
+    }
+
+    /// Tells how far it is.
+    #[must_use]
+    pub fn watched(mut self, meter: Meter) -> Self {
+        self.meter = Some(Arc::new(meter));
+        self
+    }
+
+    /// Its cache.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Fetches files, several at once; the results are in their order.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any of them. What could be fetched is in the cache
+    /// nevertheless.
+    pub fn files(&self, artifacts: &[Artifact]) -> Result<Vec<Entry>, Error> {
+        self.expect(
+            artifacts
+                .iter()
+                .map(|artifact| (artifact.name.as_str(), artifact.size)),
+        );
+        parallel::each(artifacts, self.threads(), |artifact| self.file(artifact))
+    }
+
+    fn file(&self, artifact: &Artifact) -> Result<Entry, Error> {
+        let Some(client) = &self.client else {
+            let missing = |about: &str| Error::Missing(vec![format!("{} ({about}", artifact.name)]);
+            let Some(digest) = &artifact.digest else {
+                return Err(missing("digest unknown)"));
+            };
+            let found = self.cache.find(digest, artifact.size).is_some();
+            let damaged = if found {
+                ", which was there and damaged"
+            } else {
+                ""
+            };
+            let sound = self.cache.sound(digest, artifact.size)?;
+            return sound.ok_or_else(|| missing(&format!("{}){damaged}", digest.oci())));
+        };
+        let target = Target {
+            url: address(&artifact.url)?,
+            name: &artifact.name,
+            digest: artifact.digest.as_ref(),
+            size: artifact.size,
+            limit: artifact.limit,
+            login: client.settings(),
+        };
+        client.fetch(&target, &self.cache, self.meter())
+    }
+
+    /// Whether it has no network.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.client.is_none()
+    }
+
+    /// The client; none without network.
+    #[must_use]
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// The client, for what cannot be found by its digest.
+    ///
+    /// # Errors
+    /// Without network: `what` is missing.
+    pub fn online(&self, what: &str) -> Result<&Client, Error> {
+        self.client
+            .as_ref()
+            .ok_or_else(|| Error::Missing(vec![what.to_owned()]))
+    }
+
+    /// The meter that progress is reported to, if there is one.
+    #[must_use]
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_deref()
+    }
+
+    /// The number of transfers at a time.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.client
+            .as_ref()
+            .map_or(1, |client| client.settings().threads)
+    }
+
+    /// Announces what will come, so that the time that is left counts all of it.
+    pub fn expect<'a>(&self, artifacts: impl Iterator<Item = (&'a str, Option<u64>)>) {
+        if let Some(meter) = self.meter() {
+            artifacts.for_each(|(name, size)| meter.expect(name, size));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Logins: a file in the form of `.netrc`, and docker's `config.json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fmt, fs};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// A name and a password. Neither is ever shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// The name.
+    pub user: String,
+    /// The password, or a token in its place.
+    pub password: String,
+}
+
+impl Secret {
+    /// The value of the header `Authorization`.
+    pub(crate) fn basic(&self) -> String {
+        format!(
+            "Basic {}",
+            STANDARD.encode(format!("{}:{}", self.user, self.password))
+        )
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Logins by host.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    hosts: BTreeMap<String, Secret>,
+}
+
+impl Credentials {
+    /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a
+    /// word may stand on a line of its own; `#` begins a comment).
+    ///
+    /// # Errors
+    /// When the file cannot be read, is open to other users, or is not of that form.
+    pub fn netrc(path: &Path) -> Result<Self, Error> {
+        private(path)?;
+        let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+        Self::parse_netrc(&text).map_err(|message| Error::content(path.to_string_lossy(), message))
+    }
+
+    /// Reads the `auths` of docker's `config.json`. Credential helpers are programs of their own
+    /// and are not asked.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is open to other users, or is not of that form.
+    pub fn docker(path: &Path) -> Result<Self, Error> {
+        private(path)?;
+        let bytes = fs::read(path).map_err(Error::file("read", path))?;
+        Self::parse_docker(&bytes)
+            .map_err(|message| Error::content(path.to_string_lossy(), message))
+    }
+
+    /// Adds the login for a host, or for `HOST:PORT`.
+    #[must_use]
+    pub fn with(mut self, host: &str, secret: Secret) -> Self {
+        self.hosts.insert(host.to_ascii_lowercase(), secret);
+        self
+    }
+
+    /// Adds what another one has; what is in both is taken from the other one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.hosts.extend(other.hosts);
+        self
+    }
+
+    /// The login for a host: the one with the port before the one without.
+    #[must_use]
+    pub fn find(&self, host: &str, port: Option<u16>) -> Option<&Secret> {
+        let host = host.to_ascii_lowercase();
+        let with_port = port.and_then(|port| self.hosts.get(&format!("{host}:{port}")));
+        with_port.or_else(|| self.hosts.get(&host))
+    }
+
+    fn parse_netrc(text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(|line| match line.trim_start() {
+            comment if comment.starts_with('#') => "",
+            line => line.split_once(" #").map_or(line, |(before, _)| before),
+        });
+        let mut words = lines.flat_map(str::split_whitespace);
+        let mut found = Self::default();
+        let mut machine: Option<(String, Option<String>, Option<String>)> = None;
+        loop {
+            let word = words.next();
+            if matches!(word, None | Some("machine" | "default")) {
+                match machine.take() {
+                    Some((host, Some(user), Some(password))) => {
+                        found = found.with(&host, Secret { user, password });
+                    }
+                    Some((host, ..)) => {
+                        return Err(format!("machine {host} lacks its login or its password"));
+                    }
+                    None => {}
+                }
+            }
+            // The words are not shown: one of them may be a password that is out of place.
+            let mut value = |key: &str| {
+                words
+                    .next()
+                    .map(str::to_owned)
+                    .ok_or(format!("nothing follows the last {key}"))
+            };
+            match (word, &mut machine) {
+                (None, _) => return Ok(found),
+                (Some("machine"), _) => machine = Some((value("machine")?, None, None)),
+                (Some("login"), Some((_, login, _))) => *login = Some(value("login")?),
+                (Some("password"), Some((.., password))) => *password = Some(value("password")?),
+                (Some("account"), Some(_)) => drop(value("account")?),
+                (Some("default"), _) => {
+                    return Err(
+                        "`default` would send a login to every server; name each machine".into(),
+                    );
+                }
+                _ => {
+                    return Err(
+                        "it is not of the form `machine HOST login USER password PASSWORD`".into(),
+                    );
+                }
+            }
+        }
+    }
+
+    fn parse_docker(bytes: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Config {
+            #[serde(default)]
+            auths: BTreeMap<String, Auth>,
+        }
+        #[derive(Deserialize)]
+        struct Auth {
+            auth: Option<String>,
+            username: Option<String>,
+            password: Option<String>,
+        }
+        // The text of a parser's error may quote what it stands at.
+        let config: Config = serde_json::from_slice(bytes)
+            .map_err(|error| format!("it is no docker configuration (line {})", error.line()))?;
+        let mut found = Self::default();
+        for (server, auth) in config.auths {
+            let secret = match auth {
+                Auth {
+                    auth: Some(auth), ..
+                } if !auth.is_empty() => {
+                    let text = STANDARD
+                        .decode(auth.trim())
+                        .ok()
+                        .and_then(|bytes| String::from_utf8(bytes).ok());
+                    let pair = text.as_deref().and_then(|text| text.split_once(':'));
+                    let (user, password) = pair.ok_or_else(|| {
+                        format!("the `auth` of {server} is no base64 of USER:PASSWORD")
+                    })?;
+                    Secret {
+                        user: user.to_owned(),
+                        password: password.to_owned(),
+                    }
+                }
+                Auth {
+                    username: Some(user),
+                    password: Some(password),
+                    ..
+                } => Secret { user, password },
+                // A helper has it.
+                _ => continue,
+            };
+            let host = server
+                .split_once("://")
+                .map_or(server.as_str(), |(_, rest)| rest);
+            let host = host.split('/').next().unwrap_or_default();
+            found = found.with(
+                if host == "index.docker.io" {
+                    "docker.io"
+                } else {
+                    host
+                },
+                secret,
+            );
+        }
+        Ok(found)
+    }
+}
+
+/// A file with passwords is its owner's alone.
+fn private(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(path)
+        .map_err(Error::file("read", path))?
+        .permissions()
+        .mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let message = "it holds passwords and others can read it: chmod 600 it";
+    Err(Error::content(path.to_string_lossy(), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netrc_is_read() {
+        let text = "# mine\nmachine A.example login u password p # it\nmachine b.example:8443\n  login v\n  \
+                    account x\n  password q#r\n";
+        let found = Credentials::parse_netrc(text).unwrap();
+        assert_eq!(found.find("a.EXAMPLE", Some(443)).unwrap().password, "p");
+        assert_eq!(found.find("b.example", Some(8443)).unwrap().password, "q#r");
+        assert!(
+            found.find("b.example", Some(443)).is_none() && found.find("c.example", None).is_none()
+        );
+        assert_eq!(found.find("a.example", None).unwrap().basic(), "Basic dTpw");
+        assert!(!format!("{found:?}").contains("q#r"));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_netrc_is_said_without_its_passwords() {
+        for (text, why) in [
+            (
+                "machine a login u",
+                "machine a lacks its login or its password",
+            ),
+            ("machine a login", "nothing follows the last login"),
+            ("default login u password secret", "`default` would send"),
+            ("machine a user secret", "not of the form"),
+            ("login u password secret", "not of the form"),
+        ] {
+            let answer = Credentials::parse_netrc(text).unwrap_err();
+            assert!(
+                answer.contains(why) && !answer.contains("secret"),
+                "{text}: {answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn docker_logins_are_read() {
+        let json = br#"{"auths": {
+            "https://index.docker.io/v1/": {"auth": "dTpwOnE="},
+            "r.example:5000": {"username": "v", "password": "w"},
+            "helped.example": {}
+        }, "credsStore": "x"}"#;
+        let found = Credentials::parse_docker(json).unwrap();
+        assert_eq!(found.find("docker.io", None).unwrap().password, "p:q");
+        assert_eq!(found.find("r.example", Some(5000)).unwrap().user, "v");
+        assert!(found.find("helped.example", None).is_none());
+        for (json, why) in [
+            ("[", "line 1"),
+            (
+                r#"{"auths": {"r": {"auth": "c2VjcmV0"}}}"#,
+                "no base64 of USER",
+            ),
+        ] {
+            assert!(
+                Credentials::parse_docker(json.as_bytes())
+                    .unwrap_err()
+                    .contains(why)
+            );
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Whether and when something that failed is tried again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+
+use super::Settings;
+use crate::error::Error;
+
+/// What a failure says about another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// It would fail in the same way.
+    No,
+    /// It may help.
+    Yes,
+    /// At once: what stood in the way is gone.
+    Now,
+    /// It may help after this long.
+    After(Duration),
+}
+
+/// An attempt that failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: Error,
+    pub again: Again,
+}
+
+impl Failure {
+    pub fn again(error: Error) -> Self {
+        Self {
+            error,
+            again: Again::Yes,
+        }
+    }
+}
+
+/// What this machine cannot do is not tried again.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            again: Again::No,
+        }
+    }
+}
+
+/// Does something until it succeeds, fails for good, or was tried often enough. `attempt` is told
+/// nothing; it returns with a failure whether it came further, which makes the count start again.
+pub fn until<T>(
+    settings: &Settings,
+    mut attempt: impl FnMut() -> Result<T, (Failure, bool)>,
+) -> Result<T, Error> {
+    let mut failed = 0;
+    loop {
+        let (Failure { error, again }, further) = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(failure) => failure,
+        };
+        failed = if further { 1 } else { failed + 1 };
+        let grown = settings
+            .pause
+            .saturating_mul(1 << (failed - 1).min(16))
+            .min(settings.longest_pause);
+        let pause = match again {
+            Again::No => return Err(error),
+            Again::Now => Duration::ZERO,
+            Again::Yes => grown,
+            Again::After(asked) if asked > settings.longest_pause => {
+                return Err(later(error, asked, settings.longest_pause));
+            }
+            Again::After(asked) => asked.max(grown),
+        };
+        if failed > settings.retries {
+            return Err(tried(error, failed));
+        }
+        if !pause.is_zero() {
+            tracing::info!("{error}; again in {pause:?}");
+            (settings.sleep)(pause);
+        }
+    }
+}
+
+/// A server wants more time than is given.
+fn later(error: Error, asked: Duration, bound: Duration) -> Error {
+    let (url, said) = match error {
+        Error::Status { url, status, .. } => (url, format!("the server answers {status}")),
+        Error::Server { url, message } => (url, message),
+        error => return error,
+    };
+    let (asked, bound) = (asked.as_secs(), bound.as_secs());
+    let message = format!(
+        "{said} and asks to come back in {asked} seconds; no pause here is longer than {bound}, try again then"
+    );
+    Error::Server { url, message }
+}
+
+/// Says how often something was tried.
+fn tried(error: Error, times: u32) -> Error {
+    let add = |message: String| format!("{message} (tried {times} times)");
+    match error {
+        Error::Server { url, message } => Error::Server {
+            url,
+            message: add(message),
+        },
+        Error::Status {
+            url,
+            status,
+            message,
+        } => Error::Status {
+            url,
+            status: add(status),
+            message,
+        },
+        error => error,
+    }
+}
+
+/// How long `Retry-After` says to wait: seconds, or a date.
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = rfc2822::parse(value.trim()).ok()?.timestamp();
+    Some(until.duration_since(now).try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn settings() -> (Settings, Arc<Mutex<Vec<u64>>>) {
+        let pauses = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&pauses);
+        let sleep = Arc::new(move |pause: Duration| noted.lock().unwrap().push(pause.as_secs()));
+        let (pause, longest_pause) = (Duration::from_secs(1), Duration::from_secs(10));
+        (
+            Settings {
+                sleep,
+                pause,
+                longest_pause,
+                retries: 5,
+                ..Settings::default()
+            },
+            pauses,
+        )
+    }
+
+    fn failure(again: Again) -> Failure {
+        Failure {
+            error: Error::server("https://x/", "no"),
+            again,
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let (settings, pauses) = settings();
+        let error = until(&settings, || Err::<(), _>((failure(Again::Yes), false))).unwrap_err();
+        assert_eq!(error.to_string(), "https://x/: no (tried 6 times)");
+        assert_eq!(*pauses.lock().unwrap(), [1, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn progress_makes_patience_new_and_a_server_may_ask_for_more() {
+        let (settings, pauses) = settings();
+        let mut turns = 0;
+        let done = until(&settings, || {
+            turns += 1;
+            match turns {
+                1 | 2 => Err((failure(Again::Yes), false)),
+                3 => Err((failure(Again::After(Duration::from_secs(7))), true)),
+                4..=8 => Err((failure(Again::Yes), turns == 5)),
+                _ => Ok(turns),
+            }
+        });
+        assert_eq!(done.unwrap(), 9);
+        assert_eq!(*pauses.lock().unwrap(), [1, 2, 7, 2, 1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn what_is_hopeless_is_not_tried_again() {
+        let (settings, pauses) = settings();
+        assert!(until(&settings, || Err::<(), _>((failure(Again::No), false))).is_err());
+        let late = failure(Again::After(Duration::from_secs(3600)));
+        let mut late = Some(late);
+        let error = until(&settings, || Err::<(), _>((late.take().unwrap(), false)))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("in 3600 seconds") && error.contains("longer than 10"),
+            "{error}"
+        );
+        assert!(pauses.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "2015-10-21T07:27:00Z".parse().unwrap();
+        assert_eq!(retry_after("120", now), Some(Duration::from_secs(120)));
+        assert_eq!(
+            retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now),
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(
+            retry_after("Wed, 21 Oct 2015 07:20:00 GMT", now),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(retry_after("soon", now), None);
+    }
+}

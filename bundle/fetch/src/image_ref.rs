@@ -1,0 +1,101 @@
+//! Full names of images.
+
+use std::fmt;
+
+/// The full name of an image: `registry.k8s.io/coredns/coredns:v1.14.2`. Nothing is left to
+/// defaults (no implied registry, no implied `latest`), since a bundle is served under every name
+/// exactly as manifests spell it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageRef {
+    /// Host of the registry, with its port if it has one.
+    pub registry: String,
+    /// The name within the registry.
+    pub repository: String,
+    /// The tag.
+    pub tag: String,
+}
+
+impl ImageRef {
+    /// Takes a name apart.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the distribution specification's grammar for names sees it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("{text:?} {why}; a full name is REGISTRY/NAME:TAG"));
+        let Some((registry, rest)) = text.split_once('/') else {
+            return wrong("names no registry");
+        };
+        let host = |c: char| c.is_ascii_alphanumeric() || ".-:".contains(c);
+        if !(registry.contains(['.', ':']) || registry == "localhost")
+            || !registry.chars().all(host)
+        {
+            return wrong("names no registry");
+        }
+        let Some((repository, tag)) = rest.split_once(':') else {
+            return wrong("has no tag");
+        };
+        let part = |part: &str| {
+            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
+        };
+        if !repository.split('/').all(part) {
+            return wrong("has a name that no registry would take");
+        }
+        let tag_character = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if tag.is_empty()
+            || tag.len() > 128
+            || !tag.chars().all(tag_character)
+            || tag.starts_with(['.', '-'])
+        {
+            return wrong("has a tag that no registry would take");
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ImageRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.registry, self.repository, self.tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_names_are_taken_apart() {
+        let reference = ImageRef::parse("registry.k8s.io/coredns/coredns:v1.14.2").unwrap();
+        assert_eq!(reference.registry, "registry.k8s.io");
+        assert_eq!(reference.repository, "coredns/coredns");
+        assert_eq!(reference.tag, "v1.14.2");
+        assert_eq!(
+            reference.to_string(),
+            "registry.k8s.io/coredns/coredns:v1.14.2"
+        );
+        assert_eq!(
+            ImageRef::parse("localhost:5000/a:1").unwrap().registry,
+            "localhost:5000"
+        );
+    }
+
+    #[test]
+    fn what_leaves_something_open_is_refused() {
+        for (text, why) in [
+            ("pause:3.10", "names no registry"),
+            ("library/pause:3.10", "names no registry"),
+            ("registry.k8s.io/pause", "has no tag"),
+            ("registry.k8s.io/Pause:3", "no registry would take"),
+            ("registry.k8s.io/../pause:3", "no registry would take"),
+            ("registry.k8s.io/pause:", "tag"),
+            ("registry.k8s.io/pause:\"; }", "tag"),
+        ] {
+            let answer = ImageRef::parse(text).unwrap_err();
+            assert!(answer.contains(why), "{text}: {answer}");
+        }
+    }
+}

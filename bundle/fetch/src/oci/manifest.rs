@@ -1,0 +1,293 @@
+//! Manifests and indexes, of OCI and of Docker.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::oci_layout::Descriptor;
+
+/// What a registry is asked for.
+pub const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
+                          application/vnd.docker.distribution.manifest.list.v2+json, \
+                          application/vnd.oci.image.manifest.v1+json, \
+                          application/vnd.docker.distribution.manifest.v2+json";
+
+/// Where an image runs: `linux/amd64`, `linux/arm/v7`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Platform {
+    /// `linux` …
+    pub os: String,
+    /// `amd64` …
+    pub architecture: String,
+    /// `v7` …, where the architecture has such.
+    pub variant: Option<String>,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            os: "linux".into(),
+            architecture: "amd64".into(),
+            variant: None,
+        }
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<_> = text.split('/').collect();
+        let (os, architecture, variant) = match parts[..] {
+            [os, architecture] => (os, architecture, None),
+            [os, architecture, variant] => (os, architecture, Some(variant)),
+            _ => ("", "", None),
+        };
+        if os.is_empty() || architecture.is_empty() || variant == Some("") {
+            return Err(format!(
+                "{text:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT"
+            ));
+        }
+        let (os, architecture) = (os.to_owned(), architecture.to_owned());
+        Ok(Self {
+            os,
+            architecture,
+            variant: variant.map(str::to_owned),
+        })
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.os, self.architecture)?;
+        self.variant
+            .as_ref()
+            .map_or(Ok(()), |variant| write!(f, "/{variant}"))
+    }
+}
+
+/// What an image says of itself, in an index or in its configuration.
+#[derive(Debug, Deserialize)]
+pub struct Said {
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    variant: Option<String>,
+}
+
+impl Platform {
+    /// Whether something runs there. A variant that only one of the two names does not matter:
+    /// `arm64` is `arm64/v8`.
+    fn takes(&self, said: &Said) -> bool {
+        let variant = self.variant.as_ref().zip(said.variant.as_ref());
+        self.os == said.os
+            && self.architecture == said.architecture
+            && variant.is_none_or(|(a, b)| a == b)
+    }
+
+    /// What is wrong with an image whose configuration says this.
+    pub fn check(&self, configuration: &[u8]) -> Result<(), String> {
+        let said: Said = serde_json::from_slice(configuration)
+            .map_err(|error| format!("its configuration is not understood: {error}"))?;
+        // What is packed as an image without being one (a chart, a policy) says nothing.
+        if said.os.is_empty() && said.architecture.is_empty() || self.takes(&said) {
+            return Ok(());
+        }
+        Err(format!("it is there for {said} alone, not for {self}"))
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            os,
+            architecture,
+            variant,
+        } = self;
+        Platform {
+            os: os.clone(),
+            architecture: architecture.clone(),
+            variant: variant.clone(),
+        }
+        .fmt(f)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    schema_version: u32,
+    media_type: Option<String>,
+    manifests: Option<Vec<Listed>>,
+    config: Option<Descriptor>,
+    layers: Option<Vec<Descriptor>>,
+}
+
+/// An entry of an index.
+#[derive(Deserialize)]
+pub struct Listed {
+    #[serde(flatten)]
+    pub descriptor: Pointer,
+    platform: Option<Said>,
+}
+
+/// What of an entry is needed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pointer {
+    pub digest: String,
+    pub size: u64,
+}
+
+/// What a manifest turns out to be.
+pub enum Manifest {
+    /// A list by platform.
+    Index(Vec<Listed>),
+    /// One image.
+    Image {
+        /// Its kind.
+        media_type: String,
+        /// Configuration and layers, in this order.
+        parts: Vec<Descriptor>,
+    },
+}
+
+impl Manifest {
+    /// Understands a manifest; `content_type` is what its server called it.
+    pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
+        let raw: Raw =
+            serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
+        if raw.schema_version != 2 {
+            return Err(
+                "its manifest has the old schema 1, which holds no digests of layers; push it anew"
+                    .into(),
+            );
+        }
+        let said = content_type.map(|text| text.split(';').next().unwrap_or(text).trim());
+        match raw {
+            Raw {
+                manifests: Some(manifests),
+                ..
+            } => Ok(Self::Index(manifests)),
+            Raw {
+                config: Some(config),
+                layers: Some(layers),
+                media_type,
+                ..
+            } => {
+                // Absent in OCI's first version; then only the server says it.
+                let media_type = media_type
+                    .or_else(|| said.map(str::to_owned))
+                    .filter(|kind| !kind.is_empty());
+                let media_type =
+                    media_type.unwrap_or_else(|| crate::oci_layout::MANIFESTS[0].to_owned());
+                if !crate::oci_layout::MANIFESTS.contains(&media_type.as_str()) {
+                    return Err(format!("{media_type} is no manifest of an image"));
+                }
+                let mut parts = vec![config];
+                parts.extend(layers);
+                Ok(Self::Image { media_type, parts })
+            }
+            _ => Err("it is neither an image nor an index of images".into()),
+        }
+    }
+}
+
+/// The entry for a platform; without one, what there is instead.
+pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, String> {
+    let said = || {
+        listed
+            .iter()
+            .filter_map(|entry| Some((entry, entry.platform.as_ref()?)))
+    };
+    // One with the very variant before one without.
+    let exact = said().find(|(_, said)| platform.takes(said) && said.variant == platform.variant);
+    if let Some((entry, _)) = exact.or_else(|| said().find(|(_, said)| platform.takes(said))) {
+        return Ok(&entry.descriptor);
+    }
+    // Attestations are listed under a platform that does not exist.
+    let mut there: Vec<_> = said()
+        .filter(|(_, said)| said.os != "unknown")
+        .map(|(_, said)| said.to_string())
+        .collect();
+    there.sort_unstable();
+    there.dedup();
+    let there = if there.is_empty() {
+        "none that says where it runs".to_owned()
+    } else {
+        there.join(", ")
+    };
+    Err(format!("it is not there for {platform}; there is: {there}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(platforms: &[&str]) -> Vec<Listed> {
+        let entry = |(n, platform): (usize, &&str)| {
+            let Platform {
+                os,
+                architecture,
+                variant,
+            } = platform.parse().unwrap();
+            let platform =
+                serde_json::json!({"os": os, "architecture": architecture, "variant": variant});
+            serde_json::json!({"mediaType": "m", "digest": n.to_string(), "size": 1, "platform": platform})
+        };
+        let manifests: Vec<_> = platforms.iter().enumerate().map(entry).collect();
+        let bytes =
+            serde_json::to_vec(&serde_json::json!({"schemaVersion": 2, "manifests": manifests}))
+                .unwrap();
+        match Manifest::parse(&bytes, None).unwrap() {
+            Manifest::Index(listed) => listed,
+            Manifest::Image { .. } => panic!("an image"),
+        }
+    }
+
+    #[test]
+    fn the_platform_is_chosen() {
+        let listed = index(&[
+            "linux/arm/v6",
+            "linux/arm/v7",
+            "linux/arm64/v8",
+            "linux/amd64",
+            "unknown/unknown",
+        ]);
+        let chosen = |platform: &str| {
+            choose(&listed, &platform.parse().unwrap()).map(|entry| entry.digest.as_str())
+        };
+        assert_eq!(chosen("linux/amd64"), Ok("3"));
+        assert_eq!(chosen("linux/arm/v7"), Ok("1"));
+        assert_eq!(chosen("linux/arm64"), Ok("2"));
+        assert_eq!(
+            chosen("windows/amd64").unwrap_err(),
+            "it is not there for windows/amd64; there is: linux/amd64, linux/arm/v6, linux/arm/v7, \
+             linux/arm64/v8"
+        );
+        assert!("linux".parse::<Platform>().is_err() && "linux//".parse::<Platform>().is_err());
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused() {
+        for (json, why) in [
+            (r#"{"schemaVersion": 1}"#, "old schema 1"),
+            (r#"{"schemaVersion": 2}"#, "neither an image nor an index"),
+            ("<html>", "no manifest"),
+        ] {
+            let error = Manifest::parse(json.as_bytes(), None).err().unwrap();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = Platform::default()
+            .check(br#"{"os": "linux", "architecture": "arm64"}"#)
+            .unwrap_err();
+        assert_eq!(
+            error,
+            "it is there for linux/arm64 alone, not for linux/amd64"
+        );
+        assert!(Platform::default().check(b"{}").is_ok());
+    }
+}

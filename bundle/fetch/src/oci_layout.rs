@@ -1,0 +1,246 @@
+//! OCI image layouts (<https://github.com/opencontainers/image-spec/blob/main/image-layout.md>):
+//! finding an image in one, and gathering many into one in which each blob is there once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use halite_durable::{Error, digest, files};
+use serde::{Deserialize, Serialize};
+
+/// The annotation by which a layout names its images.
+pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
+
+/// The annotation from which containerd's own import takes a full name.
+const CONTAINERD_NAME: &str = "io.containerd.image.name";
+
+const INDEXES: &[&str] = &[
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+];
+
+/// Kinds of manifests that one image can have.
+pub const MANIFESTS: &[&str] = &[
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+];
+
+/// A pointer to a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// What it is.
+    pub media_type: String,
+    /// `sha256:` and the digest.
+    pub digest: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Names and the like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<Platform>,
+}
+
+/// Where an image runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Platform {
+    /// `amd64` …
+    pub architecture: String,
+    /// `linux` …
+    pub os: String,
+}
+
+impl Descriptor {
+    /// The digest in hexadecimal; `None` for anything but SHA-256, which alone is served.
+    #[must_use]
+    pub fn hex(&self) -> Option<&str> {
+        let hex = self.digest.strip_prefix("sha256:")?;
+        digest::is_sha256(hex).then_some(hex)
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    schema_version: u32,
+    #[serde(default)]
+    media_type: String,
+    manifests: Vec<Descriptor>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ImageManifest {
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+}
+
+/// An image in a layout: its manifest and everything that the manifest points to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The manifest.
+    pub manifest: Descriptor,
+    /// Configuration and layers.
+    pub parts: Vec<Descriptor>,
+}
+
+impl Image {
+    /// The size of all its blobs in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.manifest.size + self.parts.iter().map(|part| part.size).sum::<u64>()
+    }
+
+    /// The layers, the lowest first.
+    #[must_use]
+    pub fn layers(&self) -> &[Descriptor] {
+        // The configuration is the first part.
+        self.parts.get(1..).unwrap_or_default()
+    }
+
+    /// Manifest, configuration and layers.
+    pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
+        std::iter::once(&self.manifest).chain(&self.parts)
+    }
+}
+
+/// Every name in a layout and what it points to.
+pub fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> {
+    let path = layout.join("index.json");
+    let index: Index = parse(&path)?;
+    Ok(index
+        .manifests
+        .into_iter()
+        .map(|entry| (entry.annotations.get(REF_NAME).cloned(), entry))
+        .collect())
+}
+
+/// Finds an image by name, or the only one there is. Of an image for several platforms, the one for
+/// linux/amd64.
+pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
+    let mut entries = names(layout)?;
+    let position = match entries
+        .iter()
+        .position(|(name, _)| name.as_deref() == Some(reference))
+    {
+        Some(position) => position,
+        None if entries.len() == 1 => 0,
+        None => {
+            let message = format!("it holds no image {reference}");
+            return Err(Error::content(layout.join("index.json"), message));
+        }
+    };
+    let mut entry = entries.swap_remove(position).1;
+    if INDEXES.contains(&entry.media_type.as_str()) {
+        let path = blob(layout, &entry)?;
+        let index: Index = parse(&path)?;
+        let amd64 = |entry: &&Descriptor| {
+            entry
+                .platform
+                .as_ref()
+                .is_some_and(|p| p.os == "linux" && p.architecture == "amd64")
+        };
+        entry = index.manifests.iter().find(amd64).cloned().ok_or_else(|| {
+            Error::content(path, format!("{reference} has no manifest for linux/amd64"))
+        })?;
+    }
+    read(layout, entry)
+}
+
+/// Reads the manifest that a descriptor points to.
+pub fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> {
+    let path = blob(layout, &manifest)?;
+    if !MANIFESTS.contains(&manifest.media_type.as_str()) {
+        return Err(Error::content(
+            path,
+            format!("{} is no manifest of an image", manifest.media_type),
+        ));
+    }
+    let content: ImageManifest = parse(&path)?;
+    let mut parts = vec![content.config];
+    parts.extend(content.layers);
+    Ok(Image { manifest, parts })
+}
+
+/// Where the blob of a descriptor is in a layout.
+pub fn blob(layout: &Path, descriptor: &Descriptor) -> Result<PathBuf, Error> {
+    let hex = descriptor.hex().ok_or_else(|| {
+        Error::content(
+            layout,
+            format!("{:?} is no SHA-256 digest", descriptor.digest),
+        )
+    })?;
+    Ok(layout.join("blobs/sha256").join(hex))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let bytes = fs::read(path).map_err(Error::file("read", path))?;
+    serde_json::from_slice(&bytes).map_err(|error| Error::content(path, error.to_string()))
+}
+
+/// An image, and the directory in which its blobs lie under their digests.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its full name.
+    pub reference: String,
+    /// `LAYOUT/blobs/sha256`, or the cache of what was pulled.
+    pub blobs: PathBuf,
+    /// Manifest, configuration, layers.
+    pub image: Image,
+}
+
+/// Gathers images into one new layout. Every blob is compared with its digest on the way.
+pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
+    let mut there = BTreeSet::new();
+    let mut manifests = Vec::new();
+    for Found {
+        reference,
+        blobs,
+        image,
+    } in images
+    {
+        for part in image.blobs() {
+            if there.insert(part.digest.clone()) {
+                let to = blob(out, part)?;
+                let from = blobs.join(part.hex().unwrap_or_default());
+                let found = files::copy(&from, &to, 0o644)?;
+                if Some(found.0.as_str()) != part.hex() || found.1 != part.size {
+                    return Err(damaged(&from, &found));
+                }
+            }
+        }
+        let mut entry = image.manifest.clone();
+        entry.platform = Some(Platform {
+            architecture: "amd64".into(),
+            os: "linux".into(),
+        });
+        entry.annotations = [REF_NAME, CONTAINERD_NAME]
+            .into_iter()
+            .map(|key| (key.to_owned(), reference.clone()))
+            .collect();
+        manifests.push((reference.clone(), entry));
+    }
+    manifests.sort_by(|a, b| a.0.cmp(&b.0));
+    let index = Index {
+        schema_version: 2,
+        media_type: INDEXES[0].to_owned(),
+        manifests: manifests.into_iter().map(|(_, entry)| entry).collect(),
+    };
+    let path = out.join("index.json");
+    let bytes =
+        serde_json::to_vec(&index).map_err(|error| Error::content(&path, error.to_string()))?;
+    files::write(&path, 0o644, &bytes)?;
+    let version = br#"{"imageLayoutVersion":"1.0.0"}"#;
+    files::write(&out.join("oci-layout"), 0o644, version)
+}
+
+/// Makes the error of a copy whose source has another content than expected; `found` is its SHA-256
+/// and size.
+pub fn damaged(path: impl Into<PathBuf>, (sha256, size): &(String, u64)) -> Error {
+    let remedy = "if it is in the cache, remove it, and it is fetched again";
+    Error::content(
+        path,
+        format!("it is damaged: its SHA-256 is {sha256}, its size {size}; {remedy}"),
+    )
+}

@@ -1,0 +1,243 @@
+//! A client for yum repositories (`repomd.xml` and what it names, as createrepo_c writes them):
+//! needs no dnf on this machine.
+//!
+//! The signature covers `repomd.xml`, that the indexes, an index its packages; each link is
+//! checked. A repository whose `repomd.xml` is not signed is refused, unless it is known not to be:
+//! then the packages' own signatures have to count.
+
+mod filelists;
+mod package;
+mod primary;
+mod repomd;
+mod version;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use repomd::Repomd;
+
+use crate::error::Error;
+use crate::fetcher::{Artifact, Fetcher};
+use crate::openpgp::Keyring;
+use crate::unpack;
+use crate::unpack::Compression;
+
+pub use package::{Flag, Need, Package, Version};
+pub use version::compare;
+
+/// No `repomd.xml` is larger.
+const REPOMD: u64 = 4 << 20;
+
+/// No index is larger, unpacked; Fedora's has 200 MB.
+const INDEX: u64 = 4 << 30;
+
+/// A repository.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its address, above `repodata`.
+    pub url: String,
+    /// Whose signature counts.
+    pub keyring: Keyring,
+    /// Whether `repomd.xml` has to be signed.
+    pub signed: bool,
+}
+
+/// What a repository holds.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    name: String,
+    packages: Vec<Package>,
+    repomd: Repomd,
+}
+
+impl Repository {
+    /// Reads a repository; only packages of these architectures and of `noarch` are kept.
+    ///
+    /// # Errors
+    /// When it cannot be reached, its signature is not good, or its indexes are not what it says or
+    /// not understood.
+    pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
+        let base = format!("{}/", source.url.trim_end_matches('/'));
+        let url = format!("{base}repodata/repomd.xml");
+        let client =
+            fetcher.online(&format!("{url} (a repository is looked at anew each time)"))?;
+        let repomd = client.bytes(&url, REPOMD)?;
+        if source.signed {
+            let signature =
+                client
+                    .bytes(&format!("{url}.asc"), REPOMD)
+                    .map_err(|error| match error {
+                        Error::Status { status, .. } if status.starts_with("404") => {
+                            Error::Signature {
+                                what: url.clone(),
+                                message: "it is not signed (no repomd.xml.asc)".into(),
+                            }
+                        }
+                        error => error,
+                    })?;
+            source.keyring.check(&url, &repomd, &signature)?;
+        }
+        let repomd = Repomd::parse(&repomd).map_err(|message| Error::content(&url, message))?;
+        let mut repository = Self {
+            name: base,
+            packages: Vec::new(),
+            repomd,
+        };
+        let (address, reader) = repository.fetch(fetcher, Repomd::primary)?;
+        repository
+            .fill(reader, architectures)
+            .map_err(|message| Error::content(&address, message))?;
+        Ok(repository)
+    }
+
+    /// Reads a repository in a directory, without a look at its signature; its packages have paths
+    /// below the directory in place of addresses. Whatever file they require, all of its owners say
+    /// that they have it.
+    ///
+    /// # Errors
+    /// When its indexes cannot be read.
+    pub fn local(root: &Path) -> Result<Self, Error> {
+        let path = root.join("repodata/repomd.xml");
+        let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
+        let wrong = |message: String| Error::content(path.display().to_string(), message);
+        let repomd = Repomd::parse(&bytes).map_err(wrong)?;
+        let primary = repomd.primary().map_err(wrong)?;
+        let filelists = repomd.filelists().map_err(wrong)?;
+        let mut repository = Self {
+            name: String::new(),
+            packages: Vec::new(),
+            repomd,
+        };
+        let open = |index: &repomd::Index| {
+            let place = root.join(&index.href);
+            unpack::open(&place, compression(&index.href).map_err(wrong)?, INDEX)
+        };
+        repository
+            .fill(open(&primary)?, &["x86_64"])
+            .map_err(wrong)?;
+        let wanted: BTreeSet<String> = repository.required_files();
+        repository
+            .extend(open(&filelists)?, &wanted)
+            .map_err(wrong)?;
+        Ok(repository)
+    }
+
+    /// Where its indexes are, below the repository.
+    pub fn indexes(&self) -> impl Iterator<Item = &str> {
+        self.repomd.places()
+    }
+
+    /// Looks in the index of all files who has these; the packages that do list them from then on.
+    ///
+    /// # Errors
+    /// When the index cannot be fetched, or is not understood.
+    pub fn find_files(
+        &mut self,
+        fetcher: &Fetcher,
+        wanted: &BTreeSet<String>,
+    ) -> Result<(), Error> {
+        let (address, reader) = self.fetch(fetcher, Repomd::filelists)?;
+        self.extend(reader, wanted)
+            .map_err(|message| Error::content(address, message))
+    }
+
+    /// The files that its packages require.
+    pub fn required_files(&self) -> BTreeSet<String> {
+        let needs = self.packages.iter().flat_map(|package| &package.requires);
+        // In a boolean requirement too, where a path ends with a blank or a parenthesis.
+        let words = needs.flat_map(|need| need.name.split([' ', '(', ')']));
+        words
+            .filter(|word| word.starts_with('/'))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn fetch(
+        &self,
+        fetcher: &Fetcher,
+        which: fn(&Repomd) -> Result<repomd::Index, String>,
+    ) -> Result<(String, Box<dyn Read>), Error> {
+        let url = format!("{}repodata/repomd.xml", self.name);
+        let wrong = |message: String| Error::content(&url, message);
+        let index = which(&self.repomd).map_err(wrong)?;
+        let compression = compression(&index.href).map_err(wrong)?;
+        let address = format!("{}{}", self.name, index.href);
+        let artifact = Artifact {
+            name: address.clone(),
+            url: address.clone(),
+            digest: Some(index.digest),
+            size: index.size,
+            limit: Some(INDEX),
+        };
+        let entry = fetcher.files(&[artifact])?.remove(0);
+        let reader = unpack::open(
+            &entry.path,
+            compression,
+            index.unpacked.unwrap_or(INDEX).min(INDEX),
+        )?;
+        Ok((address, Box::new(reader)))
+    }
+
+    fn fill(&mut self, reader: impl Read, architectures: &[&str]) -> Result<(), String> {
+        primary::read(BufReader::new(reader), &self.name, |package| {
+            if package.architecture == "noarch"
+                || architectures.contains(&package.architecture.as_str())
+            {
+                self.packages.push(package);
+            }
+        })
+    }
+
+    fn extend(&mut self, reader: impl Read, wanted: &BTreeSet<String>) -> Result<(), String> {
+        let mut found = filelists::read(BufReader::new(reader), wanted)?;
+        for package in &mut self.packages {
+            let files = found.remove(package.digest.hex()).unwrap_or_default();
+            package.files.extend(
+                files
+                    .into_iter()
+                    .filter(|file| !package.files.contains(file))
+                    .collect::<Vec<_>>(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Everything in it.
+    #[must_use]
+    pub fn packages(&self) -> &[Package] {
+        &self.packages
+    }
+
+    /// A package by name, of an architecture (or `noarch`); of several versions the newest, unless
+    /// one is named (`[EPOCH:]VERSION[-RELEASE]`).
+    ///
+    /// # Errors
+    /// When it is not there, with what is there instead.
+    pub fn find(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        architecture: &str,
+    ) -> Result<&Package, Error> {
+        let named = || self.packages.iter().filter(|package| package.name == name);
+        let fits = |package: &&Package| {
+            [architecture, "noarch"].contains(&package.architecture.as_str())
+                && version.is_none_or(|version| package.version.is(version))
+        };
+        let newest = named()
+            .filter(fits)
+            .max_by(|a, b| a.version.order(&b.version));
+        newest.ok_or_else(|| {
+            let there =
+                named().map(|package| format!("{} ({})", package.version, package.architecture));
+            Error::no_package(&self.name, name, version, architecture, there)
+        })
+    }
+}
+
+fn compression(href: &str) -> Result<Compression, String> {
+    Compression::of(href)
+        .ok_or_else(|| format!("{href} is compressed in a way that is not read here"))
+}

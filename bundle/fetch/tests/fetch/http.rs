@@ -1,0 +1,668 @@
+//! Files from servers that misbehave.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use halite_durable::Digest;
+use halite_fetch::http::{Credentials, Secret};
+use halite_fetch::progress::Meter;
+use halite_fetch::{Artifact, Client, Fetcher, Settings};
+use halite_testkit::{Answer, Authority, Server, content};
+
+use crate::fixture::{Fixture, artifact};
+
+/// Answers the first requests with what is given, and then with the file.
+fn after(answers: Vec<Answer>, file: Vec<u8>) -> Server {
+    let answers = Mutex::new(answers.into_iter());
+    Server::start(move |seen| match answers.lock().unwrap().next() {
+        Some(answer) => answer,
+        None => Answer::file(seen, &file, "\"1\""),
+    })
+}
+
+#[test]
+fn a_file_is_fetched_once_and_progress_is_told() {
+    let (fixture, file) = (Fixture::new(), content(300_000, 1));
+    let served = file.clone();
+    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&told);
+    let watcher = Box::new(move |status: &_| noted.lock().unwrap().push(Clone::clone(status)));
+    let fetcher = fixture.fetcher().watched(Meter::new(watcher));
+    let wanted = artifact("a file", server.url("/file"), &file);
+    let entry = fetcher
+        .files(std::slice::from_ref(&wanted))
+        .unwrap()
+        .remove(0);
+    assert_eq!(std::fs::read(&entry.path).unwrap(), file);
+    assert_eq!((entry.size, &entry.digest), (300_000, &Digest::of(&file)));
+    let last: halite_fetch::progress::Status = told.lock().unwrap().last().cloned().unwrap();
+    assert_eq!(
+        (last.name.as_str(), last.done, last.total, last.all_total),
+        ("a file", 300_000, Some(300_000), 300_000)
+    );
+    assert!(
+        last.rate > 0.0 && last.left == Some(Duration::ZERO),
+        "{last:?}"
+    );
+    fetcher.files(&[wanted]).unwrap();
+    assert_eq!(server.seen().len(), 1);
+    assert_eq!(fixture.kept(), (vec![entry.digest.to_string()], vec![]));
+}
+
+#[test]
+fn a_cut_transfer_goes_on_where_it_stopped() {
+    let (fixture, file) = (Fixture::new(), content(1_000_000, 2));
+    let (served, count) = (file.clone(), AtomicUsize::new(0));
+    let server = Server::start(move |seen| {
+        let answer = Answer::file(seen, &served, "\"1\"");
+        if count.fetch_add(1, Ordering::SeqCst) < 8 {
+            answer.cut(100_000)
+        } else {
+            answer
+        }
+    });
+    // More cuts than retries, but each time there was progress.
+    let entry = fixture
+        .fetcher()
+        .files(&[artifact("a", server.url("/a"), &file)])
+        .unwrap()
+        .remove(0);
+    assert_eq!(std::fs::read(entry.path).unwrap(), file);
+    let seen = server.seen();
+    assert_eq!(seen.len(), 9);
+    assert_eq!(
+        (seen[0].header("Range"), seen[0].header("If-Range")),
+        (None, None)
+    );
+    assert_eq!(
+        (seen[8].header("Range"), seen[8].header("If-Range")),
+        (Some("bytes=800000-"), Some("\"1\""))
+    );
+    assert_eq!(fixture.pauses(), [1; 8]);
+}
+
+#[test]
+fn a_later_run_goes_on_with_what_is_there() {
+    let (fixture, file) = (Fixture::new(), content(200_000, 3));
+    let (served, broken) = (file.clone(), Arc::new(AtomicUsize::new(1)));
+    let switch = Arc::clone(&broken);
+    let server = Server::start(move |seen| {
+        let answer = Answer::file(seen, &served, "\"1\"");
+        match (switch.load(Ordering::SeqCst), seen.header("Range")) {
+            (1, None) => answer.cut(150_000),
+            (1, Some(_)) => Answer::new(500),
+            _ => answer,
+        }
+    });
+    let wanted = [artifact("a", server.url("/a?token=secret"), &file)];
+    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    assert!(
+        error.contains("/a: the server answers 500") && error.contains("tried 6 times"),
+        "{error}"
+    );
+    assert!(!error.contains("secret"), "{error}");
+    let digest = Digest::of(&file);
+    assert_eq!(
+        fixture.kept(),
+        (
+            vec![],
+            vec![format!("{digest}.part"), format!("{digest}.part.json")]
+        )
+    );
+    broken.store(0, Ordering::SeqCst);
+    fixture.fetcher().files(&wanted).unwrap();
+    assert_eq!(
+        server.seen().last().unwrap().header("Range"),
+        Some("bytes=150000-")
+    );
+    assert_eq!(fixture.kept(), (vec![digest.to_string()], vec![]));
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_fetched_anew() {
+    for known in [false, true] {
+        let (fixture, old, new) = (Fixture::new(), content(200_000, 4), content(210_000, 5));
+        let (first, second, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
+        let server = Server::start(move |seen| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => Answer::file(seen, &first, "\"old\"").cut(100_000),
+            _ => Answer::file(seen, &second, "\"new\""),
+        });
+        let digest = known.then(|| Digest::of(&new));
+        let wanted = Artifact {
+            name: "a".into(),
+            url: server.url("/a"),
+            digest,
+            size: None,
+            limit: None,
+        };
+        let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
+        assert_eq!(entry.digest, Digest::of(&new));
+        assert_eq!(server.seen()[1].header("If-Range"), Some("\"old\""));
+    }
+}
+
+#[test]
+fn a_rest_of_another_file_is_not_taken() {
+    let old = content(200_000, 4);
+    // Of the same length, of another, and without what tells it apart but its tag.
+    for (second, tag) in [
+        (200_000, Some("\"new\"")),
+        (210_000, Some("\"old\"")),
+        (200_000, None),
+    ] {
+        let (fixture, new) = (Fixture::new(), content(second, 5));
+        let (first, served, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
+        // It looks at no `If-Range`.
+        let server = Server::start(move |seen| {
+            let range = seen
+                .header("Range")
+                .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+            let answer = match (count.fetch_add(1, Ordering::SeqCst), range) {
+                (0, _) => return Answer::file(seen, &first, "\"old\"").cut(100_000),
+                (_, None) => Answer::new(200).body(served.clone()),
+                (_, Some(start)) => Answer::new(206)
+                    .header(
+                        "Content-Range",
+                        format!("bytes {start}-{}/{}", served.len() - 1, served.len()),
+                    )
+                    .body(&served[start.parse::<usize>().unwrap()..]),
+            };
+            match tag {
+                Some(tag) => answer.header("ETag", tag),
+                None => answer,
+            }
+        });
+        let wanted = Artifact {
+            name: "a".into(),
+            url: server.url("/a"),
+            digest: None,
+            size: None,
+            limit: None,
+        };
+        let entry = fixture.fetcher().files(&[wanted]).unwrap().remove(0);
+        assert_eq!(std::fs::read(entry.path).unwrap(), new, "{second} {tag:?}");
+        assert_eq!(server.seen().len(), 3);
+    }
+}
+
+#[test]
+fn a_proxy_that_has_trouble_is_asked_again() {
+    for (status, asked) in [(502, 6), (503, 6), (407, 1), (403, 1)] {
+        let fixture = Fixture::new();
+        let proxy = Server::start(move |_| Answer::new(status));
+        let settings = Settings {
+            proxy: Some(proxy.url("")),
+            ..fixture.settings()
+        };
+        let wanted = [artifact("a", "http://localhost:1/a".into(), b"a")];
+        let error = fixture
+            .fetcher_with(settings)
+            .files(&wanted)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(proxy.seen().len(), asked, "{error}");
+        let said = match status {
+            407 => "http://localhost:1/a: the proxy wants a login".to_owned(),
+            403 => "http://localhost:1/a: the proxy does not allow it (403)".to_owned(),
+            _ => format!("http://localhost:1/a: the proxy answers {status}"),
+        };
+        assert!(error.contains(&said), "{error}");
+    }
+}
+
+#[test]
+fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
+    let (fixture, file) = (Fixture::new(), content(100_000, 6));
+    let digest = Digest::of(&file);
+    for beginning in [content(50_000, 7), content(100_000, 7), content(150_000, 7)] {
+        fixture.cache();
+        let part = fixture.path(&format!("cache/partial/{digest}.part"));
+        std::fs::write(part, &beginning).unwrap();
+        let served = file.clone();
+        let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+        let entry = fixture
+            .fetcher()
+            .files(&[artifact("a", server.url("/a"), &file)])
+            .unwrap()
+            .remove(0);
+        assert_eq!(std::fs::read(&entry.path).unwrap(), file);
+        assert!(fixture.pauses().is_empty());
+        std::fs::remove_file(entry.path).unwrap();
+    }
+}
+
+#[test]
+fn servers_that_want_time_get_it() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 8));
+    let answers = vec![
+        Answer::new(429).header("Retry-After", "7"),
+        Answer::new(503).header("Retry-After", "3"),
+        Answer::new(503),
+        Answer::new(500).body("boom"),
+    ];
+    let server = after(answers, file.clone());
+    fixture
+        .fetcher()
+        .files(&[artifact("a", server.url("/a"), &file)])
+        .unwrap();
+    assert_eq!(fixture.pauses(), [7, 3, 4, 8]);
+
+    let server = after(
+        vec![Answer::new(429).header("Retry-After", "86400")],
+        file.clone(),
+    );
+    let other = content(999, 8);
+    let error = fixture
+        .fetcher()
+        .files(&[artifact("a", server.url("/b"), &other)])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("come back in 86400 seconds")
+            && error.contains("/b: the server answers 429"),
+        "{error}"
+    );
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn what_is_not_there_is_not_asked_for_again() {
+    let fixture = Fixture::new();
+    let server = Server::start(|seen| match seen.path.as_str() {
+        "/secret" => Answer::new(403).body("<html>no</html>"),
+        _ => Answer::new(404).body("no such\nfile\u{7}"),
+    });
+    let wanted = ["/a", "/secret"].map(|path| artifact(path, server.url(path), path.as_bytes()));
+    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    let (a, secret) = (server.url("/a"), server.url("/secret"));
+    assert!(
+        error.contains(&format!(
+            "{a}: the server answers 404 Not Found: no such file\n"
+        )),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!(
+            "{secret}: the server answers 403 Forbidden: a login for"
+        )),
+        "{error}"
+    );
+    assert_eq!((server.seen().len(), fixture.pauses().len()), (2, 0));
+    assert_eq!(fixture.kept(), (vec![], vec![]));
+}
+
+#[test]
+fn redirects_are_followed_and_end() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 9));
+    let served = file.clone();
+    let server = Server::start(move |seen| match seen.path.as_str() {
+        "/circle" => Answer::new(302).header("Location", "/circle"),
+        "/nowhere" => Answer::new(301),
+        "/file" => Answer::file(seen, &served, "\"1\""),
+        path if path.starts_with("/on") => {
+            let (_, n) = path.split_once('=').unwrap();
+            let n = n.parse::<u32>().unwrap();
+            Answer::new(307).header(
+                "Location",
+                if n == 3 {
+                    "/file".into()
+                } else {
+                    format!("on?n={}", n + 1)
+                },
+            )
+        }
+        _ => Answer::new(404),
+    });
+    let fetch = |path: &str| {
+        fixture
+            .fetcher()
+            .files(&[artifact(path, server.url(path), &file)])
+    };
+    let error = fetch("/circle").unwrap_err().to_string();
+    let circle = server.url("/circle");
+    assert_eq!(
+        error,
+        format!("{circle}: redirected in a circle 11 times, at last by {circle}")
+    );
+    assert!(
+        fetch("/on?n=4")
+            .unwrap_err()
+            .to_string()
+            .contains("/on: redirected in a circle 11 times")
+    );
+    assert!(
+        fetch("/nowhere")
+            .unwrap_err()
+            .to_string()
+            .ends_with("it redirects to nowhere")
+    );
+    fetch("/on?n=0").unwrap();
+    assert!(fixture.pauses().is_empty());
+}
+
+#[test]
+fn what_has_another_digest_or_size_is_removed() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 10));
+    let served = file.clone();
+    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let other = Digest::of(b"other");
+    let url = server.url("/a");
+    let wanted = |digest: &Digest, size| Artifact {
+        name: "a".into(),
+        url: url.clone(),
+        digest: Some(digest.clone()),
+        size,
+        limit: None,
+    };
+    let found = Digest::of(&file);
+    let error = fixture
+        .fetcher()
+        .files(&[wanted(&other, None)])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        format!("{url}: expected SHA-256 {other}, found {found}; what came was removed")
+    );
+    let error = fixture
+        .fetcher()
+        .files(&[wanted(&found, Some(999))])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        format!("{url}: expected 999 bytes, found 1000; what came was removed")
+    );
+    assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
+}
+
+#[test]
+fn what_has_no_known_size_has_a_bound() {
+    let fixture = Fixture::new();
+    let server = Server::start(|seen| match seen.path.as_str() {
+        "/said" => Answer::new(200).body("begins").saying(2_000),
+        "/right" => Answer::new(200).body(content(1_999, 15)),
+        _ => Answer::new(200).body(content(2_000, 15)).endless(),
+    });
+    let wanted = |path: &str, limit| Artifact {
+        name: "a".into(),
+        url: server.url(path),
+        digest: None,
+        size: None,
+        limit: Some(limit),
+    };
+    for path in ["/said", "/unsaid"] {
+        let error = fixture
+            .fetcher()
+            .files(&[wanted(path, 1_999)])
+            .unwrap_err()
+            .to_string();
+        let url = server.url(path);
+        let said = "it is larger than 1999 bytes, which cannot be right; what came was removed";
+        assert_eq!(error, format!("{url}: {said}"));
+        assert_eq!(fixture.kept(), (vec![], vec![]));
+    }
+    assert_eq!((server.seen().len(), fixture.pauses().len()), (2, 0));
+    assert_eq!(
+        fixture.fetcher().files(&[wanted("/right", 1_999)]).unwrap()[0].size,
+        1_999
+    );
+}
+
+#[test]
+fn what_is_said_to_be_too_large_is_not_waited_for() {
+    let fixture = Fixture::new();
+    // Whoever waits for it hears no more.
+    let server = Server::start(|_| Answer::new(200).body(content(2_000, 16)).stall(9));
+    let settings = Settings {
+        largest: Some(1_999),
+        retries: 0,
+        stall: Duration::from_millis(300),
+        ..fixture.settings()
+    };
+    let url = server.url("/a");
+    let wanted = Artifact {
+        name: "a".into(),
+        url: url.clone(),
+        digest: None,
+        size: None,
+        limit: Some(5_000),
+    };
+    let said = format!("{url}: it is larger than 1999 bytes, which cannot be right");
+    let error = fixture
+        .fetcher_with(settings.clone())
+        .files(&[wanted])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, format!("{said}; what came was removed"));
+    let error = Client::new(settings)
+        .unwrap()
+        .bytes(&url, 1_999)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, said);
+    assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
+}
+
+#[test]
+fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 11));
+    let served = file.clone();
+    let server = Server::start(move |seen| match seen.path.as_str() {
+        "/gone" => Answer::new(404),
+        _ => Answer::file(seen, &served, "\"1\""),
+    });
+    let wanted = [
+        artifact("gone", server.url("/gone"), b"gone"),
+        artifact("good", server.url("/good"), &file),
+        artifact("wrong", server.url("/wrong"), b"wrong"),
+        artifact(
+            "login",
+            server.url("/x").replace("://", "://me:secret@"),
+            b"login",
+        ),
+    ];
+    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    assert!(error.contains("/gone: the server answers 404"), "{error}");
+    assert!(
+        error.contains("/wrong: expected 5 bytes, found 1000"),
+        "{error}"
+    );
+    assert!(
+        error.contains("holds no login") && !error.contains("secret"),
+        "{error}"
+    );
+    assert_eq!(
+        fixture.kept(),
+        (vec![Digest::of(&file).to_string()], vec![])
+    );
+
+    // What is missing offline is named at once, too; what is there is there.
+    let offline = Fetcher::offline(fixture.cache());
+    assert_eq!(offline.files(&wanted[1..2]).unwrap()[0].size, 1_000);
+    let error = offline.files(&wanted[..3]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "offline, and these 2 are not in the cache:\n  gone ({})\n  wrong ({})\nfetch once without \
+             `--offline` to have them",
+            Digest::of(b"gone").oci(),
+            Digest::of(b"wrong").oci()
+        )
+    );
+}
+
+#[test]
+fn a_stalled_transfer_is_given_up_and_taken_up() {
+    let (fixture, file) = (Fixture::new(), content(200_000, 12));
+    let (served, count) = (file.clone(), AtomicUsize::new(0));
+    let server = Server::start(move |seen| {
+        let answer = Answer::file(seen, &served, "\"1\"");
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            answer.stall(100_000)
+        } else {
+            answer
+        }
+    });
+    let settings = Settings {
+        stall: Duration::from_millis(300),
+        ..fixture.settings()
+    };
+    fixture
+        .fetcher_with(settings)
+        .files(&[artifact("a", server.url("/a"), &file)])
+        .unwrap();
+    assert_eq!(server.seen()[1].header("Range"), Some("bytes=100000-"));
+
+    let silent = Server::start(|_| Answer::new(200).body("never comes").stall(0));
+    let settings = Settings {
+        stall: Duration::from_millis(100),
+        retries: 1,
+        ..fixture.settings()
+    };
+    let error =
+        fixture
+            .fetcher_with(settings)
+            .files(&[artifact("b", silent.url("/b"), b"never comes")]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("nothing came for 0.1 seconds (tried 2 times)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn servers_prove_who_they_are() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 13));
+    let authority = Authority::new(fixture.path("").as_path());
+    let served = file.clone();
+    let server = Server::tls(&authority, move |seen| match seen.path.as_str() {
+        "/down" => Answer::new(302).header("Location", "http://localhost:1/x"),
+        _ => Answer::file(seen, &served, "\"1\""),
+    });
+    let wanted = [artifact("a", server.url("/a"), &file)];
+    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    assert!(
+        error.contains("UnknownIssuer") && error.contains("is the authority"),
+        "{error}"
+    );
+    assert!(server.seen().is_empty() && fixture.pauses().is_empty());
+    let settings = Settings {
+        authorities: vec![authority.path.clone()],
+        ..fixture.settings()
+    };
+    let fetcher = fixture.fetcher_with(settings);
+    fetcher.files(&wanted).unwrap();
+    let error = fetcher
+        .files(&[artifact("b", server.url("/down"), b"b")])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("it redirects to http://localhost:1/x, which is not protected by TLS"),
+        "{error}"
+    );
+}
+
+#[test]
+fn logins_go_where_they_belong_and_nowhere_else() {
+    let (fixture, file) = (Fixture::new(), content(1_000, 14));
+    let authority = Authority::new(fixture.path("").as_path());
+    let served = file.clone();
+    let storage = Server::tls(&authority, move |seen| Answer::file(seen, &served, "\"1\""));
+    let elsewhere = storage.url("/blob");
+    let server = Server::tls(&authority, move |seen| match seen.header("Authorization") {
+        Some("Basic bWU6c2VjcmV0") => Answer::new(302).header("Location", elsewhere.as_str()),
+        _ => Answer::new(401),
+    });
+    let netrc = fixture.private(
+        "netrc",
+        &format!("machine {} login me password secret\n", server.host()),
+    );
+    let credentials = Credentials::netrc(&netrc).unwrap();
+    let authorities = vec![authority.path.clone()];
+    let settings = Settings {
+        credentials,
+        authorities,
+        ..fixture.settings()
+    };
+    let wanted = [artifact("a", server.url("/a"), &file)];
+    fixture
+        .fetcher_with(Settings {
+            credentials: Credentials::default(),
+            ..settings.clone()
+        })
+        .files(&wanted)
+        .unwrap_err();
+    fixture
+        .fetcher_with(settings.clone())
+        .files(&wanted)
+        .unwrap();
+    assert_eq!(storage.seen()[0].header("Authorization"), None);
+
+    // Without TLS it is not sent at all.
+    let open = Server::start(|seen| Answer::file(seen, b"open", "\"1\""));
+    let secret = Secret {
+        user: "me".into(),
+        password: "secret".into(),
+    };
+    let credentials = Credentials::default().with("localhost", secret);
+    let wanted = [artifact("b", open.url("/b"), b"open")];
+    fixture
+        .fetcher_with(Settings {
+            credentials,
+            ..settings
+        })
+        .files(&wanted)
+        .unwrap();
+    assert_eq!(open.seen()[0].header("Authorization"), None);
+
+    // Nor is it in what a proxy's trouble is told with.
+    let (refusing, gone) = (
+        Server::start(|_| Answer::new(407)),
+        Server::start(|_| Answer::new(200)),
+    );
+    let dead = gone.url("");
+    drop(gone);
+    for proxy in [
+        refusing.url(""),
+        dead,
+        "http://localhost:x".into(),
+        "socks5://localhost:1".into(),
+    ] {
+        let proxy = Some(proxy.replace("://", "://me:hunter2@"));
+        let settings = Settings {
+            proxy,
+            retries: 0,
+            ..fixture.settings()
+        };
+        let error = match halite_fetch::Client::new(settings) {
+            Ok(client) => {
+                assert!(!format!("{client:?}").contains("hunter2"));
+                Fetcher::new(fixture.cache(), client).files(&[artifact(
+                    "c",
+                    "http://localhost:1/c".into(),
+                    b"c",
+                )])
+            }
+            Err(error) => Err(error),
+        };
+        let error = error.unwrap_err().to_string();
+        assert!(
+            !error.contains("hunter2") && !error.contains("bWU6aHVudGVyMg"),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        refusing.seen()[0].header("Proxy-Authorization"),
+        Some("Basic bWU6aHVudGVyMg==")
+    );
+
+    std::fs::set_permissions(&netrc, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let error = Credentials::netrc(&netrc).unwrap_err().to_string();
+    assert!(
+        error.ends_with("others can read it: chmod 600 it"),
+        "{error}"
+    );
+}

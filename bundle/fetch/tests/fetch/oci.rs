@@ -1,0 +1,518 @@
+//! Images from a registry that wants logins, redirects, breaks off and lies.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use halite_durable::Digest;
+use halite_fetch::http::{Credentials, Secret};
+use halite_fetch::oci::{Endpoint, Platform, Puller, Registries, Wanted};
+use halite_fetch::{Fetcher, ImageRef, Settings};
+use halite_testkit::registry::{Content, OCI_INDEX};
+use halite_testkit::{Answer, Authority, Server, content};
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+use crate::registry::{Access, DOCKER_LIST, start};
+
+const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+
+struct World {
+    fixture: Fixture,
+    authority: Authority,
+    /// A layer that is no archive at all: nothing here may look into it.
+    layer: Vec<u8>,
+    content: Content,
+}
+
+/// `app/web:1` for two platforms, `app/one:1` as Docker had it and for arm64 alone.
+fn world() -> World {
+    let fixture = Fixture::new();
+    let authority = Authority::new(&fixture.path(""));
+    let (mut all, layer, shared) = (
+        Content::default(),
+        content(500_000, 40),
+        content(70_000, 41),
+    );
+    let amd64 = all.image(
+        "app/web",
+        false,
+        "linux/amd64",
+        &[(GZIP, &shared), (ZSTD, &layer)],
+    );
+    let arm64 = all.image("app/web", false, "linux/arm64", &[(GZIP, &shared)]);
+    let index = all.index("app/web", OCI_INDEX, &[arm64, amd64]);
+    all.tag("app/web", "1", &index);
+    let one = all.image("app/one", true, "linux/arm64", &[(GZIP, &shared)]);
+    all.tag("app/one", "1", &one);
+    World {
+        fixture,
+        authority,
+        layer,
+        content: all,
+    }
+}
+
+impl World {
+    fn fetcher(&self) -> Fetcher {
+        let settings = Settings {
+            authorities: vec![self.authority.path.clone()],
+            ..self.fixture.settings()
+        };
+        self.fixture.fetcher_with(settings)
+    }
+
+    fn logins(&self) -> Registries {
+        Registries::new(Credentials::default().with(
+            "localhost",
+            Secret {
+                user: "me".into(),
+                password: "secret".into(),
+            },
+        ))
+    }
+}
+
+fn wanted(server: &Server, name: &str) -> Wanted {
+    let reference = ImageRef::parse(&format!("{}/{name}", server.host())).unwrap();
+    Wanted {
+        reference,
+        platform: Platform::default(),
+        digest: None,
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn an_image_becomes_a_layout() {
+    let world = world();
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        |_, answer| answer,
+    );
+    let (fetcher, registries) = (world.fetcher(), Registries::default());
+    let puller = Puller::new(&fetcher, &registries);
+    let image = wanted(&server, "app/web:1");
+    let resolved = puller.resolve(&image).unwrap();
+    let dir = world.fixture.path("layout");
+    let pulled = puller.layout(&image, &dir).unwrap();
+    assert_eq!(pulled.manifest.digest, resolved.manifest.oci());
+    assert_ne!(resolved.tag, resolved.manifest);
+    let sizes = pulled.parts.iter().map(|part| part.size).sum::<u64>();
+    assert_eq!(resolved.size, pulled.manifest.size + sizes);
+    let index = json(&dir.join("index.json"));
+    assert_eq!(
+        index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"],
+        image.reference.to_string()
+    );
+    assert_eq!(index["manifests"][0]["digest"], pulled.manifest.digest);
+    assert_eq!(json(&dir.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
+    // Each blob is what it was, under its digest.
+    for part in std::iter::once(&pulled.manifest).chain(&pulled.parts) {
+        let bytes = std::fs::read(dir.join("blobs/sha256").join(part.hex().unwrap())).unwrap();
+        assert_eq!(
+            (Digest::of(&bytes).oci(), bytes.len() as u64),
+            (part.digest.clone(), part.size)
+        );
+    }
+    assert_eq!(pulled.parts[2].digest, Digest::of(&world.layer).oci());
+    assert_eq!(
+        (pulled.parts[2].media_type.as_str(), pulled.parts.len()),
+        (ZSTD, 3)
+    );
+
+    // Again, by digest: everything is there, nothing is asked for. Offline likewise, in the same
+    // place.
+    let before = server.seen().len();
+    let locked = Wanted {
+        digest: Some(resolved.manifest),
+        ..image
+    };
+    assert_eq!(
+        puller.pull(std::slice::from_ref(&locked)).unwrap(),
+        [pulled]
+    );
+    let offline = Fetcher::offline(world.fixture.cache());
+    Puller::new(&offline, &registries)
+        .layout(&locked, &dir)
+        .unwrap();
+    assert_eq!(server.seen().len(), before);
+}
+
+#[test]
+fn an_image_for_another_platform_is_refused_with_what_there_is() {
+    let world = world();
+    let mut content = world.content.clone();
+    // An index that says amd64 of an image for s390x.
+    let mut liar = content.image("app/liar", false, "linux/s390x", &[]);
+    liar["platform"]["architecture"] = "amd64".into();
+    let index = content.index("app/liar", DOCKER_LIST, &[liar]);
+    content.tag("app/liar", "1", &index);
+    let server = start(&world.authority, content, Access::Open, |_, answer| answer);
+    let (fetcher, registries) = (world.fetcher(), Registries::default());
+    let puller = Puller::new(&fetcher, &registries);
+    let riscv = Wanted {
+        platform: "linux/riscv64".parse().unwrap(),
+        ..wanted(&server, "app/web:1")
+    };
+    let error = puller
+        .pull(&[riscv, wanted(&server, "app/one:1")])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(
+            "app/web:1: it is not there for linux/riscv64; there is: linux/amd64, linux/arm64"
+        ),
+        "{error}"
+    );
+    // The other one has no index, only a configuration that says where it runs.
+    assert!(
+        error.contains("app/one:1: it is there for linux/arm64 alone, not for linux/amd64"),
+        "{error}"
+    );
+    let error = puller
+        .pull(&[wanted(&server, "app/liar:1")])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("app/liar:1: it is there for linux/s390x alone, not for linux/amd64"),
+        "{error}"
+    );
+    let error = puller
+        .resolve(&wanted(&server, "app/none:1"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/v2/app/none/manifests/1: the server answers 404")
+            && error.contains("MANIFEST_UNKNOWN"),
+        "{error}"
+    );
+}
+
+#[test]
+fn logins_are_made_as_the_registry_wants_them() {
+    let world = world();
+    let docker = r#"{"auths": {"localhost": {"auth": "bWU6c2VjcmV0"}}}"#;
+    let docker = Credentials::docker(&world.fixture.private("config.json", docker)).unwrap();
+    // A token for two requests has to be renewed in the middle of an image.
+    for access in [Access::Basic, Access::Token(2), Access::Token(1000)] {
+        let server = start(
+            &world.authority,
+            world.content.clone(),
+            access,
+            |_, answer| answer,
+        );
+        let image = wanted(&server, "app/web:1");
+        let settings = Settings {
+            authorities: vec![world.authority.path.clone()],
+            threads: 1,
+            ..world.fixture.settings()
+        };
+        let fixture = Fixture::new();
+        let fetcher = fixture.fetcher_with(settings);
+        let error =
+            Puller::new(&fetcher, &Registries::default()).pull(std::slice::from_ref(&image));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("401") && error.contains("a login for localhost:"),
+            "{error}"
+        );
+        for registries in [world.logins(), Registries::new(docker.clone())] {
+            Puller::new(&fetcher, &registries)
+                .pull(std::slice::from_ref(&image))
+                .unwrap();
+        }
+        let wrong = Credentials::default().with(
+            "localhost",
+            Secret {
+                user: "me".into(),
+                password: "hunter2".into(),
+            },
+        );
+        let error = Puller::new(&fetcher, &Registries::new(wrong))
+            .resolve(&image)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("401") && !error.contains("hunter2") && !error.contains("token-"),
+            "{error}"
+        );
+        assert!(world.fixture.pauses().is_empty());
+    }
+}
+
+#[test]
+fn layers_that_are_elsewhere_are_fetched_there_without_the_login() {
+    let world = world();
+    let layer = world.layer.clone();
+    let storage = Server::tls(&world.authority, move |seen| {
+        Answer::file(seen, &layer, "\"x\"")
+    });
+    let digest = Digest::of(&world.layer).oci();
+    let elsewhere = storage.url("/storage?signature=opens-doors");
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Token(1000),
+        move |seen, answer| match seen.path.ends_with(&digest) {
+            true => Answer::new(307).header("Location", elsewhere.as_str()),
+            false => answer,
+        },
+    );
+    let (fetcher, registries) = (world.fetcher(), world.logins());
+    Puller::new(&fetcher, &registries)
+        .pull(&[wanted(&server, "app/web:1")])
+        .unwrap();
+    let seen = storage.seen();
+    assert_eq!((seen.len(), seen[0].header("Authorization")), (1, None));
+}
+
+#[test]
+fn layers_are_taken_up_where_they_were_cut_and_wrong_ones_are_refused() {
+    let world = world();
+    let (digest, count) = (Digest::of(&world.layer).oci(), AtomicUsize::new(0));
+    let layer = digest.clone();
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        move |seen, answer| match seen.path.ends_with(&layer) {
+            true => match count.fetch_add(1, Ordering::SeqCst) {
+                0 => Answer::new(429).header("Retry-After", "2"),
+                1 => answer.cut(200_000),
+                _ => answer,
+            },
+            false => answer,
+        },
+    );
+    let (fetcher, registries) = (world.fetcher(), Registries::default());
+    Puller::new(&fetcher, &registries)
+        .pull(&[wanted(&server, "app/web:1")])
+        .unwrap();
+    let seen = server.seen();
+    let ranges: Vec<_> = seen
+        .iter()
+        .filter(|seen| seen.path.ends_with(&digest))
+        .map(|seen| seen.header("Range"))
+        .collect();
+    assert_eq!(
+        (ranges, world.fixture.pauses()),
+        (vec![None, None, Some("bytes=200000-")], vec![2, 1])
+    );
+
+    let (fixture, wrong) = (Fixture::new(), digest.clone());
+    let liar = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        move |seen, answer| match seen.path.ends_with(&wrong) || seen.path.ends_with("/manifests/2")
+        {
+            true => Answer::new(200)
+                .header("Docker-Content-Digest", wrong.as_str())
+                .body(content(500_000, 42)),
+            false => answer,
+        },
+    );
+    let settings = Settings {
+        authorities: vec![world.authority.path.clone()],
+        ..fixture.settings()
+    };
+    let fetcher = fixture.fetcher_with(settings);
+    let error = Puller::new(&fetcher, &registries)
+        .pull(&[wanted(&liar, "app/web:1"), wanted(&liar, "app/web:2")]);
+    let error = error.unwrap_err().to_string();
+    let (expected, found) = (Digest::of(&world.layer), Digest::of(&content(500_000, 42)));
+    let blob = liar.url(&format!("/v2/app/web/blobs/{digest}"));
+    assert!(
+        error.contains(&format!(
+            "{blob}: expected SHA-256 {expected}, found {found}"
+        )),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!(
+            "app/web:2 (manifest 2): expected SHA-256 {expected}, found {found}"
+        )),
+        "{error}"
+    );
+    assert!(!fixture.kept().0.contains(&found.to_string()) && fixture.kept().1.is_empty());
+}
+
+#[test]
+fn mirrors_are_asked_first_and_the_registry_when_they_do_not_help() {
+    let world = world();
+    let mirror = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        |seen, answer| {
+            if seen.path.contains("/blobs/") {
+                Answer::new(404)
+            } else {
+                answer
+            }
+        },
+    );
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        |_, answer| answer,
+    );
+    let (fetcher, host) = (world.fetcher(), server.host());
+    let gone = Endpoint {
+        address: "localhost:1".into(),
+        plain: false,
+    };
+    let here = Endpoint {
+        address: mirror.host(),
+        plain: false,
+    };
+    let registries = Registries::default()
+        .mirror(&host, gone)
+        .mirror(&host, here);
+    Puller::new(&fetcher, &registries)
+        .pull(&[wanted(&server, "app/web:1")])
+        .unwrap();
+    let blobs = |server: &Server| {
+        server
+            .seen()
+            .iter()
+            .filter(|seen| seen.path.contains("/blobs/"))
+            .count()
+    };
+    assert_eq!(
+        (blobs(&mirror), blobs(&server), server.seen().len()),
+        (3, 3, 3)
+    );
+    // The one that is gone was tried until the patience was at its end, once.
+    assert_eq!(world.fixture.pauses(), [1, 2, 4, 8, 16]);
+}
+
+#[test]
+fn plain_http_is_spoken_only_where_it_is_configured() {
+    let world = world();
+    let content = world.content.clone();
+    let manifest = content.manifests["app/one/1"].clone();
+    let blobs = content.blobs.clone();
+    let server = Server::start(move |seen| match seen.path.rsplit_once('/') {
+        Some((_, digest)) if blobs.contains_key(digest) => {
+            Answer::new(200).body(blobs[digest].as_slice())
+        }
+        _ => Answer::new(200)
+            .header("Content-Type", &*manifest.0)
+            .body(manifest.1.as_slice()),
+    });
+    let image = Wanted {
+        platform: "linux/arm64".parse().unwrap(),
+        ..wanted(&server, "app/one:1")
+    };
+    let fetcher = world.fetcher();
+    assert!(
+        Puller::new(&fetcher, &Registries::default())
+            .pull(std::slice::from_ref(&image))
+            .is_err()
+    );
+    let registries = Registries::default().plain(&server.host());
+    assert_eq!(
+        Puller::new(&fetcher, &registries)
+            .pull(&[image])
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn what_is_missing_offline_is_named_for_all_images() {
+    let world = world();
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        |_, answer| answer,
+    );
+    let (fetcher, registries) = (world.fetcher(), Registries::default());
+    let image = wanted(&server, "app/web:1");
+    let resolved = Puller::new(&fetcher, &registries).resolve(&image).unwrap();
+    let host = server.host();
+    let offline = Fetcher::offline(world.fixture.cache());
+    let locked = Wanted {
+        digest: Some(resolved.manifest),
+        ..image
+    };
+    let other = Digest::of(b"other");
+    let unknown = Wanted {
+        digest: Some(other.clone()),
+        ..wanted(&server, "app/one:1")
+    };
+    let error = Puller::new(&offline, &registries)
+        .pull(&[locked, unknown, wanted(&server, "app/x:2")])
+        .unwrap_err();
+    let error = error.to_string();
+    // The configuration of the first is there: its licence was looked for.
+    assert!(
+        error.starts_with("offline, and these 4 are not in the cache:"),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!(
+            "image {host}/app/web:1 (blob {})",
+            Digest::of(&world.layer).oci()
+        )),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!(
+            "image {host}/app/one:1 (manifest {})",
+            other.oci()
+        )),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!("image {host}/app/x:2 (digest unknown)")),
+        "{error}"
+    );
+}
+
+/// Broken for good, busy for good, and in a circle: each is named for what it is, with the image,
+/// in one report.
+#[test]
+fn a_registry_that_stays_broken_is_told_for_every_image() {
+    let world = world();
+    let server = start(
+        &world.authority,
+        world.content.clone(),
+        Access::Open,
+        |seen, answer| match seen.path.rsplit_once('/').map(|(_, tag)| tag) {
+            Some("broken") => Answer::new(500).body("boom"),
+            Some("busy") => Answer::new(429),
+            Some("circle") => Answer::new(307).header("Location", seen.path.as_str()),
+            _ => answer,
+        },
+    );
+    let (fetcher, registries) = (world.fetcher(), Registries::default());
+    let names = [
+        "app/web:broken",
+        "app/web:busy",
+        "app/web:circle",
+        "app/web:1",
+    ];
+    let error = Puller::new(&fetcher, &registries)
+        .pull(&names.map(|name| wanted(&server, name)))
+        .unwrap_err()
+        .to_string();
+    for expected in [
+        "manifests/broken: the server answers 500",
+        "manifests/busy: the server answers 429",
+        "manifests/circle: redirected in a circle",
+    ] {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert!(!error.contains("app/web:1 "), "{error}");
+}

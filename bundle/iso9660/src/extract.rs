@@ -1,0 +1,108 @@
+//! Taking all files out of an image.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use halite_durable::{AtomicDir, ByteProgress, Error, atomic_dir, digest, files};
+use sha2::{Digest as _, Sha256};
+
+use super::read::{Entry, Image};
+use super::sink::Sink;
+
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Whether a file with that SHA-256 is what it should be.
+type Judge<'a> = dyn Fn(&Entry, &str) -> Result<(), Error> + 'a;
+
+impl Image {
+    /// Writes every file below a new directory, with its mode; directories get `0o755`. All of it
+    /// is on the disk before the directory is there under its name: it is there whole or not at
+    /// all. What an extraction that was killed has left is removed by the next one. `progress`
+    /// hears ten times how far it is.
+    ///
+    /// # Errors
+    /// When something is at `dir`, another extraction to it is under way, or a file cannot be read
+    /// or written. Then there is nothing left of it.
+    pub fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.extract_as(dir, &|_, _| Ok(()), progress)
+    }
+
+    /// The same, and asks of each file that was written, with the SHA-256 of what came out, whether
+    /// it is what it should be: where it is not, there is nothing left either.
+    pub fn extract_as(
+        &self,
+        dir: &Path,
+        judge: &Judge<'_>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        AtomicDir::begin(dir)?.fill(|new| self.fill(new, judge, progress))
+    }
+
+    fn fill(
+        &self,
+        new: &Path,
+        judge: &Judge<'_>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        let total = self.entries().iter().map(|entry| entry.size).sum();
+        let mut tenths = ByteProgress::new("extracted", total, progress);
+        for entry in self.entries() {
+            let path = inside(new, entry).ok_or_else(|| {
+                Error::content(
+                    self.path(),
+                    format!("the path {:?} leads out of the image", entry.path),
+                )
+            })?;
+            atomic_dir::make_above(new, &path)?;
+            let sha256 = self.copy(entry, &path, &mut |count| tenths.add(count))?;
+            judge(entry, &sha256)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file; the SHA-256 of what was written.
+    fn copy(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<String, Error> {
+        let mut from = self.content(entry);
+        let mut to = Sink::new(files::create(path, entry.mode)?);
+        let mut hash = Sha256::new();
+        let mut buffer = vec![
+            0;
+            CHUNK
+                .min(usize::try_from(entry.size).unwrap_or(CHUNK))
+                .max(1)
+        ];
+        loop {
+            let count = from
+                .read(&mut buffer)
+                .map_err(Error::file("read", self.path()))?;
+            if count == 0 {
+                to.finish().map_err(Error::file("write", path))?;
+                return Ok(digest::hex(&hash.finalize()));
+            }
+            hash.update(&buffer[..count]);
+            to.write_all(&buffer[..count])
+                .map_err(Error::file("write", path))?;
+            progress(count as u64);
+        }
+    }
+}
+
+/// The path of an entry in a directory, if it is in it. The reader refuses images with such names
+/// already; this is where it would do harm.
+fn inside(dir: &Path, entry: &Entry) -> Option<PathBuf> {
+    let mut path = dir.to_owned();
+    for name in entry.path.split('/') {
+        if Path::new(name).file_name() != Some(OsStr::new(name)) {
+            return None;
+        }
+        path.push(name);
+    }
+    Some(path)
+}

@@ -1,0 +1,36 @@
+//! Errors of keys and seals.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A key or a sealed image could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written, or has a content that is not understood.
+    #[error(transparent)]
+    File(#[from] halite_durable::Error),
+    /// A password could not be asked for.
+    #[error("{what}: {message}")]
+    Program {
+        /// The question.
+        what: String,
+        /// The reason.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Makes the error of a system call, for `map_err`, from the action and the file's path.
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let failed = halite_durable::Error::file(action, path);
+        move |cause| failed(cause).into()
+    }
+
+    /// Makes the error of a file's content, with the remedy in the message.
+    pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        halite_durable::Error::content(path, message).into()
+    }
+}

@@ -1,0 +1,53 @@
+//! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files
+//! of `minisign`.
+
+mod kdf;
+mod kind;
+mod password;
+mod public;
+mod secret;
+mod trust;
+mod trust_store;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+pub use password::Password;
+pub use public::PublicKey;
+pub use secret::{SecretKey, generate, load_all};
+pub use trust::Trust;
+
+/// The id of a key, by which a signature says which key made it. Anybody can make a key with a
+/// given id: it is to find the key, not to trust it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub(super) [u8; 8]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016X}", u64::from_le_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyId({self})")
+    }
+}
+
+impl Serialize for KeyId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl KeyId {
+    /// Reads an id as `minisign` shows it, which leaves zeros at the beginning out.
+    fn parse(text: &str) -> Option<Self> {
+        let digits = !text.is_empty()
+            && text.len() <= 16
+            && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let id = u64::from_str_radix(text, 16).ok().filter(|_| digits)?;
+        Some(Self(id.to_le_bytes()))
+    }
+}

@@ -1,0 +1,271 @@
+//! Secret keys.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use blake2::digest::consts::U32;
+use blake2::{Blake2b, Digest as _};
+use halite_durable::files;
+use jiff::Timestamp;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use zeroize::Zeroizing;
+
+use super::kdf::Limits;
+use super::password::private;
+use super::{KeyId, Password, PublicKey, kdf, kind};
+use crate::error::Error;
+
+/// Algorithm, key derivation and checksum algorithm, salt and limits: what stands before the
+/// encrypted bytes.
+const HEAD: usize = 54;
+
+/// A key that signs. It is read from the file of `minisign`, and never shown.
+pub struct SecretKey {
+    pair: Ed25519KeyPair,
+    public: PublicKey,
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretKey({})", self.public.id())
+    }
+}
+
+impl SecretKey {
+    /// Reads a secret key file. The password is asked for when the key is encrypted.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no secret key, others may read it although it is not
+    /// encrypted, or the password is not its own.
+    pub fn load(
+        path: &Path,
+        password: &mut dyn FnMut(&Path) -> Result<Password, Error>,
+    ) -> Result<Self, Error> {
+        const LARGEST: u64 = 64 << 10;
+        let refused = |why: String| Error::content(path, why);
+        let file = File::open(path).map_err(Error::file("read", path))?;
+        let mut text = Zeroizing::new(String::with_capacity(LARGEST as usize + 1));
+        (&file)
+            .take(LARGEST)
+            .read_to_string(&mut text)
+            .map_err(|error| refused(format!("it should be a secret key of minisign: {error}")))?;
+        let content = decode(&text).map_err(refused)?;
+        match &content[2..4] {
+            b"Sc" => Self::decrypt(&content, &password(path)?).map_err(refused),
+            [0, 0] => {
+                private(&file, path)?;
+                Self::from_bytes(&content[HEAD..], true).map_err(refused)
+            }
+            _ => Err(refused("its key derivation is not scrypt".to_owned())),
+        }
+    }
+
+    /// The public key that belongs to it.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(in super::super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        let mut signature = [0; 64];
+        signature.copy_from_slice(self.pair.sign(message).as_ref());
+        signature
+    }
+
+    fn decrypt(content: &[u8], password: &Password) -> Result<Self, String> {
+        let (salt, rest) = content[6..].split_first_chunk().ok_or("it is cut off")?;
+        let number = |at: usize| {
+            rest[at..]
+                .first_chunk()
+                .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let limits = Limits {
+            operations: number(0),
+            memory: number(8),
+        };
+        let stream = kdf::stream(password, salt, limits)?;
+        let mut plain = Zeroizing::new([0; kdf::SIZE]);
+        for (plain, (byte, mask)) in plain
+            .iter_mut()
+            .zip(content[HEAD..].iter().zip(stream.iter()))
+        {
+            *plain = byte ^ mask;
+        }
+        Self::from_bytes(&*plain, false)
+    }
+
+    /// Key id, seed, public key and checksum.
+    fn from_bytes(plain: &[u8], open: bool) -> Result<Self, String> {
+        let (secret, checksum) = plain.split_at(72);
+        // `minisign -W` writes no checksum; the two halves of the key are compared below.
+        let unchecked = open && checksum.iter().all(|byte| *byte == 0);
+        if !unchecked && checksum != sum(secret).as_slice() {
+            let why = if open {
+                "it is damaged: its checksum is wrong"
+            } else {
+                "this is not its password"
+            };
+            return Err(why.to_owned());
+        }
+        let (id, key) = secret.split_first_chunk().ok_or("it is cut off")?;
+        let (seed, public) = key.split_at(32);
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
+            .map_err(|_| "it is damaged: its public half does not belong to its secret one")?;
+        let public = public.try_into().map_err(|_| "it is cut off")?;
+        Ok(Self {
+            pair,
+            public: PublicKey::new(KeyId(*id), public, None),
+        })
+    }
+}
+
+/// Makes a key pair: the secret key in a new file that only its owner may read, encrypted when
+/// there is a password, and the public key beside it with `.pub` for its suffix. A file that is
+/// there is never replaced.
+///
+/// # Errors
+/// When one of the files is there already or cannot be written.
+pub fn generate(
+    path: &Path,
+    password: Option<&Password>,
+    not_after: Option<Timestamp>,
+) -> Result<PublicKey, Error> {
+    let beside = path.with_extension("pub");
+    for path in [path, &beside] {
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::content(
+                path,
+                "it is there already: choose another name, a key is never replaced",
+            ));
+        }
+    }
+    if beside == path {
+        return Err(Error::content(
+            path,
+            "a secret key cannot be named .pub: choose another name",
+        ));
+    }
+    let refused = |why: String| Error::content(path, why);
+    let random = |bytes: &mut [u8]| {
+        SystemRandom::new()
+            .fill(bytes)
+            .map_err(|_| refused("the system gives no random numbers".to_owned()))
+    };
+    // Key id, seed, public key, checksum.
+    let mut plain = Zeroizing::new([0; kdf::SIZE]);
+    random(&mut plain[..40])?;
+    let pair = Ed25519KeyPair::from_seed_unchecked(&plain[8..40])
+        .map_err(|error| refused(error.to_string()))?;
+    plain[40..72].copy_from_slice(pair.public_key().as_ref());
+    let checksum = sum(&plain[..72]);
+    plain[72..].copy_from_slice(&checksum);
+    let mut key = SecretKey::from_bytes(&*plain, true)
+        .map_err(refused)?
+        .public;
+    key = PublicKey::new(
+        key.id(),
+        key.bytes().try_into().unwrap_or_default(),
+        not_after,
+    );
+
+    let mut head = [0; HEAD];
+    head[..6].copy_from_slice(b"Ed\0\0B2");
+    if let Some(password) = password {
+        head[2..4].copy_from_slice(b"Sc");
+        random(&mut head[6..38])?;
+        head[38..46].copy_from_slice(&kdf::LIMITS.operations.to_le_bytes());
+        head[46..].copy_from_slice(&kdf::LIMITS.memory.to_le_bytes());
+        let salt = head[6..].first_chunk().copied().unwrap_or_default();
+        let stream = kdf::stream(password, &salt, kdf::LIMITS).map_err(refused)?;
+        plain
+            .iter_mut()
+            .zip(stream.iter())
+            .for_each(|(byte, mask)| *byte ^= mask);
+    }
+    let whole = Zeroizing::new([head.as_slice(), plain.as_slice()].concat());
+    let line = Zeroizing::new(BASE64.encode(&*whole));
+    let protected = if password.is_some() {
+        "encrypted"
+    } else {
+        "unencrypted"
+    };
+    let text = Zeroizing::new(format!(
+        "{} minisign {protected} secret key\n{}\n",
+        kind::COMMENT,
+        *line
+    ));
+    // The secret key first: the public one can be made from it again, `minisign -R`.
+    save(path, 0o600, text.as_bytes())?;
+    save(&beside, 0o644, key.to_text().as_bytes())?;
+    Ok(key)
+}
+
+/// Writes a new file in one step; it is on the disk when this returns.
+fn save(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    files::make_dir(dir)?;
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        file.as_file()
+            .set_permissions(std::fs::Permissions::from_mode(mode))?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(Error::file("write", path))
+}
+
+fn sum(secret: &[u8]) -> [u8; 32] {
+    Blake2b::<U32>::new()
+        .chain_update(b"Ed")
+        .chain_update(secret)
+        .finalize()
+        .into()
+}
+
+/// The bytes of a secret key file.
+fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
+    let wrong = || {
+        let kind = kind::name(text);
+        format!(
+            "it should be a secret key of minisign and is {kind}: name the file that `-G` or `key generate` made"
+        )
+    };
+    let mut lines = text.lines();
+    let line = match (lines.next(), lines.next(), lines.next()) {
+        (Some(comment), Some(line), None) if comment.starts_with(kind::COMMENT) => line,
+        _ => return Err(wrong()),
+    };
+    let bytes = Zeroizing::new(BASE64.decode(line.trim()).map_err(|_| wrong())?);
+    if bytes.len() == HEAD + kdf::SIZE && bytes.starts_with(b"Ed") && bytes[4..6] == *b"B2" {
+        Ok(bytes)
+    } else {
+        Err(wrong())
+    }
+}
+
+/// Reads the secret keys in files. The password is in a file, or is asked for each key that is
+/// encrypted.
+///
+/// # Errors
+/// A file cannot be read, is no key, or the password is wrong.
+pub fn load_all(files: &[PathBuf], password_file: Option<&Path>) -> Result<Vec<SecretKey>, Error> {
+    let mut password = |path: &Path| match password_file {
+        Some(file) => Password::from_file(file),
+        None => Password::ask(&format!("Password of {}: ", path.display())),
+    };
+    files
+        .iter()
+        .map(|path| SecretKey::load(path, &mut password))
+        .collect()
+}

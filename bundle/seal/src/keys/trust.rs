@@ -1,0 +1,255 @@
+//! Trust: which keys may vouch for an image.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::super::report::Signer;
+use super::super::signature::Signature;
+use super::{KeyId, PublicKey, trust_store};
+use crate::error::Error;
+
+/// The file of a trust directory that lists the keys that are trusted no more.
+pub(super) const REVOKED: &str = "revoked";
+
+/// The keys that may vouch for an image, and those that may no more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trust {
+    keys: Vec<PublicKey>,
+    /// Each with why, as the file says.
+    revoked: BTreeMap<KeyId, String>,
+    unsigned: bool,
+    /// The time that counts, where it is not the clock's.
+    now: Option<Timestamp>,
+}
+
+/// Who vouches for a statement.
+#[derive(Debug)]
+pub struct Verdict {
+    pub signers: Vec<Signer>,
+    pub ignored: Vec<String>,
+}
+
+impl Trust {
+    /// Trusts keys.
+    #[must_use]
+    pub fn new(keys: Vec<PublicKey>) -> Self {
+        Self {
+            keys,
+            ..Self::default()
+        }
+    }
+
+    /// Trusts nobody and accepts an image that nobody signed: it is checked for damage only, and
+    /// whoever made it can have put anything in. For `--allow-unsigned`.
+    #[must_use]
+    pub fn unsigned() -> Self {
+        Self::default().allow_unsigned()
+    }
+
+    /// Accepts what no trusted key vouches for, too.
+    #[must_use]
+    pub fn allow_unsigned(self) -> Self {
+        Self {
+            unsigned: true,
+            ..self
+        }
+    }
+
+    /// Judges as of a time instead of the clock's.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Self {
+        Self {
+            now: Some(now),
+            ..self
+        }
+    }
+
+    /// Trusts every `.pub` file of a directory. Its file `revoked` takes trust away: a key id a
+    /// line, and why.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, holds no key, or holds a file that is not what it should
+    /// be; all of them.
+    pub fn load(dir: &Path) -> Result<Self, Error> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
+            names.push(entry.map_err(Error::file("list", dir))?.path());
+        }
+        names.sort_unstable();
+        let (mut trust, mut problems) = (Self::default(), Vec::new());
+        for path in names
+            .iter()
+            .filter(|path| path.extension().is_some_and(|suffix| suffix == "pub"))
+        {
+            match PublicKey::load(path) {
+                Ok(key) => match trust.keys.iter_mut().find(|other| other.id() == key.id()) {
+                    // Twice under two names is once.
+                    Some(other) if other.bytes() == key.bytes() => other.until(&key),
+                    Some(other) => problems.push(format!(
+                        "{}: another key with the id {} is in {}.pub: remove the one that is forged",
+                        path.display(),
+                        key.id(),
+                        other.name().unwrap_or_default()
+                    )),
+                    None => trust.keys.push(key),
+                },
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        let revoked = dir.join(REVOKED);
+        match parse_revoked(&trust_store::list(&revoked)?) {
+            Ok(revoked) => trust.revoked = revoked,
+            Err(wrong) => problems.extend(
+                wrong
+                    .iter()
+                    .map(|why| format!("{}: {why}", revoked.display())),
+            ),
+        }
+        if !problems.is_empty() {
+            return Err(Error::content(
+                dir,
+                format!("it cannot be used:\n  {}", problems.join("\n  ")),
+            ));
+        }
+        if trust.keys.is_empty() {
+            let message = "it holds no public key: put the .pub file of who builds the bundles there, which came by \
+                           another way than the bundle";
+            return Err(Error::content(dir, message));
+        }
+        Ok(trust)
+    }
+
+    /// Trusts nobody whom a directory trusts no more: what its file `revoked` lists, and a key that
+    /// it has with an earlier end after that. Its other keys do not count.
+    ///
+    /// # Errors
+    /// When the directory is there and cannot be read, or its file `revoked` is none.
+    pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
+        for path in trust_store::public(dir)? {
+            // What is no key is for whoever loads the directory to name.
+            let Ok(there) = PublicKey::load(&path) else {
+                continue;
+            };
+            let same =
+                |key: &&mut PublicKey| key.id() == there.id() && key.bytes() == there.bytes();
+            self.keys
+                .iter_mut()
+                .filter(same)
+                .for_each(|key| key.until(&there));
+        }
+        let path = dir.join(REVOKED);
+        let revoked = parse_revoked(&trust_store::list(&path)?)
+            .map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
+        self.revoked.extend(revoked);
+        Ok(self)
+    }
+
+    /// Who is trusted no more, each with why.
+    pub(super) fn revoked(&self) -> &BTreeMap<KeyId, String> {
+        &self.revoked
+    }
+
+    /// The trusted keys.
+    #[must_use]
+    pub fn keys(&self) -> &[PublicKey] {
+        &self.keys
+    }
+
+    fn key(&self, id: KeyId) -> Option<&PublicKey> {
+        self.keys.iter().find(|key| key.id() == id)
+    }
+
+    /// Who of the trusted keys vouches for a statement. A wrong signature of a key that is known
+    /// refuses the image, whoever else signed: somebody changed the statement or the signature.
+    pub(in super::super) fn judge(
+        &self,
+        statement: &[u8],
+        signatures: &[Signature],
+    ) -> Result<Verdict, String> {
+        let now = self.now.unwrap_or_else(Timestamp::now);
+        let mut verdict = Verdict {
+            signers: Vec::new(),
+            ignored: Vec::new(),
+        };
+        for signature in signatures {
+            let id = signature.key();
+            let known = self.key(id);
+            if let Some(key) = known
+                && !signature.is_by(key, statement)
+            {
+                return Err(format!(
+                    "the signature of key {} does not fit its statement: one of them was changed; do not use this \
+                     image, and ask who built it",
+                    called(key)
+                ));
+            }
+            match (known, self.revoked.get(&id)) {
+                (_, Some(why)) if why.is_empty() => {
+                    verdict.ignored.push(format!("key {id} is revoked"))
+                }
+                (_, Some(why)) => verdict.ignored.push(format!("key {id} is revoked: {why}")),
+                (None, None) => verdict
+                    .ignored
+                    .push(format!("key {id} is not trusted here")),
+                (Some(key), None) => match key.not_after().filter(|end| *end <= now) {
+                    Some(end) => verdict
+                        .ignored
+                        .push(format!("key {} expired at {end}", called(key))),
+                    None => verdict.signers.push(Signer {
+                        key: id,
+                        name: key.name().map(str::to_owned),
+                    }),
+                },
+            }
+        }
+        if !verdict.signers.is_empty() || self.unsigned {
+            return Ok(verdict);
+        }
+        if signatures.is_empty() {
+            return Err("it is not signed: ask who built it for a signed one".to_owned());
+        }
+        let mut trusted: Vec<_> = self.keys.iter().map(called).collect();
+        if trusted.is_empty() {
+            trusted.push("none".to_owned());
+        }
+        Err(format!(
+            "no trusted key vouches for it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
+             another way than the image, and put it into the trust directory; or for an image that a trusted key signed",
+            verdict.ignored.join("; "),
+            trusted.join(", ")
+        ))
+    }
+}
+
+fn called(key: &PublicKey) -> String {
+    key.name().map_or_else(
+        || key.id().to_string(),
+        |name| format!("{name} ({})", key.id()),
+    )
+}
+
+/// A key id a line, with why behind it; what begins with `#` is a comment.
+pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
+    let (mut revoked, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (id, why) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match KeyId::parse(id) {
+            Some(id) => drop(revoked.insert(id, why.trim().to_owned())),
+            None => wrong.push(format!(
+                "line {number}: `{id}` is no key id of 16 hexadecimal digits"
+            )),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(revoked)
+    } else {
+        Err(wrong)
+    }
+}

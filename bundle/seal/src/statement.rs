@@ -1,0 +1,108 @@
+//! The statement: what a signature vouches for.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The only format of the statement so far.
+const FORMAT: u32 = 1;
+
+/// What an image is, as its builder says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The bundle's name.
+    pub name: String,
+    /// The bundle's version.
+    pub version: String,
+    /// The image's volume id.
+    pub volume: String,
+    /// When its content was settled.
+    pub built: Timestamp,
+    /// The file of the image whose SHA-256 is stated: the manifest, or a delta's description.
+    pub stated: String,
+}
+
+/// What the signatures of an image vouch for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Statement {
+    /// The statement's format, 1.
+    pub format: u32,
+    /// The bundle's name.
+    pub name: String,
+    /// The bundle's version.
+    pub version: String,
+    /// The image's volume id.
+    pub volume: String,
+    /// When its content was settled.
+    pub built: Timestamp,
+    /// The image's size in bytes, without the trailer.
+    pub size: u64,
+    /// The SHA-256 of the whole image, without the trailer.
+    pub sha256: String,
+    /// The SHA-256 of the map.
+    pub map_sha256: String,
+    /// The SHA-256 of the manifest in the image; of a delta, of its description.
+    pub manifest_sha256: String,
+}
+
+/// Read before the rest, because another format has other fields.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Statement {
+    /// States the facts of an image.
+    pub(super) fn new(
+        facts: &Facts,
+        size: u64,
+        sha256: String,
+        map: String,
+        manifest: String,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            name: facts.name.clone(),
+            version: facts.version.clone(),
+            volume: facts.volume.clone(),
+            built: facts.built,
+            size,
+            sha256,
+            map_sha256: map,
+            manifest_sha256: manifest,
+        }
+    }
+
+    /// The statement as it is signed.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let mut bytes = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// Reads a statement.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let unreadable = |error: serde_json::Error| {
+            format!("its statement is none that this version reads: {error}")
+        };
+        let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if format != FORMAT {
+            return Err(format!(
+                "its statement has format {format}, and only {FORMAT} is known here: use the ctl of that bundle"
+            ));
+        }
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
+
+    /// The comment that is signed with the statement and that `minisign` shows.
+    pub(super) fn comment(&self) -> String {
+        format!(
+            "timestamp:{}\tname:{}\tversion:{}\tsize:{}\tsha256:{}",
+            self.built.as_second(),
+            self.name,
+            self.version,
+            self.size,
+            self.sha256
+        )
+    }
+}

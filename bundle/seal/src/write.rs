@@ -1,0 +1,226 @@
+//! Sealing an image, and adding a signature to a sealed one.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use halite_durable::digest;
+use halite_iso9660::write::Placed;
+
+use super::check::Sealed;
+use super::keys::{PublicKey, SecretKey};
+use super::signature::{Signature, sign};
+use super::statement::{Facts, Statement};
+use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
+use super::{map, pass};
+use crate::error::Error;
+
+/// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a
+/// key the image can be checked for damage, and is unsigned. On an error the image is as it was.
+///
+/// # Errors
+/// When the file is no image of whole sectors or is sealed already, when the files do not lie in it
+/// one beside the other or no manifest is among them, or when it cannot be read or written.
+pub fn seal(
+    iso: &Path,
+    placed: &[Placed],
+    facts: &Facts,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let refused = |why: String| Error::content(iso, why);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(iso)
+        .map_err(Error::file("write", iso))?;
+    let size = file.metadata().map_err(Error::file("read", iso))?.len();
+    unsealed(&file, size).map_err(refused)?;
+    if keys.len() > SIGNATURES {
+        return Err(refused(format!(
+            "{} keys are to sign, and there is room for {SIGNATURES}",
+            keys.len()
+        )));
+    }
+    let text = [&facts.name, &facts.version, &facts.volume];
+    if text.iter().any(|text| text.chars().any(char::is_control)) {
+        return Err(refused(
+            "its name, version or volume id holds a control character".to_owned(),
+        ));
+    }
+    let files = arrange(placed, size).map_err(refused)?;
+    let manifest = placed
+        .iter()
+        .find(|placed| placed.path == facts.stated)
+        .ok_or_else(|| refused(format!("no {} is in it", facts.stated)))?;
+    let mut content =
+        vec![0; usize::try_from(manifest.size).map_err(|error| refused(error.to_string()))?];
+    file.read_exact_at(&mut content, manifest.offset)
+        .map_err(Error::file("read", iso))?;
+
+    let mut segments = map::cut(size, &files);
+    let sha256 = pass::measure(iso, &mut segments, size, progress)?;
+    let map = map::render(&segments).map_err(refused)?;
+    let statement = Statement::new(
+        facts,
+        size,
+        sha256,
+        digest::sha256(&map),
+        digest::sha256(&content),
+    );
+    let bytes = statement.to_bytes().map_err(refused)?;
+    let signatures = keys
+        .iter()
+        .map(|key| sign(key, &bytes, &statement.comment()).into_bytes())
+        .collect();
+    append(&file, size, map, bytes, signatures)
+        .inspect_err(|_| {
+            // Best effort: the first error is the one that matters.
+            let _ = file.set_len(size);
+        })
+        .map_err(Error::file("write", iso))
+}
+
+fn append(
+    file: &File,
+    image: u64,
+    map: Vec<u8>,
+    statement: Vec<u8>,
+    signatures: Vec<Vec<u8>>,
+) -> io::Result<()> {
+    let mut at = image;
+    let mut put = |content: Vec<u8>| {
+        let part = Part::new(at, &content);
+        file.write_all_at(&filled(content), at)?;
+        at = part.end();
+        io::Result::Ok(part)
+    };
+    let (map, statement) = (put(map)?, put(statement)?);
+    let signatures = signatures
+        .into_iter()
+        .map(&mut put)
+        .collect::<Result<_, _>>()?;
+    let footer = Footer {
+        image,
+        map,
+        statement,
+        signatures,
+    };
+    file.write_all_at(&footer.render(), at)?;
+    file.sync_all()
+}
+
+fn unsealed(file: &File, size: u64) -> Result<(), String> {
+    if size == 0 || !size.is_multiple_of(SECTOR) {
+        return Err(format!(
+            "{size} bytes are no image: it has whole sectors of {SECTOR}"
+        ));
+    }
+    let mut start = vec![0; MAGIC.len()];
+    file.read_exact_at(&mut start, size - SECTOR)
+        .map_err(|error| error.to_string())?;
+    if start == MAGIC.as_bytes() {
+        return Err(
+            "it is sealed already: to sign it with another key, add a signature".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// The files by where they lie. All that are out of place are in the error.
+fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String> {
+    let mut files: Vec<_> = placed
+        .iter()
+        .filter(|placed| placed.size > 0)
+        .map(|placed| (placed.offset, placed.size, placed.path.as_str()))
+        .collect();
+    files.sort_unstable();
+    let (mut wrong, mut at, mut before) = (Vec::new(), 0, "");
+    for &(offset, length, path) in &files {
+        if path.is_empty() || path.chars().any(char::is_control) {
+            wrong.push(format!(
+                "`{}` is no name for a file of an image",
+                path.escape_debug()
+            ));
+        }
+        if offset < at {
+            wrong.push(format!("{path} lies on {before}"));
+        }
+        match offset.checked_add(length).filter(|end| *end <= size) {
+            Some(end) => (at, before) = (end.max(at), path),
+            None => wrong.push(format!("{path} ends after the image")),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(files)
+    } else {
+        Err(wrong.join("\n  "))
+    }
+}
+
+/// Adds a signature that `minisign` or another builder's key made of the
+/// [`statement`](super::statement()).
+///
+/// An interruption leaves a file that is refused; the next call makes it what it was before, and
+/// begins again.
+///
+/// # Errors
+/// When the file has no whole seal, the signature is not by the key or not of this image's
+/// statement, or the file cannot be read or written.
+pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
+    let refused = |why: String| Error::content(iso, why);
+    let writable = File::options()
+        .read(true)
+        .write(true)
+        .open(iso)
+        .map_err(Error::file("write", iso))?;
+    recover(&writable).map_err(Error::file("write", iso))?;
+    let sealed = Sealed::open(iso)?;
+    let statement = sealed.statement().map_err(refused)?;
+    let made = Signature::parse(signature)
+        .map_err(|why| refused(format!("the signature cannot be added: {why}")))?;
+    if !made.is_by(key, &statement) {
+        let why = format!(
+            "the signature cannot be added: key {} did not make it over this image's statement",
+            key.id()
+        );
+        return Err(refused(why));
+    }
+    let there = sealed.signatures().map_err(refused)?;
+    if there.iter().any(|there| there.key() == made.key()) {
+        return Err(refused(format!(
+            "it has a signature by key {} already",
+            key.id()
+        )));
+    }
+    if there.len() >= SIGNATURES || signature.len() as u64 > SECTOR {
+        return Err(refused(format!(
+            "there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most"
+        )));
+    }
+    // The signature takes the place of the footer. The new footer is on the disk before the old one
+    // is overwritten.
+    let at = sealed.size - SECTOR;
+    let mut footer = sealed.footer;
+    footer.signatures.push(Part::new(at, signature.as_bytes()));
+    let write = || {
+        writable.write_all_at(&footer.render(), sealed.size)?;
+        writable.sync_all()?;
+        writable.write_all_at(&filled(signature.as_bytes().to_vec()), at)?;
+        writable.sync_all()
+    };
+    write().map_err(Error::file("write", iso))
+}
+
+/// Takes back what an interrupted [`add`] left: a second footer, whole or not, behind one that is
+/// whole.
+fn recover(file: &File) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    let before = size.saturating_sub(1) / SECTOR * SECTOR;
+    if Footer::read(file, before).is_ok() {
+        file.set_len(before)?;
+        file.sync_all()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Adding a bundle to a site.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::files;
+use halite_manifest::{InstalledBundle, Manifest, manifest};
+
+use crate::delta::Delta;
+use crate::error::Error;
+use crate::store::BundleStore;
+use crate::verified::VerifiedImage;
+use crate::{delta_apply, verify};
+
+/// What became of a bundle that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// It is new.
+    New,
+    /// It was there already, and nothing was done.
+    There,
+    /// The same bundle was there as a link, or damaged; it was replaced.
+    Replaced,
+}
+
+/// Directories that the services which read bundles do not see, or that nothing lasts in (their
+/// units have `ProtectHome=` and `PrivateTmp=`).
+const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
+
+impl BundleStore {
+    /// Puts the bundle of an image, which was [checked](halite_seal::check()) before, in its place:
+    /// a whole one is taken out, of a delta and the bundle that it is for a whole one is made. What
+    /// stands there as a link, or damaged, is replaced in one step when it is the same bundle.
+    /// `sha256` is what the checked statement says of the manifest: each file is compared once more
+    /// as it comes out, and nothing is put in place that is not what was checked.
+    ///
+    /// # Errors
+    /// When it is not what was checked any more, another bundle of the same version is there, a
+    /// delta's old bundle is not, there is no room, somebody else changes the bundles, or the
+    /// system refuses. Then everything is as it was.
+    pub fn add_image(
+        &self,
+        iso: &Path,
+        sha256: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Added, Error> {
+        let sound = VerifiedImage::open(iso, sha256)?;
+        let manifest = sound.manifest();
+        let place = self.path(&manifest.version)?;
+        let _lock = self.lock()?;
+        self.clear()?;
+        let there = fs::symlink_metadata(&place).is_ok();
+        if there {
+            self.refuse_other(
+                &manifest.version,
+                Manifest::checksum(&sound.bytes).as_bytes(),
+            )?;
+            if !place.is_symlink() && verify(&place, progress)?.is_sound() {
+                return Ok(Added::There);
+            }
+        }
+        let to = if there {
+            files::sibling(&place, "whole")
+        } else {
+            place.clone()
+        };
+        match sound.delta() {
+            Some(delta) => {
+                delta_apply::combine(&sound, delta, &self.old(iso, delta)?, &to, progress)?
+            }
+            None => {
+                Room::at(self.root())?.holds(
+                    Need::for_sizes(sound.image.entries().iter().map(|entry| entry.size)),
+                    self.root(),
+                )?;
+                sound.extract(&to, progress)?;
+            }
+        }
+        if !there {
+            return Ok(Added::New);
+        }
+        files::put_in_place(&to, &place)?;
+        self.forget(&manifest.version)?;
+        Ok(Added::Replaced)
+    }
+
+    /// The bundle that a delta is for.
+    fn old(&self, iso: &Path, delta: &Delta) -> Result<InstalledBundle, Error> {
+        self.get(&delta.old.version).map_err(|error| {
+            let why = format!(
+                "this is a delta from {} to {} and needs the bundle {0} (built {}) on this site: {error}; add that one \
+                 first, or bring the whole bundle {1}",
+                delta.old.version, delta.new.version, delta.old.built
+            );
+            Error::content(iso, why)
+        })
+    }
+
+    /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched
+    /// for](crate::signed_manifest::verified()) before, without copying it. Its files are looked at, not read:
+    /// each is there and has its size. The digest is recorded: what is at the same place later with
+    /// another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
+    ///
+    /// # Errors
+    /// When another bundle of the same version is there, the directory does not hold what its
+    /// manifest says, somebody else changes the bundles, or the system refuses.
+    pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
+        let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
+        let manifest = manifest::load_same(&dir, sha256)?;
+        let place = self.path(&manifest.version)?;
+        if !place.is_symlink() && place.canonicalize().is_ok_and(|there| there == dir) {
+            return Ok(Added::There);
+        }
+        let wrong = verify::sizes(&dir, &manifest)?;
+        if !wrong.is_empty() {
+            return Err(Error::content(
+                &dir,
+                format!("it is not whole:\n  {}", wrong.join("\n  ")),
+            ));
+        }
+        let _lock = self.lock()?;
+        self.clear()?;
+        if fs::symlink_metadata(&place).is_ok() {
+            let checksum = dir.join(manifest::CHECKSUM);
+            let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
+            self.refuse_other(&manifest.version, &checksum)?;
+        }
+        let same = manifest::load_same(&place, sha256).is_ok();
+        // A copy of one's own is better than a link.
+        if same && !place.is_symlink() {
+            return Ok(Added::There);
+        }
+        // Before the link is there: nobody uses it without.
+        let record = self.record(&manifest.version);
+        files::replace(&record, 0o644, manifest::checksum_of(sha256).as_bytes())?;
+        // A link that leads to the same is as good as another.
+        if same {
+            return Ok(Added::There);
+        }
+        let beside = files::sibling(&place, "link");
+        symlink(&dir, &beside).map_err(Error::file("make", &beside))?;
+        let added = if fs::symlink_metadata(&place).is_ok() {
+            Added::Replaced
+        } else {
+            Added::New
+        };
+        files::put_in_place(&beside, &place)?;
+        Ok(added)
+    }
+
+    /// Refuses a bundle when another one of its version is there. What a link leads to may be away
+    /// or damaged: then the record of the link says which one it was. Of a damaged directory of
+    /// one's own nobody knows, and it may be replaced.
+    ///
+    /// # Errors
+    /// Another bundle of that version is there; or the text can be no version.
+    pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
+        let place = self.path(version)?;
+        let there = match fs::read(place.join(manifest::CHECKSUM)) {
+            Ok(there) if manifest::load(&place).is_ok() => Some(there),
+            _ if place.is_symlink() => self
+                .recorded(version)
+                .map(|sha256| manifest::checksum_of(&sha256).into_bytes()),
+            _ => None,
+        };
+        if there.is_none_or(|there| there == checksum) {
+            return Ok(());
+        }
+        let away = fs::read_link(&place).ok().filter(|to| !to.exists());
+        let away = away.map(|to| format!(" (a link to {}, where nothing is now)", to.display()));
+        let message = format!(
+            "another bundle of the same version is there{}: give the new one a version of its own in its recipe, or \
+             remove that one first (`ctl bundle remove`)",
+            away.unwrap_or_default()
+        );
+        Err(Error::content(place, message))
+    }
+}
+
+/// Whether nginx and the master can read what is in a directory, whose path has no links.
+///
+/// # Errors
+/// Why not, and where a bundle can be.
+pub fn visible(dir: &Path) -> Result<(), Error> {
+    let refused = |why: String| {
+        let message = format!(
+            "{why}: mount or extract the bundle elsewhere, for example below /srv or /media, or add its ISO"
+        );
+        Err(Error::content(dir, message))
+    };
+    if let Some(hidden) = HIDDEN.iter().find(|hidden| dir.starts_with(hidden)) {
+        return refused(format!(
+            "the services that read a bundle do not see what is below {hidden}"
+        ));
+    }
+    let mut path = PathBuf::new();
+    for part in dir.components() {
+        path.push(part);
+        if part == Component::RootDir {
+            continue;
+        }
+        let mode = fs::metadata(&path)
+            .map_err(Error::file("read", &path))?
+            .permissions()
+            .mode();
+        if mode & 0o001 == 0 {
+            return refused(format!(
+                "{} is closed to other users, of whom nginx is one",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_services_do_not_see_is_refused() {
+        let text = visible(Path::new("/root/bundle")).unwrap_err().to_string();
+        assert!(
+            text.contains("below /root") && text.contains("/srv"),
+            "{text}"
+        );
+        visible(Path::new("/usr/lib")).unwrap();
+    }
+}

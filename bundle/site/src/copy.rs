@@ -1,0 +1,515 @@
+//! Copying a bundle from another host of the site that serves it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{Digest, files};
+use halite_fetch::{Artifact, Cache, Client, Fetcher, Settings};
+use halite_manifest::{Entry, Manifest, manifest};
+use url::Url;
+
+use crate::add::Added;
+use crate::error::Error;
+use crate::store::BundleStore;
+use crate::verify;
+
+/// So many files are asked of a server before it is looked at whether it still answers: one that
+/// died costs the pauses of these, not those of every file.
+const BATCH: usize = 16;
+
+/// The largest manifest, in bytes: the only file whose size is not known beforehand, from a server
+/// that is not believed yet.
+const MANIFEST: u64 = 256 << 20;
+
+/// From where a bundle is copied.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Addresses of its directory, in the order in which they are asked.
+    pub servers: Vec<String>,
+    /// How to reach them.
+    pub settings: Settings,
+}
+
+/// What became of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// What became of the bundle.
+    pub added: Added,
+    /// Bytes that had to come over the network now.
+    pub fetched: u64,
+    /// Bytes that were here already: in a damaged bundle of that version, or in another bundle.
+    pub reused: u64,
+}
+
+impl BundleStore {
+    /// Whether the bundle with that manifest (SHA-256) stands here, each file with its size.
+    /// Contents are not read.
+    ///
+    /// # Errors
+    /// What is wrong or missing.
+    pub fn holds(&self, version: &str, fingerprint: &str) -> Result<(), Error> {
+        let held = self.get(version)?;
+        let found = held.digest().unwrap_or_default();
+        let manifest = held
+            .manifest
+            .map_err(|why| Error::content(&held.path, why))?;
+        if found != fingerprint {
+            return Err(Error::content(
+                held.path,
+                format!("its manifest is {found}, not {fingerprint}"),
+            ));
+        }
+        let wrong = verify::sizes(&held.path, &manifest)?;
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::content(held.path, wrong.join("\n  ")))
+        }
+    }
+
+    /// Copies the bundle whose manifest has that SHA-256. Each file is compared with the manifest,
+    /// so whoever sends it need not be believed. It is there as a whole or not at all; what came
+    /// before somebody was cut off, and what other bundles have, is not fetched again. What stands
+    /// there as another or a damaged bundle is replaced in one step.
+    ///
+    /// # Errors
+    /// When no server has a file as it should be, there is no room, somebody else changes the
+    /// bundles, or the system refuses. Then everything is as it was, but for what came already.
+    pub fn copy(
+        &self,
+        version: &str,
+        fingerprint: &str,
+        origin: &Origin,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Copied, Error> {
+        let place = self.path(version)?;
+        let digest: Digest = fingerprint.parse().map_err(|_| {
+            Error::content(
+                &place,
+                format!("{fingerprint:?} is no SHA-256 of a manifest"),
+            )
+        })?;
+        let _lock = self.lock()?;
+        if self.holds(version, fingerprint).is_ok() {
+            return Ok(Copied {
+                added: Added::There,
+                fetched: 0,
+                reused: 0,
+            });
+        }
+        let kept = files::sibling(&place, "copy");
+        let mut servers = Servers::new(origin, Cache::open(&kept)?)?;
+        servers.fetch(
+            vec![(manifest::FILE.to_owned(), digest.clone(), None)],
+            progress,
+        )?;
+        let bytes = servers.cache.read(&digest)?.unwrap_or_default();
+        let manifest = manifest::from_bytes(&place, &bytes)?;
+        if manifest.version != version {
+            let message = format!(
+                "the manifest is that of {}, not of {version}",
+                manifest.version
+            );
+            return Err(Error::content(place, message));
+        }
+
+        progress("looking for files that are here already");
+        let mut found = self.here(&place, &manifest)?;
+        let reused = found.values().map(|here| here.size).sum();
+        let missing = missing(&manifest, &found, &servers.cache)?;
+        Room::at(self.root())?
+            .holds(need(self.root(), &manifest, &missing, &found), self.root())?;
+        let fetched = missing.iter().filter_map(|(_, _, size)| *size).sum();
+        servers.fetch(missing, progress)?;
+        for entry in manifest.files.values() {
+            let digest = digest_of(&place, entry)?;
+            if let Some(kept) = servers.cache.find(&digest, Some(entry.size)) {
+                let here = Here {
+                    path: kept.path,
+                    size: entry.size,
+                    whose: Whose::Fetched,
+                };
+                found.insert(entry.sha256.clone(), here);
+            }
+        }
+
+        let beside = files::sibling(&place, "whole");
+        // What was copied and not linked is not on the disk yet.
+        let whole =
+            lay_out(&beside, &manifest, &bytes, found).and_then(|()| Ok(files::settle(&beside)?));
+        if whole.is_err() {
+            // Best effort: the first error is the one that matters.
+            let _ = files::remove_any(&beside);
+        }
+        whole?;
+        let added = if fs::symlink_metadata(&place).is_ok() {
+            Added::Replaced
+        } else {
+            Added::New
+        };
+        files::put_in_place(&beside, &place)?;
+        self.forget(version)?;
+        files::remove_dir(&kept)?;
+        Ok(Copied {
+            added,
+            fetched,
+            reused,
+        })
+    }
+
+    /// Files of a bundle that are on this host, by their SHA-256, each read to be sure.
+    fn here(&self, place: &Path, manifest: &Manifest) -> Result<BTreeMap<String, Here>, Error> {
+        // Our own come first.
+        let mut candidates: BTreeMap<String, BTreeSet<(bool, PathBuf)>> = BTreeMap::new();
+        for (path, entry) in &manifest.files {
+            let candidate = (place.is_symlink(), place.join(path));
+            candidates
+                .entry(entry.sha256.clone())
+                .or_default()
+                .insert(candidate);
+        }
+        for held in self
+            .list()?
+            .iter()
+            .filter(|held| held.link_target.is_none())
+        {
+            for (path, entry) in held.manifest.iter().flat_map(|manifest| &manifest.files) {
+                if let Some(paths) = candidates.get_mut(&entry.sha256) {
+                    paths.insert((false, held.path.join(path)));
+                }
+            }
+        }
+        let sizes: BTreeMap<&str, u64> = manifest
+            .files
+            .values()
+            .map(|entry| (entry.sha256.as_str(), entry.size))
+            .collect();
+        let same = |sha256: &str, foreign: bool, path: &PathBuf| {
+            let size = sizes.get(sha256).copied()?;
+            let status = fs::symlink_metadata(path).ok()?;
+            let plain = status.is_file() && status.len() == size;
+            let own = Whose::Own {
+                mode: status.permissions().mode() & 0o7777,
+            };
+            let whose = if foreign { Whose::Foreign } else { own };
+            (plain && files::digest(path).ok()?.0 == sha256).then(|| Here {
+                path: path.clone(),
+                size,
+                whose,
+            })
+        };
+        let each = candidates.iter().filter_map(|(sha256, paths)| {
+            let found = paths
+                .iter()
+                .find_map(|(foreign, path)| same(sha256, *foreign, path))?;
+            Some((sha256.clone(), found))
+        });
+        Ok(each.collect())
+    }
+}
+
+/// A content of the new bundle that is on this host.
+struct Here {
+    path: PathBuf,
+    /// Bytes.
+    size: u64,
+    whose: Whose,
+}
+
+/// Whose a file is. A further name of it is the same file: with its mode, and with whatever its
+/// owner writes into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// It came for this bundle, and is of no other.
+    Fetched,
+    /// Of another bundle that is a directory of the site's own.
+    Own { mode: u32 },
+    /// Of a directory that is linked.
+    Foreign,
+}
+
+impl Here {
+    /// Whether a file with that mode can be a further name of it.
+    fn links(&self, mode: u32) -> bool {
+        match self.whose {
+            Whose::Fetched => true,
+            Whose::Own { mode: own } => own == mode,
+            Whose::Foreign => false,
+        }
+    }
+
+    /// Puts it at a place: as a further name of what is here where that may be, so that each
+    /// content is on the disk once.
+    fn put(&mut self, to: &Path, mode: u32, entry: &Entry) -> Result<(), Error> {
+        if let Some(above) = to.parent() {
+            files::make_dir(above)?;
+        }
+        if self.links(mode) && fs::hard_link(&self.path, to).is_ok() {
+            if self.whose == Whose::Fetched {
+                let mode = fs::Permissions::from_mode(mode);
+                fs::set_permissions(to, mode).map_err(Error::file("write", to))?;
+            }
+            self.whose = Whose::Own { mode };
+            return Ok(());
+        }
+        let (found, _) = files::copy(&self.path, to, mode)?;
+        if found == entry.sha256 {
+            return Ok(());
+        }
+        Err(Error::content(
+            &self.path,
+            "it was changed while it was copied: run this again",
+        ))
+    }
+}
+
+/// The mode of a file of a bundle.
+fn mode_of(path: &str) -> u32 {
+    if path == "install" || path.starts_with("bin/") {
+        0o755
+    } else {
+        0o644
+    }
+}
+
+fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
+    let wrong = |_| {
+        Error::content(
+            place,
+            format!(
+                "the manifest has {:?} where a SHA-256 belongs",
+                entry.sha256
+            ),
+        )
+    };
+    entry.sha256.parse().map_err(wrong)
+}
+
+/// A file to fetch: path, digest, size in bytes.
+type Wanted = (String, Digest, Option<u64>);
+
+/// Each content once that is neither here nor kept from an earlier time; the largest first, so that
+/// all threads end at the same time.
+fn missing(
+    manifest: &Manifest,
+    found: &BTreeMap<String, Here>,
+    cache: &Cache,
+) -> Result<Vec<Wanted>, Error> {
+    let mut wanted = BTreeMap::new();
+    for (path, entry) in manifest
+        .files
+        .iter()
+        .filter(|(_, entry)| !found.contains_key(&entry.sha256))
+    {
+        let digest = digest_of(Path::new(path), entry)?;
+        if cache.sound(&digest, Some(entry.size))?.is_none() {
+            wanted.insert(
+                entry.sha256.clone(),
+                (path.clone(), digest, Some(entry.size)),
+            );
+        }
+    }
+    let mut wanted: Vec<Wanted> = wanted.into_values().collect();
+    wanted.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size));
+    Ok(wanted)
+}
+
+/// What a bundle below `root` takes besides what is there: what has to come, and what is here and
+/// cannot be linked: on another file system, somebody else's, or with another mode.
+fn need(
+    root: &Path,
+    manifest: &Manifest,
+    missing: &[Wanted],
+    found: &BTreeMap<String, Here>,
+) -> Need {
+    let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
+    let here = device(root);
+    let mut need = Need::default();
+    missing
+        .iter()
+        .for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
+    // Under each of its names.
+    for (path, entry) in &manifest.files {
+        let is_copied = |found: &Here| !found.links(mode_of(path)) || device(&found.path) != here;
+        if found.get(&entry.sha256).is_some_and(is_copied) {
+            need.add(entry.size);
+        }
+    }
+    need
+}
+
+/// The servers, of which the first is asked until it fails.
+struct Servers {
+    cache: Cache,
+    fetcher: Fetcher,
+    left: Vec<String>,
+    failures: Vec<halite_fetch::Error>,
+}
+
+impl Servers {
+    fn new(origin: &Origin, cache: Cache) -> Result<Self, Error> {
+        let largest = origin.settings.largest.or(Some(MANIFEST));
+        let settings = Settings {
+            largest,
+            ..origin.settings.clone()
+        };
+        let fetcher = Fetcher::new(cache.clone(), Client::new(settings)?);
+        let left = origin.servers.iter().rev().cloned().collect();
+        Ok(Self {
+            cache,
+            fetcher,
+            left,
+            failures: Vec::new(),
+        })
+    }
+
+    /// Fetches everything into the cache. A server that fails is asked no more.
+    fn fetch(
+        &mut self,
+        mut wanted: Vec<Wanted>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        let megabytes = |wanted: &[Wanted]| {
+            wanted.iter().filter_map(|(_, _, size)| *size).sum::<u64>() / 1_000_000
+        };
+        let total = megabytes(&wanted);
+        while !wanted.is_empty() {
+            let Some(server) = self.left.last().cloned() else {
+                halite_fetch::Error::all(self.failures.drain(..))?;
+                return Err(Error::Incomplete(
+                    "no server is named to copy it from".to_owned(),
+                ));
+            };
+            let batch = wanted.get(..wanted.len().min(BATCH)).unwrap_or_default();
+            let artifacts = batch
+                .iter()
+                .map(|wanted| artifact(&server, wanted))
+                .collect::<Result<Vec<_>, _>>()?;
+            if let Err(error) = self.fetcher.files(&artifacts) {
+                progress(&format!("{server} does not serve it: {error}"));
+                self.failures.push(error);
+                self.left.pop();
+            }
+            wanted.retain(|(_, digest, size)| self.cache.find(digest, *size).is_none());
+            if total > 0 {
+                progress(&format!(
+                    "copied {} of {total} MB",
+                    total - megabytes(&wanted)
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Error> {
+    let wrong = |why: &str| halite_fetch::Error::Setting(format!("{server}: {why}"));
+    let mut url = Url::parse(server).map_err(|error| wrong(&error.to_string()))?;
+    url.path_segments_mut()
+        .map_err(|()| wrong("no address of a server"))?
+        .pop_if_empty()
+        .extend(path.split('/'));
+    let (name, url, digest) = (path.clone(), url.into(), Some(digest.clone()));
+    Ok(Artifact {
+        name,
+        url,
+        digest,
+        size: *size,
+        limit: None,
+    })
+}
+
+/// Puts the files in their places in a new directory.
+fn lay_out(
+    dir: &Path,
+    manifest: &Manifest,
+    bytes: &[u8],
+    mut found: BTreeMap<String, Here>,
+) -> Result<(), Error> {
+    files::remove_any(dir)?;
+    let mut directories: BTreeSet<PathBuf> = [dir.to_owned()].into();
+    for (path, entry) in &manifest.files {
+        let Some(here) = found.get_mut(&entry.sha256) else {
+            return Err(Error::Incomplete(format!("{path} did not come")));
+        };
+        let to = dir.join(path);
+        here.put(&to, mode_of(path), entry)?;
+        directories.extend(
+            to.ancestors()
+                .skip(1)
+                .take_while(|above| *above != dir)
+                .map(Path::to_owned),
+        );
+    }
+    for (name, content) in [
+        (manifest::FILE, bytes),
+        (manifest::CHECKSUM, Manifest::checksum(bytes).as_bytes()),
+    ] {
+        let path = dir.join(name);
+        files::write(&path, 0o644, content)?;
+        File::open(&path)
+            .and_then(|file| file.sync_all())
+            .map_err(Error::file("write", &path))?;
+    }
+    for directory in &directories {
+        let open = fs::Permissions::from_mode(0o755);
+        let durable =
+            fs::set_permissions(directory, open).and_then(|()| File::open(directory)?.sync_all());
+        durable.map_err(Error::file("write", directory))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_linked_needs_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = (dir.path().join("near"), PathBuf::from("/proc/version"));
+        let own = Whose::Own { mode: 0o644 };
+        let here = |path: &Path, size, whose| Here {
+            path: path.to_owned(),
+            size,
+            whose,
+        };
+        fs::write(&near, "near").unwrap();
+        let entry = |digit: &str, size| Entry {
+            sha256: digit.repeat(64),
+            size,
+        };
+        let listed = [
+            ("a", entry("1", 4)),
+            ("b", entry("2", 5000)),
+            ("c", entry("2", 5000)),
+            ("d", entry("3", 7)),
+            // Of the same file system: somebody else's, with another mode, and with this one.
+            ("e", entry("4", 11)),
+            ("bin/f", entry("5", 13)),
+            ("g", entry("5", 13)),
+        ];
+        let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "",
+            "kubernetes": "", "components": {}, "images": {}, "packages": {},
+            "files": BTreeMap::from(listed)});
+        let manifest =
+            manifest::from_bytes(dir.path(), &serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let found = BTreeMap::from([
+            ("1".repeat(64), here(&near, 4, own)),
+            ("2".repeat(64), here(&far, 5000, own)),
+            ("4".repeat(64), here(&near, 11, Whose::Foreign)),
+            ("5".repeat(64), here(&near, 13, own)),
+        ]);
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let missing = missing(&manifest, &found, &cache).unwrap();
+        let mut wanted = Need::default();
+        [7, 5000, 5000, 11, 13]
+            .into_iter()
+            .for_each(|size| wanted.add(size));
+        assert_eq!(need(dir.path(), &manifest, &missing, &found), wanted);
+    }
+}

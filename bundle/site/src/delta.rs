@@ -1,0 +1,127 @@
+//! A delta: what a site that has one bundle lacks of another, as one sealed file.
+//!
+//! It holds [`FILE`], which says between which bundles it is, the new bundle's manifest with its
+//! checksum and signatures below `new/`, and below `files/` each content that the old bundle has
+//! nowhere, once, at the first of its paths. It has no `manifest.json` of its own, so that nobody
+//! takes it for a bundle. A site makes the whole new bundle of it and of the old one:
+//! [`crate::BundleStore::add_image`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use halite_iso9660::read::Image;
+use halite_manifest::{Manifest, manifest};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Name of the description in a delta.
+pub const FILE: &str = "delta.json";
+
+/// Where the new bundle's manifest is, with what belongs to it.
+pub(crate) const NEW: &str = "new/";
+
+/// Where the contents are that the old bundle lacks.
+pub(crate) const FILES: &str = "files/";
+
+/// The only format of the description so far.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Between which bundles a delta is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Delta {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The bundle that a site must have.
+    pub old: Side,
+    /// The bundle that comes of it.
+    pub new: Side,
+    /// Files of the new bundle that are programs; all others are only read.
+    pub programs: Vec<String>,
+}
+
+/// One of the two bundles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Side {
+    /// Its version.
+    pub version: String,
+    /// Its Kubernetes.
+    pub kubernetes: String,
+    /// When its content was settled.
+    pub built: String,
+    /// The SHA-256 of its manifest.
+    pub manifest_sha256: String,
+}
+
+/// Read before the rest, because another format has other fields.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Side {
+    pub(crate) fn new(manifest: &Manifest, sha256: String) -> Self {
+        Self {
+            version: manifest.version.clone(),
+            kubernetes: manifest.kubernetes.clone(),
+            built: manifest.built.clone(),
+            manifest_sha256: sha256,
+        }
+    }
+}
+
+impl Delta {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let unreadable = |error: serde_json::Error| {
+            Error::content(
+                path,
+                format!("its {FILE} is none that this version reads: {error}"),
+            )
+        };
+        let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if format != FORMAT {
+            let why = format!(
+                "this delta has format {format}, and only {FORMAT} is known here: use a newer ctl"
+            );
+            return Err(Error::content(path, why));
+        }
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
+
+    pub(crate) fn of(image: &Image, path: &Path) -> Result<Option<Self>, Error> {
+        if image.entry(FILE).is_none() || image.entry(manifest::FILE).is_some() {
+            return Ok(None);
+        }
+        Self::parse(path, &image.small(FILE)?).map(Some)
+    }
+}
+
+/// What delta an image is; nothing for a whole bundle. The image is not checked: that is
+/// [`halite_seal::check()`].
+///
+/// # Errors
+/// When it cannot be read, or is a delta of another format.
+pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
+    Delta::of(&Image::open(iso)?, iso)
+}
+
+/// The manifest of the bundle that comes of a delta.
+pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
+    let read = |name: &str| image.small(&format!("{NEW}{name}"));
+    Ok(manifest::parse(
+        path.to_owned(),
+        &read(manifest::FILE)?,
+        &read(manifest::CHECKSUM)?,
+    )?)
+}
+
+/// For each content of a bundle, the first of its paths.
+pub(crate) fn contents(manifest: &Manifest) -> BTreeMap<&str, &str> {
+    let mut found = BTreeMap::new();
+    for (path, entry) in &manifest.files {
+        found.entry(entry.sha256.as_str()).or_insert(path.as_str());
+    }
+    found
+}

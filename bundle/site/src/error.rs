@@ -1,0 +1,62 @@
+//! Errors of changes to the bundles of a site.
+
+use std::path::PathBuf;
+use std::{fmt, io};
+
+use crate::verify::Damage;
+
+/// A bundle could not be read, written or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written, or has a content that is not understood.
+    #[error(transparent)]
+    File(#[from] halite_durable::Error),
+    /// A file could not be fetched from a server.
+    #[error(transparent)]
+    Fetch(#[from] halite_fetch::Error),
+    /// A key or a seal could not be used.
+    #[error(transparent)]
+    Seal(#[from] halite_seal::Error),
+    /// Something is missing from what should be complete.
+    #[error("the bundle would not be complete: {0}")]
+    Incomplete(String),
+    /// Names that an image would not show as they are in each of its views; all of them.
+    #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
+    Names(Vec<String>),
+    /// A bundle is not what its manifest says.
+    #[error("{} is not what its manifest says, and is not sealed; build it again\n{}", dir.display(), Lines(problems))]
+    Unsound {
+        /// The bundle.
+        dir: PathBuf,
+        /// The damage.
+        problems: Vec<Damage>,
+    },
+    /// The place for an image is a directory.
+    #[error("{} is a directory: name a file for the image", .0.display())]
+    Directory(PathBuf),
+}
+
+struct Lines<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl Error {
+    /// Makes the error of a system call, for `map_err`, from the action and the file's path.
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let failed = halite_durable::Error::file(action, path);
+        move |cause| failed(cause).into()
+    }
+
+    /// Makes the error of a file's content, with the remedy in the message.
+    pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        halite_durable::Error::content(path, message).into()
+    }
+}

@@ -1,0 +1,30 @@
+//! The manifest of a bundle in any form, for display.
+
+use std::path::Path;
+
+use halite_iso9660::read::Image;
+use halite_manifest::Manifest;
+use halite_manifest::manifest::{CHECKSUM, FILE, load, parse};
+
+use crate::delta;
+use crate::error::Error;
+
+/// The manifest of a bundle in a directory or in an ISO, which is not checked either: for a look,
+/// not to use it. Of a delta it is the manifest of what comes of it.
+///
+/// # Errors
+/// Likewise, and when the ISO cannot be read.
+pub fn inspect(bundle: &Path) -> Result<Manifest, Error> {
+    if bundle.is_dir() {
+        return Ok(load(bundle)?);
+    }
+    let image = Image::open(bundle)?;
+    if image.entry(delta::FILE).is_some() {
+        return delta::new_manifest(&image, bundle);
+    }
+    Ok(parse(
+        bundle.to_owned(),
+        &image.small(FILE)?,
+        &image.small(CHECKSUM)?,
+    )?)
+}

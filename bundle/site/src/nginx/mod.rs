@@ -1,0 +1,239 @@
+//! What nginx serves a site's bundles by: their files, and their images as a registry that can only
+//! be pulled from (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>),
+//! straight from the OCI layout.
+//!
+//! Several bundles stand side by side on a site, so a bundle brings only *entries* of maps
+//! ([`MANIFESTS_MAP`], [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version; the maps
+//! themselves, which include the entries of every bundle, are the site's. What a request leads to
+//! is the same for all bundles and stands once, in the locations ([`SERVER`]) of the bundle in use.
+//! `halite/services/bundle_server/nginx.conf.j2` of the state tree puts them together.
+//!
+//! containerd asks one host for every registry and names the registry in the argument `ns`. Maps
+//! turn version, registry and path into a digest; which blobs exist the file system knows. The maps
+//! ignore case, as all of nginx's do.
+
+mod locations;
+mod pages;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use halite_fetch::ImageRef;
+use halite_fetch::oci_layout::{Image, MANIFESTS};
+
+pub use locations::locations;
+
+/// Entries of the map to `$halite_manifest`: which blob a name is, as `KIND/HEX`.
+pub const MANIFESTS_MAP: &str = "nginx/manifests.map";
+
+/// Entries of the map to `$halite_list`: lists of tags and of names, as they are sent.
+pub const LISTS_MAP: &str = "nginx/lists.map";
+
+/// Entries of the map to `$halite_next`: where a list goes on.
+pub const LINKS_MAP: &str = "nginx/links.map";
+
+/// The locations.
+pub const SERVER: &str = "nginx/registry.conf";
+
+/// What the locations call the media types of [`MANIFESTS`].
+const KINDS: [&str; 2] = ["oci", "docker"];
+
+/// The entries of the maps for the images of the bundle with this version: file and content.
+#[must_use]
+pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, String)> {
+    let mut manifests = Keys::default();
+    let mut tags: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (reference, image) in images {
+        let kind = if image.manifest.media_type == MANIFESTS[0] {
+            KINDS[0]
+        } else {
+            KINDS[1]
+        };
+        let target = format!("{kind}/{}", image.manifest.hex().unwrap_or_default());
+        for name in [reference.tag.as_str(), image.manifest.digest.as_str()] {
+            for place in places(&reference.registry, &reference.repository) {
+                manifests.set(format!("{version} {place}/manifests/{name}"), &target);
+            }
+        }
+        tags.entry((&reference.registry, &reference.repository))
+            .or_default()
+            .insert(&reference.tag);
+    }
+    let (mut lists, mut links) = (Keys::default(), Keys::default());
+    let mut add = |place: &str, head: &str, names: &BTreeSet<String>| {
+        for page in pages::pages(names) {
+            let key = format!("{version} {place} {} {}", page.size, page.last);
+            let quoted: Vec<String> = page
+                .names
+                .iter()
+                .map(|name| format!("\"{name}\""))
+                .collect();
+            lists.set(key.clone(), &format!("{{{head}:[{}]}}", quoted.join(",")));
+            if let Some(next) = page.next {
+                links.set(key, next);
+            }
+        }
+    };
+    // Under its own registry a name is short, without one it says which registry it is from.
+    let mut catalogs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for ((registry, repository), tags) in &tags {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        for place in places(registry, repository) {
+            add(
+                &format!("{place}/tags/list"),
+                &format!("\"name\":\"{repository}\",\"tags\""),
+                &tags,
+            );
+        }
+        catalogs
+            .entry(String::new())
+            .or_default()
+            .insert(format!("{registry}/{repository}"));
+        for registry in spellings(registry) {
+            catalogs
+                .entry(registry)
+                .or_default()
+                .insert((*repository).to_owned());
+        }
+    }
+    for (registry, names) in &catalogs {
+        add(
+            &format!("{registry}/v2/_catalog"),
+            "\"repositories\"",
+            names,
+        );
+    }
+    vec![
+        (MANIFESTS_MAP, manifests.entries("which blob a name is")),
+        (LISTS_MAP, lists.entries("lists of tags and of names")),
+        (LINKS_MAP, links.entries("where a list goes on")),
+    ]
+}
+
+/// `ns` and the beginning of the path under which an image is found: with its registry in the one
+/// or in the other, or without any where that leaves no doubt.
+fn places(registry: &str, repository: &str) -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = spellings(registry)
+        .into_iter()
+        .map(|registry| format!("{registry}/v2/{repository}"))
+        .collect();
+    found.insert(format!("/v2/{registry}/{repository}"));
+    found.insert(format!("/v2/{repository}"));
+    found
+}
+
+/// How a name may arrive in an argument: some clients escape what need not be, and nginx does not
+/// undo that.
+fn spellings(name: &str) -> BTreeSet<String> {
+    [
+        name.to_owned(),
+        name.replace(':', "%3A").replace('/', "%2F"),
+    ]
+    .into()
+}
+
+/// The entries of one map.
+#[derive(Default)]
+struct Keys {
+    /// `None` where two images would be meant by one key.
+    targets: BTreeMap<String, Option<String>>,
+}
+
+impl Keys {
+    fn set(&mut self, key: String, target: &str) {
+        // nginx refuses a map with two keys that differ in case only.
+        let entry = self
+            .targets
+            .entry(key.to_lowercase())
+            .or_insert_with(|| Some(target.to_owned()));
+        if entry.as_deref() != Some(target) {
+            *entry = None;
+        }
+    }
+
+    fn entries(&self, what: &str) -> String {
+        let mut text = format!("# Entries of a map: {what}; made by `ctl bundle build`.\n");
+        for (key, target) in &self.targets {
+            if let Some(target) = target {
+                text.push_str(&format!("\"{key}\" '{target}';\n"));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_fetch::oci_layout::Descriptor;
+
+    use super::*;
+
+    fn image(text: &str, digit: &str) -> (ImageRef, Image) {
+        let manifest = Descriptor {
+            media_type: MANIFESTS[0].into(),
+            digest: format!("sha256:{}", digit.repeat(64)),
+            size: 1,
+            annotations: BTreeMap::new(),
+            platform: None,
+        };
+        (
+            ImageRef::parse(text).unwrap(),
+            Image {
+                manifest,
+                parts: Vec::new(),
+            },
+        )
+    }
+
+    fn text(images: &[(ImageRef, Image)]) -> String {
+        maps("1.0", images)
+            .into_iter()
+            .map(|(name, content)| format!("=== {name}\n{content}"))
+            .collect()
+    }
+
+    #[test]
+    fn maps_of_two_images() {
+        let maps = text(&[
+            image("registry.k8s.io/pause:3.10.2", "a"),
+            image("localhost:5000/a/b:1", "b"),
+        ]);
+        let golden = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/golden/registry-maps.txt"
+        );
+        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+            std::fs::write(golden, &maps).unwrap();
+        }
+        assert_eq!(
+            maps,
+            std::fs::read_to_string(golden).unwrap_or_default(),
+            "{golden}"
+        );
+    }
+
+    #[test]
+    fn a_name_that_two_registries_have_needs_the_registry() {
+        let maps = text(&[image("one.example/a:1", "a"), image("two.example/a:1", "b")]);
+        assert!(maps.contains("\"1.0 one.example/v2/a/manifests/1\""));
+        assert!(maps.contains("\"1.0 /v2/two.example/a/manifests/1\""));
+        assert!(!maps.contains("\"1.0 /v2/a/manifests/1\""));
+        // The lists of tags are equal, so there is no doubt about them.
+        assert!(maps.contains("\"1.0 /v2/a/tags/list  \""));
+    }
+
+    #[test]
+    fn tags_that_differ_in_case_only_do_not_make_the_server_fail() {
+        let maps = text(&[
+            image("one.example/a:RC", "a"),
+            image("one.example/a:rc", "b"),
+        ]);
+        assert!(
+            !maps.contains("manifests/rc\"") && !maps.contains("manifests/RC\""),
+            "{maps}"
+        );
+        assert!(
+            maps.contains("'{\"name\":\"a\",\"tags\":[\"RC\",\"rc\"]}'"),
+            "{maps}"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! A bundle as one file: the ISO that is carried over the gap, and the directory that a site makes
+//! of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use halite_durable::{FileLock, files};
+use halite_iso9660::portable;
+use halite_iso9660::read::Image;
+use halite_iso9660::write::{Content, Source, Volume};
+use halite_manifest::{Manifest, manifest};
+use halite_seal::Facts;
+use halite_seal::keys::SecretKey;
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::verify::verify;
+
+/// The longest volume identifier of ISO 9660.
+const LONGEST_ID: usize = 32;
+
+/// Writes the bundle in a directory into one ISO, sealed and signed with each of the keys,
+/// replacing a file that is there. The same bundle and keys give the same bytes. Nothing is at
+/// `out` before all of it is, on the disk.
+///
+/// # Errors
+/// When the directory is not what its manifest says or holds something that not every reader of an
+/// image would find, or a file cannot be read or written.
+pub fn pack(
+    dir: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    let _claim = claim(out)?;
+    write(dir, out, keys, progress)
+}
+
+/// Claims the place of an image, which has to be that of a file.
+pub fn claim(out: &Path) -> Result<FileLock, Error> {
+    if out.is_dir() || out.file_name().is_none() {
+        return Err(Error::Directory(out.to_owned()));
+    }
+    Ok(FileLock::new(out)?)
+}
+
+/// Writes the image at a place that the caller has claimed.
+pub fn write(
+    dir: &Path,
+    out: &Path,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Manifest, Error> {
+    let manifest = manifest::load(dir)?;
+    let mut sources = sources(dir)?;
+    // For whoever mounts or extracts the image: the seal stays behind then.
+    let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
+    sources.retain(|name, _| !manifest::is_signature(name));
+    for (name, signature) in sign(&manifest, &bytes, keys)? {
+        sources.insert(
+            name,
+            Source {
+                from: Content::Bytes(signature),
+                mode: 0o644,
+            },
+        );
+    }
+    // A seal says that everything is as it was made: damage that is there before would be vouched
+    // for.
+    let problems = verify(dir, progress)?.problems;
+    if !problems.is_empty() {
+        return Err(Error::Unsound {
+            dir: dir.to_owned(),
+            problems,
+        });
+    }
+    write_sealed(out, &manifest, manifest::FILE, &sources, keys, progress)?;
+    Ok(manifest)
+}
+
+/// A signature file of a manifest by each of the keys.
+pub fn sign(
+    manifest: &Manifest,
+    bytes: &[u8],
+    keys: &[SecretKey],
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let comment = format!(
+        "timestamp:{}\tfile:{}",
+        built(manifest)?.as_second(),
+        manifest::FILE
+    );
+    let one = |key: &SecretKey| {
+        let name = format!("{}.{}.minisig", manifest::FILE, key.public().id());
+        (
+            name,
+            halite_seal::detached::sign(key, bytes, &comment).into_bytes(),
+        )
+    };
+    Ok(keys.iter().map(one).collect())
+}
+
+/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the
+/// keys. Nothing is at `out` before all of it is, on the disk. `stated` is the
+/// file whose digest the seal states: the manifest, or a delta's description.
+pub fn write_sealed(
+    out: &Path,
+    manifest: &Manifest,
+    stated: &str,
+    sources: &BTreeMap<String, Source>,
+    keys: &[SecretKey],
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let names = portable::problems(sources.keys().map(String::as_str));
+    if !names.is_empty() {
+        return Err(Error::Names(names));
+    }
+    let built = built(manifest)?;
+    let kind = if stated == manifest::FILE {
+        ""
+    } else {
+        "delta"
+    };
+    let volume = Volume {
+        id: volume_id(manifest, kind),
+        date: built,
+    };
+    let facts = Facts {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        volume: volume.id.clone(),
+        built,
+        stated: stated.to_owned(),
+    };
+    let new = files::sibling(out, "new");
+    files::remove_any(&new)?;
+    let made = (|| -> Result<(), Error> {
+        let placed = halite_iso9660::write::write(&new, &volume, sources, progress)?;
+        progress("sealing the image");
+        halite_seal::seal(&new, &placed, &facts, keys, progress)?;
+        fs::rename(&new, out).map_err(Error::file("replace", out))?;
+        Ok(files::sync_parent(out)?)
+    })();
+    if made.is_err() {
+        // Best effort: the first error is the one that matters.
+        let _ = fs::remove_file(&new);
+    }
+    made
+}
+
+fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
+    let built = manifest.built.parse();
+    built.map_err(|error| Error::content(manifest::FILE, format!("`built` is no date: {error}")))
+}
+
+/// `HALITE_0_1_0_V1_36_3`: what a mounted image is called.
+fn volume_id(manifest: &Manifest, kind: &str) -> String {
+    let parts = [
+        &manifest.name,
+        kind,
+        &manifest.version,
+        &manifest.kubernetes,
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let text = parts.join("_").to_uppercase();
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(LONGEST_ID)
+        .collect()
+}
+
+fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
+    let mut found = BTreeMap::new();
+    for name in files::walk(dir)? {
+        let path = dir.join(&name);
+        let status = fs::metadata(&path).map_err(Error::file("read", &path))?;
+        let mode = if status.permissions().mode() & 0o100 == 0 {
+            0o644
+        } else {
+            0o755
+        };
+        found.insert(
+            name,
+            Source {
+                from: Content::File(path),
+                mode,
+            },
+        );
+    }
+    Ok(found)
+}
+
+/// Takes the files of an image that are wanted into a directory of the caller's, for a look that
+/// leaves nothing behind.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+    let image = Image::open(iso)?;
+    for entry in image.entries().iter().filter(|entry| wanted(&entry.path)) {
+        let path: PathBuf = dir.join(&entry.path);
+        let mut to = files::create(&path, entry.mode)?;
+        std::io::copy(&mut image.reader(&entry.path)?, &mut to)
+            .map_err(Error::file("write", &path))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! An image that was found to be sound, opened to be used.
+//!
+//! The check was another opening of the same path: the file may have been exchanged since, and a
+//! failing medium reads differently the second time. So nothing that comes out of here is anything
+//! but what the checked statement vouches for: it has the SHA-256 of the manifest, the manifest has
+//! that of every file, and each is compared while it is taken out.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use halite_durable::{digest, files};
+use halite_iso9660::read::Image;
+use halite_manifest::{Manifest, manifest};
+
+use crate::delta;
+use crate::delta::Delta;
+use crate::error::Error;
+
+/// An image and what was vouched for of it.
+pub struct VerifiedImage {
+    pub(crate) image: Image,
+    pub(crate) iso: PathBuf,
+    /// The manifest's text.
+    pub(crate) bytes: Vec<u8>,
+    manifest: Manifest,
+    delta: Option<Delta>,
+}
+
+impl VerifiedImage {
+    /// Opens an image that was [checked](halite_seal::check()); `sha256` is what its statement says
+    /// of the manifest, or of a delta's description.
+    ///
+    /// # Errors
+    /// When it cannot be read, or its manifest is not the one that was checked.
+    pub fn open(iso: &Path, sha256: &str) -> Result<Self, Error> {
+        let image = Image::open(iso)?.with_plain_modes();
+        let read = |name: &str, sha256: &str| {
+            let bytes = image.small(name)?;
+            same(iso, name, &digest::sha256(&bytes), sha256)?;
+            Ok::<_, Error>(bytes)
+        };
+        let delta = match image.entry(manifest::FILE) {
+            Some(_) => None,
+            None => Some(Delta::parse(iso, &read(delta::FILE, sha256)?)?),
+        };
+        let bytes = match &delta {
+            None => read(manifest::FILE, sha256)?,
+            Some(delta) => read(
+                &format!("{}{}", delta::NEW, manifest::FILE),
+                &delta.new.manifest_sha256,
+            )?,
+        };
+        let manifest = manifest::from_bytes(iso, &bytes)?;
+        Ok(Self {
+            image,
+            iso: iso.to_owned(),
+            bytes,
+            manifest,
+            delta,
+        })
+    }
+
+    /// What the bundle is; of a delta, the one that comes of it.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What delta it is; nothing for a whole bundle.
+    #[must_use]
+    pub fn delta(&self) -> Option<&Delta> {
+        self.delta.as_ref()
+    }
+
+    /// Takes the files of a whole bundle that are wanted into a directory of the caller's, for a
+    /// look that leaves nothing behind.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written, or is not what was checked.
+    pub fn unpack_some(&self, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        self.complete()?;
+        for entry in self
+            .image
+            .entries()
+            .iter()
+            .filter(|entry| wanted(&entry.path))
+        {
+            let path = dir.join(&entry.path);
+            let mut to = files::create(&path, entry.mode)?;
+            let (sha256, _) = files::stream(&mut self.image.reader(&entry.path)?, &mut to)
+                .map_err(Error::file("write", &path))?;
+            self.compare(&entry.path, &sha256)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all of a whole bundle out, as [`Image::extract`] does.
+    ///
+    /// # Errors
+    /// Likewise, and when a file is not what was checked. Then there is nothing left of it.
+    pub(crate) fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.complete()?;
+        Ok(self.image.extract_as(
+            dir,
+            &|entry, sha256| self.compare(&entry.path, sha256),
+            progress,
+        )?)
+    }
+
+    /// Whether each file of the manifest has an entry. What is in the entries, and what more there
+    /// is, is for [`Self::compare`].
+    fn complete(&self) -> Result<(), Error> {
+        let there: BTreeSet<&str> = self
+            .image
+            .entries()
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .collect();
+        match self
+            .manifest
+            .files
+            .keys()
+            .find(|path| !there.contains(path.as_str()))
+        {
+            None => Ok(()),
+            Some(path) => Err(exchanged(&self.iso, &format!("{path} is not in it")).into()),
+        }
+    }
+
+    /// Whether a file of the bundle that came out with that SHA-256 is the one that was checked. A
+    /// signature of the manifest proves itself to whoever reads it.
+    pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), halite_durable::Error> {
+        let wanted = match path {
+            manifest::FILE => digest::sha256(&self.bytes),
+            manifest::CHECKSUM => digest::sha256(Manifest::checksum(&self.bytes).as_bytes()),
+            _ if manifest::is_signature(path) => return Ok(()),
+            _ => self
+                .manifest
+                .sha256(path)
+                .ok_or_else(|| exchanged(&self.iso, &format!("{path} is not in its manifest")))?
+                .to_owned(),
+        };
+        same(&self.iso, path, sha256, &wanted)
+    }
+}
+
+fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), halite_durable::Error> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(exchanged(
+        iso,
+        &format!("{path} has the sha256 {found} instead of {wanted}"),
+    ))
+}
+
+fn exchanged(iso: &Path, what: &str) -> halite_durable::Error {
+    let why = format!(
+        "{what}: it is not what was checked; the file was exchanged since, or its medium is failing: copy it again, and \
+         check that copy"
+    );
+    halite_durable::Error::content(iso, why)
+}

@@ -1,0 +1,344 @@
+//! Reading a whole bundle and naming everything in it that is not as its manifest says.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use halite_durable::{ByteProgress, files};
+use halite_fetch::{apt_index, oci_layout};
+use halite_manifest::{Manifest, manifest};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::sbom;
+
+/// Hashing is bound by the processors, and the smallest host that is supported has two.
+const READERS: usize = 2;
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// How many files were read.
+    pub files: usize,
+    /// Their size in bytes, as the manifest says.
+    pub size: u64,
+    /// Everything that is wrong, in a fixed order.
+    pub problems: Vec<Damage>,
+}
+
+impl Report {
+    /// Whether the bundle is what it says.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something that is wrong with a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Damage {
+    /// The manifest itself cannot be believed; no other file was looked at.
+    Manifest {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A file's content is not what the manifest says.
+    Changed {
+        /// The file.
+        path: String,
+        /// What the manifest says and what was found.
+        message: String,
+    },
+    /// A file of the manifest is not there or cannot be read.
+    Missing {
+        /// The file.
+        path: String,
+        /// Why not.
+        message: String,
+    },
+    /// Something is there that the manifest does not list.
+    Extra {
+        /// The file.
+        path: String,
+    },
+    /// An image or package is not complete, although every file is what the manifest says.
+    Incomplete {
+        /// Which, and what it lacks.
+        message: String,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest { message } => f.write_str(message),
+            Self::Changed { path, message } => write!(f, "{path}: changed: {message}"),
+            Self::Missing { path, message } => write!(f, "{path}: missing: {message}"),
+            Self::Extra { path } => write!(f, "{path}: is there but not in the manifest"),
+            Self::Incomplete { message } => write!(f, "incomplete: {message}"),
+        }
+    }
+}
+
+/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and
+/// that each image and each package has all that belongs to it.
+///
+/// # Errors
+/// When the directory cannot be listed. Whatever is wrong with the bundle is in the report.
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    by(dir, manifest::load(dir), progress)
+}
+
+/// The same by the manifest with that SHA-256, which somebody [vouched for](crate::signed_manifest::verified()),
+/// and no other.
+///
+/// # Errors
+/// Likewise.
+pub fn verify_same(
+    dir: &Path,
+    sha256: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    by(dir, manifest::load_same(dir, sha256), progress)
+}
+
+fn by(
+    dir: &Path,
+    manifest: Result<Manifest, halite_durable::Error>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let manifest = match manifest {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            let problem = Damage::Manifest {
+                message: error.to_string(),
+            };
+            return Ok(Report {
+                files: 0,
+                size: 0,
+                problems: vec![problem],
+            });
+        }
+    };
+    let mut problems = contents(dir, &manifest, progress);
+    problems.extend(extra(dir, &manifest)?);
+    // What is damaged is named already; only a sound bundle can still lack something.
+    if problems.is_empty() {
+        problems.extend(images(dir, &manifest));
+        problems.extend(packages(dir, &manifest));
+        problems.extend(paper(dir, &manifest));
+    }
+    problems.sort_unstable();
+    let size = manifest.files.values().map(|entry| entry.size).sum();
+    Ok(Report {
+        files: manifest.files.len(),
+        size,
+        problems,
+    })
+}
+
+/// What is not in a directory as its manifest says, as far as names and sizes show: a look that
+/// takes as long for a large bundle as for a small one.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
+    let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(
+        dir.join(path),
+    ) {
+        Ok(status) if !status.is_file() => Some(format!("{path}: something else is at its place")),
+        Ok(status) if status.len() != entry.size => Some(format!(
+            "{path}: {} bytes instead of {}",
+            status.len(),
+            entry.size
+        )),
+        Ok(_) => None,
+        Err(error) => Some(format!("{path}: {error}")),
+    };
+    let mut wrong: Vec<String> = manifest.files.iter().filter_map(size).collect();
+    wrong.extend(extra(dir, manifest)?.iter().map(ToString::to_string));
+    Ok(wrong)
+}
+
+/// What is there and not in the manifest.
+fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
+    let (there, others) = files::entries(dir)?;
+    let extra = there.into_iter().filter(|path| {
+        path != manifest::FILE
+            && path != manifest::CHECKSUM
+            && !manifest::is_signature(path)
+            && !manifest.files.contains_key(path)
+    });
+    Ok(extra
+        .chain(others)
+        .map(|path| Damage::Extra { path })
+        .collect())
+}
+
+/// Reads every file of the manifest.
+pub(crate) fn contents(
+    dir: &Path,
+    manifest: &Manifest,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Damage> {
+    let mut work: Vec<_> = manifest.files.iter().collect();
+    // The largest first, so that both readers end at the same time.
+    work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
+    let total: u64 = work.iter().map(|(_, entry)| entry.size).sum();
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let mut problems = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            let (sender, work, next) = (sender.clone(), &work, &next);
+            scope.spawn(move || {
+                while let Some((path, entry)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender
+                        .send((entry.size, content(dir, path, entry)))
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut tenths = ByteProgress::new("read", total, progress);
+        for (size, problem) in results {
+            tenths.add(size);
+            problems.extend(problem);
+        }
+    });
+    problems
+}
+
+fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
+    let file = dir.join(path);
+    let missing = |message: String| {
+        Some(Damage::Missing {
+            path: path.to_owned(),
+            message,
+        })
+    };
+    match std::fs::symlink_metadata(&file) {
+        Ok(status) if status.is_file() => {}
+        Ok(_) => return missing("something else is at its place".to_owned()),
+        Err(error) => return missing(error.to_string()),
+    }
+    match files::digest(&file) {
+        Err(error) => missing(error.to_string()),
+        Ok((sha256, size)) if size != entry.size => {
+            let message = format!("{size} bytes instead of {}, sha256 {sha256}", entry.size);
+            Some(Damage::Changed {
+                path: path.to_owned(),
+                message,
+            })
+        }
+        Ok((sha256, _)) if sha256 != entry.sha256 => {
+            let message = format!("sha256 {sha256} instead of {}", entry.sha256);
+            Some(Damage::Changed {
+                path: path.to_owned(),
+                message,
+            })
+        }
+        Ok(_) => None,
+    }
+}
+
+/// What the bundle is made of must be in the document that says so.
+fn paper(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+    let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
+    found
+        .into_iter()
+        .map(|message| Damage::Incomplete { message })
+        .collect()
+}
+
+/// Every image of the manifest must be in the layout, with its configuration and layers.
+fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+    let layout = dir.join("images");
+    let named: Vec<_> = match oci_layout::names(&layout) {
+        Ok(names) => names
+            .into_iter()
+            .filter_map(|(name, entry)| Some((name?, entry)))
+            .collect(),
+        Err(error) => {
+            return vec![Damage::Incomplete {
+                message: error.to_string(),
+            }];
+        }
+    };
+    let mut found = Vec::new();
+    let present: BTreeSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+    for (component, reference) in &manifest.images {
+        if !present.contains(reference.as_str()) {
+            found.push(format!(
+                "{reference} ({component}) is not in images/index.json"
+            ));
+        }
+    }
+    for (name, entry) in named {
+        let image = match oci_layout::read(&layout, entry) {
+            Ok(image) => image,
+            Err(error) => {
+                found.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for blob in image.blobs() {
+            let hex = blob.hex().unwrap_or_default();
+            let path = format!("images/blobs/sha256/{hex}");
+            match manifest.files.get(&path) {
+                None => found.push(format!("{name}: {} is not there", blob.digest)),
+                Some(entry) if entry.sha256 != hex || entry.size != blob.size => {
+                    found.push(format!("{name}: {} has another content", blob.digest));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    found
+        .into_iter()
+        .map(|message| Damage::Incomplete { message })
+        .collect()
+}
+
+/// Every package of the manifest must be listed by the repository, and every file that is listed be
+/// there.
+fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+    let listed = match apt_index::parse_index(&dir.join("apt")) {
+        Ok(listed) => listed,
+        Err(error) => {
+            return vec![Damage::Incomplete {
+                message: error.to_string(),
+            }];
+        }
+    };
+    let mut found = Vec::new();
+    for (package, version) in &manifest.packages {
+        if !listed
+            .iter()
+            .any(|entry| entry.package == *package && entry.version == *version)
+        {
+            found.push(format!(
+                "the package {package} {version} is not in the index of the repository"
+            ));
+        }
+    }
+    for entry in &listed {
+        let file = manifest.files.get(&format!("apt/{}", entry.file));
+        if file.is_none_or(|file| file.sha256 != entry.sha256 || file.size != entry.size) {
+            found.push(format!(
+                "the package {}: {} is not what the index says",
+                entry.package, entry.file
+            ));
+        }
+    }
+    found
+        .into_iter()
+        .map(|message| Damage::Incomplete { message })
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! The command line of `halite-builder`, which is also part of `ctl bundle`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// The keys that sign an ISO.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct Signing {
+    /// The secret key that signs; may be repeated.
+    #[arg(long)]
+    pub key: Vec<PathBuf>,
+    /// A file with the keys' password; default: it is asked for.
+    #[arg(long)]
+    pub password_file: Option<PathBuf>,
+    /// Do not sign: sites will only take it with --allow-unsigned.
+    #[arg(long, conflicts_with = "key")]
+    pub unsigned: bool,
+}
+
+/// The commands of the builder.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Builder {
+    /// What clusters made from a bundle could ask of it, which state asks, and what is not in it;
+    /// and what no state asks for.
+    Needs {
+        /// Its directory; default: the directory above this program.
+        directory: Option<PathBuf>,
+    },
+    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
+    Init {
+        /// Where to write recipe.yaml.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+        /// Kubernetes' version.
+        #[arg(long, default_value = "v1.36.3")]
+        kubernetes: String,
+        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
+        #[arg(long)]
+        programs: Option<PathBuf>,
+        /// The state tree; default: the one that belongs to this program.
+        #[arg(long)]
+        states: Option<PathBuf>,
+    },
+    /// Record beside a recipe what everything in it resolves to: sources, digests, sizes, licences.
+    /// What is recorded stays.
+    Lock {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+    },
+    /// Resolve everything in a recipe again, show what changes, and record it.
+    Update {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+        /// Only show what would change.
+        #[arg(long)]
+        test: bool,
+    },
+    /// Gather a bundle, just as its lock says, and seal and sign it where it is to be an ISO.
+    Build {
+        /// The recipe.
+        #[arg(long, default_value = "recipe.yaml")]
+        recipe: PathBuf,
+        /// The new bundle: NAME.iso, or a directory, which is not signed.
+        #[arg(long)]
+        out: PathBuf,
+        /// The keys that sign an ISO.
+        #[command(flatten)]
+        signing: Signing,
+        /// Ask no other machine for anything: take everything from the recipe's cache.
+        #[arg(long)]
+        offline: bool,
+    },
+}
+
+impl Signing {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut all = Vec::new();
+        for key in &self.key {
+            all.extend(option("--key", key));
+        }
+        if let Some(file) = &self.password_file {
+            all.extend(option("--password-file", file));
+        }
+        if self.unsigned {
+            all.push("--unsigned".into());
+        }
+        all
+    }
+}
+
+impl Builder {
+    /// The arguments of `halite-builder` that mean this command.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut all: Vec<OsString> = Vec::new();
+        match self {
+            Self::Needs { directory } => {
+                all.push("needs".into());
+                if let Some(directory) = directory {
+                    all.extend([OsString::from("--"), directory.into()]);
+                }
+            }
+            Self::Init {
+                directory,
+                kubernetes,
+                programs,
+                states,
+            } => {
+                all.push("init".into());
+                all.extend(option("--kubernetes", kubernetes));
+                if let Some(programs) = programs {
+                    all.extend(option("--programs", programs));
+                }
+                if let Some(states) = states {
+                    all.extend(option("--states", states));
+                }
+                all.extend([OsString::from("--"), directory.into()]);
+            }
+            Self::Lock { recipe } => {
+                all.push("lock".into());
+                all.extend(option("--recipe", recipe));
+            }
+            Self::Update { recipe, test } => {
+                all.push("update".into());
+                all.extend(option("--recipe", recipe));
+                if *test {
+                    all.push("--test".into());
+                }
+            }
+            Self::Build {
+                recipe,
+                out,
+                signing,
+                offline,
+            } => {
+                all.push("build".into());
+                all.extend(option("--recipe", recipe));
+                all.extend(option("--out", out));
+                all.extend(signing.arguments());
+                if *offline {
+                    all.push("--offline".into());
+                }
+            }
+        }
+        all
+    }
+}
+
+/// `NAME=VALUE`, so that a value that begins with a hyphen stays one.
+fn option(name: &str, value: impl Into<OsString>) -> [OsString; 1] {
+    let mut text = OsString::from(name);
+    text.push("=");
+    text.push(value.into());
+    [text]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(subcommand)]
+        command: Builder,
+    }
+
+    fn parse(arguments: &[OsString]) -> Builder {
+        let all = std::iter::once(OsString::from("halite-builder")).chain(arguments.to_vec());
+        Program::try_parse_from(all).unwrap().command
+    }
+
+    #[test]
+    fn arguments_read_back() {
+        for line in [
+            "needs",
+            "needs -- -dir",
+            "init",
+            "init --kubernetes v1.35.0 --programs bin --states tree site",
+            "lock --recipe r.yaml",
+            "update --test",
+            "build --out=-x.iso --key a --key b --password-file p --offline",
+            "build --out directory --unsigned",
+        ] {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let command = parse(&arguments);
+            assert_eq!(parse(&command.arguments()), command, "{line}");
+        }
+    }
+}

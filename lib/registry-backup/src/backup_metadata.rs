@@ -1,0 +1,133 @@
+//! The file `backup.json`, which describes a backup.
+
+use std::path::Path;
+use std::{fmt, fs, io};
+
+use halite_durable::files;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// The name of the file. A directory without it is not a backup.
+const FILE: &str = "backup.json";
+
+/// The version of the file's format.
+pub const FORMAT: u32 = 1;
+
+/// The reason why the metadata of a backup cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// The backup's directory cannot be inspected.
+    #[error("cannot inspect it")]
+    Directory(#[source] io::Error),
+    /// The backup is a file or a symbolic link.
+    #[error("it is not a directory")]
+    NotADirectory,
+    /// The file cannot be read.
+    #[error("cannot read {FILE}")]
+    Unreadable(#[source] io::Error),
+    /// The file's content is not understood.
+    #[error("{FILE} is damaged")]
+    Damaged(#[source] serde_json::Error),
+    /// A newer version has written the file.
+    #[error("{FILE} has format {format}, and this ctl knows {FORMAT}; use a newer ctl")]
+    Newer {
+        /// The format of the file.
+        format: u64,
+    },
+}
+
+/// Damage to a registry or to a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The digest of the damaged blob, or a path.
+    pub what: String,
+    /// The reason.
+    pub why: String,
+    /// The repositories that name it.
+    pub repositories: Vec<String>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if !self.repositories.is_empty() {
+            write!(f, " (in {})", self.repositories.join(", "))?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+/// Damage to the registry that is not in the backup, because an earlier backup had the blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repaired {
+    /// The damage.
+    #[serde(flatten)]
+    pub damage: Damage,
+    /// The earlier backup.
+    pub from: String,
+}
+
+/// The content of `backup.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupMetadata {
+    /// The version of the file's format.
+    pub format: u32,
+    /// The time when the backup began.
+    pub time: Timestamp,
+    /// The number of repositories with content.
+    pub repositories: usize,
+    /// The number of tags in all repositories.
+    pub tags: usize,
+    /// The number of links.
+    pub links: usize,
+    /// The SHA-256 over all links.
+    pub links_sha256: String,
+    /// The number of blobs.
+    pub blobs: usize,
+    /// The size of all blobs, in bytes.
+    pub bytes: u64,
+    /// The size of the blobs that no earlier backup had, in bytes.
+    pub bytes_new: u64,
+    /// What is missing in the backup, because it was damaged in the registry.
+    pub damaged: Vec<Damage>,
+    /// What was damaged in the registry and taken from an earlier backup. Called `mended` by the
+    /// first versions.
+    #[serde(alias = "mended")]
+    pub repaired: Vec<Repaired>,
+}
+
+impl BackupMetadata {
+    /// Reads the metadata of the backup in a directory.
+    ///
+    /// # Errors
+    /// The directory is not a backup, or one of a newer format.
+    pub fn read(path: &Path) -> Result<Self, MetadataError> {
+        let status = fs::symlink_metadata(path).map_err(MetadataError::Directory)?;
+        if !status.is_dir() {
+            return Err(MetadataError::NotADirectory);
+        }
+        let text = fs::read(path.join(FILE)).map_err(MetadataError::Unreadable)?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&text).map_err(MetadataError::Damaged)?;
+        match value["format"].as_u64() {
+            Some(format) if format > u64::from(FORMAT) => Err(MetadataError::Newer { format }),
+            _ => serde_json::from_value(value).map_err(MetadataError::Damaged),
+        }
+    }
+
+    /// Writes the metadata into a directory, which makes it a backup.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn write(&self, dir: &Path) -> Result<(), Error> {
+        let path = dir.join(FILE);
+        let mut text = serde_json::to_vec_pretty(self).map_err(|source| Error::Json {
+            path: path.clone(),
+            source,
+        })?;
+        text.push(b'\n');
+        Ok(files::write(&path, 0o600, &text)?)
+    }
+}

@@ -1,0 +1,260 @@
+//! The output of the programs that people run: one document at the end, as JSON, YAML or tables,
+//! and a progress line on a terminal until then.
+//!
+//! Input: `serde_json` values and texts. Output: standard output and error. It knows nothing of what
+//! the documents mean.
+
+pub mod table;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde_json::Value;
+
+/// How an answer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON, one document.
+    Json,
+    /// YAML, one document.
+    Yaml,
+    /// For people.
+    Table,
+}
+
+/// Standard output and error.
+pub struct Screen {
+    format: Format,
+    /// Standard error is a terminal: it shows a line that is written over.
+    live: bool,
+    colour: bool,
+    /// Whether that line holds something; tickers write it too.
+    shown: Arc<AtomicBool>,
+}
+
+/// Writes the line that follows what goes on, from any thread.
+pub struct Ticker {
+    live: bool,
+    shown: Arc<AtomicBool>,
+}
+
+impl Ticker {
+    /// Replaces the line; only on a terminal.
+    pub fn show(&self, text: &str) {
+        if !self.live {
+            return;
+        }
+        let width = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(100usize);
+        let short: String = text.chars().take(width.saturating_sub(1)).collect();
+        let mut out = std::io::stderr().lock();
+        // A terminal that has gone is no reason to stop.
+        let _ = write!(out, "\r\x1b[2K{short}").and_then(|()| out.flush());
+        self.shown.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Screen {
+    /// The process's own.
+    pub fn new(format: Format) -> Self {
+        let live = std::io::stderr().is_terminal();
+        let people = format == Format::Table && std::io::stdout().is_terminal();
+        let colour = people && std::env::var_os("NO_COLOR").is_none();
+        Self {
+            format,
+            live,
+            colour,
+            shown: Arc::default(),
+        }
+    }
+
+    /// The format that was asked for.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether people read along: then lines and progress are shown, otherwise only the document.
+    pub fn is_for_people(&self) -> bool {
+        self.format == Format::Table
+    }
+
+    /// Whether there is a line that is written over.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// A line for people; nothing in the other formats, whose document must stand alone.
+    pub fn line(&mut self, text: impl AsRef<str>) {
+        self.clear();
+        if self.is_for_people() {
+            println!("{}", text.as_ref());
+        }
+    }
+
+    /// A line for people that is no part of the answer.
+    pub fn note(&mut self, text: impl AsRef<str>) {
+        self.clear();
+        eprintln!("{}", text.as_ref());
+    }
+
+    /// Replaces the line that follows what goes on; only on a terminal.
+    pub fn progress(&mut self, text: &str) {
+        self.ticker().show(text);
+    }
+
+    /// The same for whoever works on other threads.
+    pub fn ticker(&self) -> Ticker {
+        Ticker {
+            live: self.live,
+            shown: Arc::clone(&self.shown),
+        }
+    }
+
+    /// Removes that line.
+    pub fn clear(&mut self) {
+        if self.shown.swap(false, Ordering::Relaxed) {
+            eprint!("\r\x1b[2K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    /// The answer as a document; for people as `people` shows it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn answer(
+        &mut self,
+        value: &Value,
+        people: impl FnOnce(&Paint) -> String,
+    ) -> anyhow::Result<()> {
+        self.clear();
+        let text = match self.format {
+            Format::Json => serde_json::to_string_pretty(value)? + "\n",
+            Format::Yaml => yaml(value)?,
+            Format::Table => people(&Paint {
+                colour: self.colour,
+            }),
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .context("the answer cannot be written")
+    }
+
+    /// The answer as a document, for people as tables.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn document(&mut self, value: &Value) -> anyhow::Result<()> {
+        self.answer(value, |_| table::document(value))
+    }
+
+    /// Colours, where they are wanted.
+    pub fn paint(&self) -> Paint {
+        Paint {
+            colour: self.colour,
+        }
+    }
+}
+
+/// YAML of a value.
+///
+/// # Errors
+/// It cannot be written as YAML.
+pub fn yaml(value: &Value) -> anyhow::Result<String> {
+    let mut text =
+        serde_saphyr::to_string(value).context("the answer cannot be written as YAML")?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Colours, where they are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    /// Whether to colour.
+    pub colour: bool,
+}
+
+impl Paint {
+    fn with(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// For what went well.
+    pub fn good(self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    /// For what went wrong.
+    pub fn bad(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    /// For what changes or needs attention.
+    pub fn notable(self, text: &str) -> String {
+        self.with("33", text)
+    }
+}
+
+/// `5.1 s`, `2 min 3 s`.
+pub fn seconds(seconds: f64) -> String {
+    if seconds < 10.0 {
+        format!("{seconds:.1} s")
+    } else if seconds < 120.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!(
+            "{:.0} min {:.0} s",
+            (seconds / 60.0).floor(),
+            seconds % 60.0
+        )
+    }
+}
+
+/// `8.1 MB`.
+pub fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+/// `1 change`, `2 changes`.
+pub fn count(number: usize, one: &str) -> String {
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {one}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(seconds(0.04), "0.0 s");
+        assert_eq!(seconds(41.4), "41 s");
+        assert_eq!(seconds(123.0), "2 min 3 s");
+    }
+
+    #[test]
+    fn yaml_reads_back() {
+        let value = serde_json::json!({"a": ["yes", "0644", null, true, 1.5, "x: y", "line\nline\n"], "b": {}, "c": "", "d": "1.36"});
+        let text = yaml(&value).unwrap();
+        assert_eq!(
+            halite_document::yaml::parse("t", &text).unwrap().to_json(),
+            value,
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! What would be lost, or cut off, with objects that are to be removed: reasons not to.
+
+use serde_json::Value;
+
+use super::apply_order::Removal;
+use super::modules::KubernetesModules;
+use super::ownership::{Defined, Owners};
+use super::sets::{ends, same};
+use super::waits::condition;
+use super::{ApiError, ObjectRef, Served};
+
+/// What is in every namespace, or made and remade by controllers: no reason to keep one.
+const ALWAYS_THERE: [(&str, &str); 2] = [
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ServiceAccount", "default"),
+];
+const PASSING: [(&str, &str); 3] = [
+    ("", "Endpoints"),
+    ("discovery.k8s.io", "EndpointSlice"),
+    ("coordination.k8s.io", "Lease"),
+];
+/// So many reasons are named at most, of each kind of loss.
+const NAMED: usize = 5;
+
+impl KubernetesModules {
+    /// What would be lost, or cut off, with these objects. With those that are on their way out it
+    /// is lost already.
+    pub(super) async fn losses(&self, removals: &[Removal]) -> Result<Vec<String>, ApiError> {
+        let mut losses = Vec::new();
+        let references = |removals: &mut dyn Iterator<Item = &Removal>| {
+            removals
+                .map(|removal| removal.reference.clone())
+                .collect::<Vec<_>>()
+        };
+        let judged = references(&mut removals.iter().filter(|removal| !removal.ends));
+        if judged.is_empty() {
+            return Ok(losses);
+        }
+        let remove = references(&mut removals.iter());
+        let remove = remove.as_slice();
+        let defined = self.defined_by(&judged).await?;
+        let mut owners = Owners::new(self, &judged, &defined);
+        let mut owned = owners.data().await?;
+        for reference in &judged {
+            let mut used_by = match (reference.group(), reference.kind.as_str()) {
+                _ if is_data(reference) => vec!["the data in it".to_owned()],
+                ("storage.k8s.io", "StorageClass") => self.volumes_of(&reference.name).await?,
+                ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                    let of_it = defined.iter().find(|of| of.definition == *reference);
+                    match of_it {
+                        Some(of_it) => self.objects_of(of_it, remove, &mut owners).await?,
+                        None => Vec::new(),
+                    }
+                }
+                ("", "Namespace") => self.inhabitants(&reference.name, remove).await?,
+                _ => Vec::new(),
+            };
+            used_by.extend(owned.remove(reference).into_iter().flatten());
+            if !used_by.is_empty() {
+                losses.push(format!("{reference}: {}", some_of(&used_by)));
+            }
+        }
+        Ok(losses)
+    }
+
+    /// The kinds of which nothing can be any more, as the definitions among these objects say.
+    pub(super) async fn defined_by(&self, remove: &[ObjectRef]) -> Result<Vec<Defined>, ApiError> {
+        let mut all = Vec::new();
+        for reference in remove.iter().filter(|reference| reference.is_definition()) {
+            let Some(definition) = self.patiently(|| self.api.get(reference)).await? else {
+                continue;
+            };
+            let text = |pointer: &str| {
+                definition
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            all.push(Defined {
+                group: text("/spec/group"),
+                kind: text("/spec/names/kind"),
+                definition: reference.clone(),
+                established: condition(&definition, "Established").is_none_or(|(yes, _)| yes),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Claims of a storage class, and volumes of it that no such claim is bound to.
+    async fn volumes_of(&self, class: &str) -> Result<Vec<String>, ApiError> {
+        let of_class = |object: &Value| {
+            object
+                .pointer("/spec/storageClassName")
+                .and_then(Value::as_str)
+                == Some(class)
+        };
+        let list = |kind: &'static str| self.patiently(move || self.api.list("v1", kind, "", ""));
+        let claims = typed(
+            list("PersistentVolumeClaim").await?,
+            "PersistentVolumeClaim",
+        );
+        let volumes = typed(list("PersistentVolume").await?, "PersistentVolume");
+        let text = |object: &Value, pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let claimed = |volume: &Value| {
+            let claim = (
+                text(volume, "/spec/claimRef/namespace"),
+                text(volume, "/spec/claimRef/name"),
+            );
+            claims.iter().any(|c| {
+                of_class(c) && (text(c, "/metadata/namespace"), text(c, "/metadata/name")) == claim
+            })
+        };
+        let alone = volumes.iter().filter(|volume| !claimed(volume));
+        let used = claims.iter().chain(alone).filter(|object| of_class(object));
+        used.map(|object| ObjectRef::of(object).map(|reference| reference.to_string()))
+            .collect()
+    }
+
+    /// Objects of a definition that do not go with it anyway.
+    async fn objects_of(
+        &self,
+        of: &Defined,
+        remove: &[ObjectRef],
+        owners: &mut Owners<'_>,
+    ) -> Result<Vec<String>, ApiError> {
+        let members = self.members().await?;
+        let is_it = |served: &&Served| served.kind == of.kind && served.group() == of.group;
+        let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
+        if kinds.is_empty() && of.established {
+            return Ok(vec![format!(
+                "the API does not serve {} of {}, so what there is of it cannot be seen",
+                of.kind, of.group
+            )]);
+        }
+        let mut objects = Vec::new();
+        for (reference, object) in self.others(&kinds, "", remove).await? {
+            // What belongs to something that stays would be cut off from it.
+            if owners.taker(&object).await?.is_none() {
+                objects.push(reference.to_string());
+            }
+        }
+        Ok(objects)
+    }
+
+    /// What lives in a namespace and does not go anyway.
+    async fn inhabitants(
+        &self,
+        namespace: &str,
+        remove: &[ObjectRef],
+    ) -> Result<Vec<String>, ApiError> {
+        let members = self.members().await?;
+        let passing = |kind: &Served| {
+            kind.is_event() || PASSING.contains(&(kind.group(), kind.kind.as_str()))
+        };
+        let inside = |kind: &&Served| kind.namespaced && !passing(kind);
+        let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
+        let others = self.others(&kinds, namespace, remove).await?;
+        // What has an owner is not counted beside it; but data is, whichever controller made the claim.
+        let counts =
+            |(reference, object): &&(ObjectRef, Value)| is_data(reference) || !has_owner(object);
+        Ok(others
+            .iter()
+            .filter(counts)
+            .map(|(reference, _)| reference.to_string())
+            .collect())
+    }
+
+    async fn others(
+        &self,
+        kinds: &[Served],
+        namespace: &str,
+        remove: &[ObjectRef],
+    ) -> Result<Vec<(ObjectRef, Value)>, ApiError> {
+        let mut others = Vec::new();
+        for found in self.of_kinds(kinds, namespace, "").await {
+            for object in found? {
+                let reference = ObjectRef::of(&object)?;
+                let goes = ends(&object)
+                    || (reference.group().is_empty()
+                        && ALWAYS_THERE
+                            .contains(&(reference.kind.as_str(), reference.name.as_str())))
+                    || remove.iter().any(|removed| same(removed, &reference));
+                if !goes {
+                    others.push((reference, object));
+                }
+            }
+        }
+        Ok(others)
+    }
+}
+
+fn has_owner(object: &Value) -> bool {
+    let owners = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    owners.is_some_and(|owners| !owners.is_empty())
+}
+
+/// True for an object that holds data.
+fn is_data(reference: &ObjectRef) -> bool {
+    reference.group().is_empty()
+        && matches!(
+            reference.kind.as_str(),
+            "PersistentVolume" | "PersistentVolumeClaim"
+        )
+}
+
+/// Members of a list do not say themselves what they are.
+fn typed(mut objects: Vec<Value>, kind: &str) -> Vec<Value> {
+    for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+        object.insert("apiVersion".into(), Value::from("v1"));
+        object.insert("kind".into(), Value::from(kind));
+    }
+    objects
+}
+
+fn some_of(names: &[String]) -> String {
+    let shown = names
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
