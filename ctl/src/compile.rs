@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_manifest::Manifest;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
 use halite_states::low::Chunk;

@@ -1,13 +1,13 @@
-//! Time, as something that tests bring along.
+//! The wall clock, as a value that tests can set.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::store::Millis;
 
-/// Where the time comes from.
+/// A source of wall-clock time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The present time.
     fn now(&self) -> Millis;
 }
 
@@ -17,6 +17,10 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Millis {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that reads the wall clock"
+        )]
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -24,12 +28,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands until it is moved: for tests.
+/// A clock that moves only when a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// A clock that shows `now`.
     #[must_use]
     pub fn at(now: Millis) -> Self {
         Self(AtomicI64::new(now))
@@ -47,7 +51,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds, as it stands in events and documents.
+/// The form of a time in events and documents: RFC 3339 in UTC with milliseconds.
 #[must_use]
 pub fn rfc3339(time: Millis) -> String {
     jiff::Timestamp::from_millisecond(time).map_or_else(|_| time.to_string(), |t| format!("{t:.3}"))
@@ -64,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_when_it_is_advanced() {
         let clock = ManualClock::at(5);
         assert_eq!(clock.now(), 5);
         clock.advance(7);

@@ -1,50 +1,51 @@
-//! `/etc/halite/master.yaml`.
+//! The configuration of the master, `/etc/halite/master.yaml`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use halite_proto::identity::{IdentityError, check_name};
 use serde::Deserialize;
 
-/// The master's configuration.
+/// The content of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The cluster's name, as in the cluster document: part of every identity.
+    /// The name of the cluster, as in the cluster document; part of every identity.
     pub cluster: String,
-    /// Where to listen for minions and operators.
+    /// The address on which minions and operators connect.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// What the daemon keeps: store, CAs, its own identity.
+    /// The directory of the daemon's own files: store, CAs, its identity.
     #[serde(default = "default_state_dir")]
     pub state_dir: PathBuf,
-    /// What people write: `cluster.yaml`, `nodes/`, `custom/`.
+    /// The directory of the operator's documents: `cluster.yaml`, `nodes/`, `custom/`.
     #[serde(default = "default_config_dir")]
     pub config_dir: PathBuf,
-    /// Where the bundles of the site stand, each under its version. The cluster document records
-    /// which one is in use.
+    /// The directory of the site's bundles, each in a directory named after its version. The
+    /// cluster document records which one is in use.
     #[serde(default = "default_bundles")]
     pub bundles: PathBuf,
     /// The bundle of a cluster whose document records none.
     #[serde(default)]
     pub bundle: Option<PathBuf>,
-    /// Addresses under which hosts reach this master; the first one is what enrolment commands
-    /// name.
+    /// The addresses at which hosts reach this master; enrolment commands name the first one.
     pub advertise: Vec<IpAddr>,
-    /// Where metrics are served, in plain HTTP.
+    /// The address on which metrics are served, in plain HTTP.
     #[serde(default = "default_metrics")]
     pub metrics: SocketAddr,
-    /// Which finished jobs and orchestrations are kept.
+    /// The finished jobs and orchestrations that the store retains.
     #[serde(default)]
     pub jobs: KeptJobs,
 }
 
-/// Which finished jobs and orchestrations the store keeps: what one of the two says is kept.
+/// The finished jobs and orchestrations that the store retains: those that at least one of the two
+/// fields names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeptJobs {
-    /// Those that ended in the last so many days (Salt: `keep_jobs_seconds`).
+    /// Those that ended within this number of days (Salt: `keep_jobs_seconds`).
     pub keep_days: u32,
-    /// The last so many, however old.
+    /// This number of the newest, whatever their age.
     pub keep_last: u32,
 }
 
@@ -77,65 +78,75 @@ fn default_bundles() -> PathBuf {
     PathBuf::from(halite_manifest::bundles::DIRECTORY)
 }
 
-/// Why the configuration cannot be used.
+/// An unusable configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error(
-        "{path}: {source}; `halite-master` needs its configuration there, or another file with --config"
-    )]
+    #[error("cannot read the configuration {path} (--config names another file)")]
     Read {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The system's reason.
+        /// The reason of the operating system.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
-    #[error("{path}: {message}")]
+    /// The content of the file is wrong.
+    #[error("cannot use the configuration {path}")]
     Content {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong, with line and column.
-        message: String,
+        /// The mistake.
+        source: ContentError,
     },
+}
+
+/// A mistake in the content of the configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentError {
+    /// The text is no YAML mapping with exactly the known keys; the cause has line and column.
+    #[error(transparent)]
+    Yaml(Box<serde_saphyr::Error>),
+    /// The name of the cluster is malformed.
+    #[error("cluster")]
+    Cluster(#[source] IdentityError),
+    /// No address is advertised.
+    #[error("advertise: name at least one address at which hosts reach this master")]
+    NoAddress,
+    /// An advertised address is `0.0.0.0` or `::`.
+    #[error("advertise: {0} is not an address to which a host can connect")]
+    Unspecified(IpAddr),
 }
 
 impl Config {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// It cannot be read, has unknown or missing keys, an unusable cluster name, or no address to
-    /// advertise.
+    /// The file cannot be read, has unknown or missing keys, a malformed cluster name, or no
+    /// address to advertise.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: shown.clone(),
             source,
         })?;
-        Self::parse(&text).map_err(|message| ConfigError::Content {
+        Self::parse(&text).map_err(|source| ConfigError::Content {
             path: shown,
-            message,
+            source,
         })
     }
 
-    /// Parses and checks the file's text.
+    /// Parses and checks the text of the file.
     ///
     /// # Errors
-    /// What is wrong, for people.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        halite_proto::identity::check_name(&config.cluster)
-            .map_err(|error| format!("cluster: {error}"))?;
+    /// The first mistake in the text.
+    pub fn parse(text: &str) -> Result<Self, ContentError> {
+        let config: Self =
+            serde_saphyr::from_str(text).map_err(|error| ContentError::Yaml(Box::new(error)))?;
+        check_name(&config.cluster).map_err(ContentError::Cluster)?;
         if config.advertise.is_empty() {
-            return Err(
-                "advertise: name at least one address under which hosts reach this master"
-                    .to_owned(),
-            );
+            return Err(ContentError::NoAddress);
         }
         if let Some(address) = config.advertise.iter().find(|a| a.is_unspecified()) {
-            return Err(format!(
-                "advertise: {address} is not an address that a host can dial"
-            ));
+            return Err(ContentError::Unspecified(*address));
         }
         Ok(config)
     }
@@ -153,6 +164,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::chain;
 
     #[test]
     fn the_short_form_has_the_fixed_paths() {
@@ -191,7 +203,7 @@ mod tests {
                 "listen_on",
             ),
         ] {
-            let error = Config::parse(text).unwrap_err();
+            let error = chain(&Config::parse(text).unwrap_err());
             assert!(error.contains(wanted), "{text}: {error}");
         }
     }

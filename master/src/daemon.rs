@@ -1,4 +1,4 @@
-//! Bringing the daemon up and down.
+//! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::app::{App, OpenError};
 use crate::backend::Backend;
 use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
 use crate::{metrics, serve};
 
-/// Events and audit lines are kept for so long.
+/// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
-/// How often old ones are removed, and old jobs.
+/// The interval at which old events, audit lines and jobs are removed.
 const PRUNE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Jobs that are removed in one transaction: the low states of many hosts are large, and nobody
-/// must wait long for the store.
+/// Jobs that are removed in one transaction. The low states of many hosts are large, and other
+/// users of the store must not wait long.
 const AT_A_TIME: u32 = 20;
-/// A day.
+/// One day.
 const DAY: Millis = 24 * 60 * 60 * 1000;
 
-/// How long a stop waits for the states of the target `master` that are under way.
+/// The longest time that a stop waits for running states of the target `master`.
 const OWN_PART: Duration = Duration::from_secs(20);
 
-/// Why the daemon does not run.
+/// A failed start of the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The store.
@@ -45,22 +45,23 @@ pub enum DaemonError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// A port.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// The system's reason.
+        /// The reason of the operating system.
         source: std::io::Error,
     },
     /// A signal handler.
-    #[error("cannot wait for signals: {0}")]
-    Signal(std::io::Error),
+    #[error("cannot wait for signals")]
+    Signal(#[source] std::io::Error),
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; tells systemd when it serves.
+/// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves. `start` makes the
+/// backend over the shared parts.
 ///
 /// # Errors
-/// A part cannot be brought up; the text says which and what to do.
+/// A part cannot be started; the text says which, and the remedy.
 pub async fn run<F>(config: Config, start: impl FnOnce(Arc<App>) -> F) -> Result<(), DaemonError>
 where
     F: Future<Output = Result<Arc<dyn Backend>, Refusal>>,
@@ -82,7 +83,7 @@ where
     let counted = Arc::clone(&app.metrics);
     background.spawn(async move {
         if let Err(error) = metrics::serve_on(metrics_listener, counted).await {
-            tracing::error!(%error, "metrics are not served any more");
+            tracing::error!(%error, "cannot serve metrics any longer");
         }
     });
     background.spawn(write_backups(Arc::clone(&store)));
@@ -97,14 +98,14 @@ where
         }
         report("STOPPING=1");
         tracing::info!("master stops");
-        // Minions go on without us and hand their answers in later; what we do ourselves would be
+        // Minions continue without the master and return later; the master's own states would be
         // cut off.
         if tokio::time::timeout(OWN_PART, ending.finish())
             .await
             .is_err()
         {
             tracing::warn!(
-                "left in the middle of states of the target `master`: they count as interrupted"
+                "stopped while states of the target `master` were running: they count as interrupted"
             );
         }
     };
@@ -127,22 +128,23 @@ async fn prune(app: Arc<App>) {
         match app.store.prune(app.clock.now() - KEEP).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
-            Err(error) => tracing::error!(%error, "old events cannot be removed"),
+            Err(error) => tracing::error!(error = chain(&error), "cannot remove old events"),
         }
         match prune_jobs(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old jobs and orchestrations removed"),
-            Err(error) => tracing::error!(%error, "old jobs cannot be removed"),
+            Err(error) => tracing::error!(error = chain(&error), "cannot remove old jobs"),
         }
     }
 }
 
-/// Removes what the configuration does not keep, in bounded steps; how many.
+/// Removes the jobs and runs that the configuration does not retain, in bounded steps; answers with
+/// their number.
 async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
     let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
     let mut removed = 0;
     loop {
-        // The newest one gives the next one its number.
+        // The newest job always stays: the id of the next one follows from it.
         match store
             .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
             .await?
@@ -166,7 +168,7 @@ mod tests {
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
     #[tokio::test]
-    async fn jobs_are_kept_for_days_and_the_last_ones_for_ever() {
+    async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&directory.path().join("store.db"))
             .await

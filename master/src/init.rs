@@ -1,5 +1,5 @@
-//! `halite-master init`: everything that the daemon needs before it first starts. May be repeated
-//! at any time; what is there and good is kept.
+//! `halite-master init`: makes the CAs and identities that the daemon needs before its first start.
+//! It may be repeated at any time; valid files stay as they are.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::ca::{CaError, Cas, HALITE, Profile, files};
 use crate::config::Config;
 use crate::store::Millis;
 
-/// The operator that init makes: root on the bootstrap host.
+/// The name of the operator that init makes: root on the bootstrap host.
 const OPERATOR: &str = "root";
 
-/// What init left in place, for the command's output.
+/// The result of init, for the command's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initialised {
     /// SHA-256 of the `halite` CA's DER, lower-case hex.
@@ -23,10 +23,10 @@ pub struct Initialised {
 }
 
 /// Makes the CAs, the key pair of service accounts, the master's identity and the operator's
-/// identity, whichever is missing, due, or of another CA.
+/// identity, as far as they are missing, due for renewal, or signed by another CA.
 ///
 /// # Errors
-/// A file cannot be read or written, or one that is there cannot be used.
+/// A file cannot be read or written, or an existing one cannot be used.
 pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     files::directory(&config.state_dir, 0o700)?;
     let cas = Cas::create_or_load(&config.state_dir, &config.cluster, now)?;
@@ -34,16 +34,16 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     let operator = config.config_dir.join("operator");
     files::directory(&operator, 0o700)?;
     let profile = Profile::identity(&identity(config, Kind::Operator, OPERATOR)?);
-    keep(&operator, "operator", &profile, &cas, now)?;
-    keep_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
+    identity_files(&operator, "operator", &profile, &cas, now)?;
+    write_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
     Ok(Initialised {
         ca_sha256: cas.certificate_sha256(HALITE)?,
         operator,
     })
 }
 
-/// The master's certificate and key (PEM); made anew when missing, due, of another CA, or when the
-/// advertised addresses have changed.
+/// The master's certificate and key (PEM). They are made again when they are missing, due for
+/// renewal, signed by another CA, or when the advertised addresses have changed.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -52,19 +52,19 @@ pub fn master_identity(
     cas: &Cas,
     now: Millis,
 ) -> Result<(String, String), CaError> {
-    // There is one master yet; its id only has to be a name.
+    // There is only one master; its id only has to be a valid name.
     let mut profile = Profile::identity(&identity(config, Kind::Master, "master")?);
     profile.addresses.clone_from(&config.advertise);
-    keep(&config.state_dir, "identity", &profile, cas, now)
+    identity_files(&config.state_dir, "identity", &profile, cas, now)
 }
 
 fn identity(config: &Config, kind: Kind, id: &str) -> Result<Identity, CaError> {
     Identity::new(&config.cluster, kind, id).map_err(|error| CaError::Profile(error.to_string()))
 }
 
-/// Keeps an identity in two files: key first, so that a crash between them only costs another
-/// certificate.
-fn keep(
+/// Reads an identity from its two files, and makes what is missing or due. The key is written
+/// first, so that a crash between the two only costs another certificate.
+fn identity_files(
     directory: &Path,
     name: &str,
     profile: &Profile,
@@ -85,7 +85,7 @@ fn keep(
         Err(error) => return Err(error),
     };
     if let Ok(pem) = files::read(&certificate_path)
-        && still_good(&pem, profile, &key, cas, now)
+        && is_valid(&pem, profile, &key, cas, now)
     {
         return Ok((pem, key.to_pem()));
     }
@@ -94,9 +94,8 @@ fn keep(
     Ok((issued.certificate_pem, key.to_pem()))
 }
 
-/// Whether a certificate says what the profile wants, for this key, of this CA, with more than a
-/// third of its life left.
-fn still_good(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Millis) -> bool {
+/// True when a certificate matches profile, key and CA and has more than a third of its life left.
+fn is_valid(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Millis) -> bool {
     let ca = cas
         .certificate_pem(HALITE)
         .ok()
@@ -116,7 +115,7 @@ fn still_good(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Mi
         && left > (found.not_after - found.not_before) / 3
 }
 
-fn keep_text(path: &Path, text: &str) -> Result<(), CaError> {
+fn write_text(path: &Path, text: &str) -> Result<(), CaError> {
     match files::read(path) {
         Ok(found) if found == text => Ok(()),
         Ok(_) | Err(CaError::Missing { .. }) => files::write(path, text, 0o600),

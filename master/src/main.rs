@@ -42,16 +42,18 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("the runtime cannot be started")?;
+        .context("cannot start the runtime")?;
     runtime.block_on(daemon::run(config, backend::start))?;
     Ok(())
 }
 
-/// `HALITE_LOG` is a level, or `target=level` pairs parted by commas (default `info`);
-/// `HALITE_LOG_FORMAT` is `plain` or `json`.
+/// Starts logging to standard error. `HALITE_LOG` is a level, or `target=level` pairs separated by
+/// commas (default `info`); `HALITE_LOG_FORMAT` is `plain` or `json`.
 fn start_logging() -> anyhow::Result<()> {
     let wanted = std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
-    let targets: Targets = wanted.parse().context("HALITE_LOG is not understood")?;
+    let targets: Targets = wanted
+        .parse()
+        .with_context(|| format!("cannot use HALITE_LOG={wanted:?}"))?;
     let registry = tracing_subscriber::registry().with(targets);
     let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match std::env::var("HALITE_LOG_FORMAT").as_deref() {
@@ -59,7 +61,9 @@ fn start_logging() -> anyhow::Result<()> {
         Ok("plain") | Err(_) => registry
             .with(stderr.with_ansi(std::io::stderr().is_terminal()))
             .init(),
-        Ok(other) => anyhow::bail!("HALITE_LOG_FORMAT is {other:?}; it can be plain or json"),
+        Ok(other) => {
+            anyhow::bail!("cannot use HALITE_LOG_FORMAT={other:?}; it can be plain or json")
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is counted, in OpenMetrics text on a local port.
+//! The metrics of the master, in OpenMetrics text on a local port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Metrics {
     pub signed: Counter,
     /// Jobs made.
     pub jobs: Counter,
-    /// Answers of minions stored.
+    /// Returns of minions stored.
     pub returns: Counter,
 }
 
@@ -46,7 +46,7 @@ impl Metrics {
         registry.register("calls", "Calls that reached a service", self.calls.clone());
         registry.register(
             "refusals",
-            "Handshakes and calls refused at the door",
+            "Handshakes and calls refused before a service saw them",
             self.refusals.clone(),
         );
         registry.register(
@@ -60,12 +60,12 @@ impl Metrics {
             self.signed.clone(),
         );
         registry.register("jobs", "Jobs made", self.jobs.clone());
-        registry.register("returns", "Answers of minions stored", self.returns.clone());
+        registry.register("returns", "Returns of minions stored", self.returns.clone());
         let mut out = String::new();
-        // Writing to a String fails only if a metric cannot be encoded; then what came before is
-        // still true.
+        // Writing to a String fails only if a metric cannot be encoded; the metrics before it are
+        // still right.
         if let Err(error) = text::encode(&mut out, &registry) {
-            tracing::error!(%error, "the metrics cannot be written");
+            tracing::error!(%error, "cannot encode the metrics");
         }
         out
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_shown() {
+    fn a_counted_call_is_shown() {
         let metrics = Metrics::default();
         metrics
             .calls

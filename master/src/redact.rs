@@ -1,5 +1,5 @@
-//! The last protection against secrets in records: modules and engine already keep the values of
-//! sensitive states out of their returns, and the master removes any secret that a return still
-//! contains before it is stored or displayed.
+//! Redaction of returns. The state functions already keep the values of sensitive states out of
+//! their returns; a text from a host that still contains one of its secrets loses it here, before
+//! it is stored or shown.
 
 pub use halite_secrets::Redactor;

@@ -1,6 +1,6 @@
 //! The daemon as systemd runs it: init, run, ready, stop; and a store that it must not start with.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ impl Host {
     fn new(number: u8) -> Self {
         let directory = TempDir::new().unwrap();
         let [_, _, high, low] = std::process::id().to_be_bytes();
-        // 127.128.0.0/9: nobody else's; the second half of it by test.
+        // 127.128.0.0/9 has no other user; each test has its own second octet.
         let address = format!("127.{}.{high}.{low}", 128 + number);
         let shown = directory.path().display();
         let config = format!(
@@ -149,7 +149,7 @@ async fn init_run_call_stop() {
     assert!(log.contains("Operator/CreateToken"), "{log}");
     assert!(
         !log.contains(token.split('.').nth(1).unwrap()),
-        "a secret stands in the log"
+        "a secret is in the log"
     );
     assert!(!channel.closed().await.is_empty());
 }

@@ -9,34 +9,34 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::formats;
+use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::trust::Trust;
 
-/// The version of both documents that this build reads.
+/// The `apiVersion` of both documents.
 pub const API_VERSION: &str = "halite/v1";
 
-/// What a cluster is to be. Everything that is left out has a default that fits most sites.
+/// The declaration of a cluster. Every field that is left out has a default that fits most sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cluster {
     /// Always `halite/v1`.
-    #[schemars(schema_with = "formats::api_version")]
+    #[schemars(schema_with = "field_schemas::api_version")]
     pub api_version: String,
     /// Always `Cluster`.
-    #[schemars(schema_with = "formats::kind_cluster")]
+    #[schemars(schema_with = "field_schemas::kind_cluster")]
     pub kind: String,
     /// The cluster's name.
     pub metadata: Metadata,
     /// Domain of Kubernetes' services.
     #[serde(default = "default_domain")]
-    #[schemars(schema_with = "formats::subdomain")]
+    #[schemars(schema_with = "field_schemas::subdomain")]
     pub dns_domain: String,
     /// The networks of hosts, pods and services.
     pub networks: Networks,
-    /// How the Kubernetes API is reached, and what is passed to its server.
+    /// The address and name of the Kubernetes API, and flags of its server.
     #[serde(default)]
     pub api_server: ApiServer,
     /// The Kubernetes controller manager.
@@ -48,7 +48,7 @@ pub struct Cluster {
     /// etcd.
     #[serde(default)]
     pub etcd: Component,
-    /// Which Kubernetes.
+    /// The version of Kubernetes.
     pub kubernetes: Kubernetes,
     /// The pod network.
     #[serde(default)]
@@ -62,29 +62,29 @@ pub struct Cluster {
     /// kube-proxy.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
-    /// What runs in the cluster besides Kubernetes itself.
+    /// Services that run in the cluster in addition to Kubernetes itself.
     #[serde(default)]
     pub addons: Addons,
     /// Charts of the bundle that are installed, by name.
     #[serde(default)]
-    #[schemars(schema_with = "formats::names")]
+    #[schemars(schema_with = "field_schemas::names")]
     pub charts: Vec<String>,
-    /// A registry of the site's own, which images can be pushed to.
+    /// The site registry: a registry for the site's own images, which clients can push to.
     #[serde(default)]
     pub site_registry: SiteRegistry,
-    /// Certificates that every host trusts, besides those of its distribution.
+    /// Certificates that every host trusts, in addition to those of its distribution.
     #[serde(default)]
     pub trust: Trust,
-    /// The proxy through which containerd reaches registries outside of the site.
+    /// The proxy through which containerd reaches registries outside the site.
     #[serde(default)]
     pub proxy: Proxy,
-    /// What is done to the hosts themselves.
+    /// Settings of the hosts: kernel, swap, firewall, clock, packages.
     #[serde(default)]
     pub host: Host,
-    /// Where hosts get the time from; see `host.manageTime`.
+    /// The time servers of the hosts; see `host.manageTime`.
     #[serde(default)]
     pub time: Time,
-    /// Who may reach what.
+    /// Networks that may connect to the hosts.
     #[serde(default)]
     pub firewall: Firewall,
     /// The master's own settings.
@@ -93,13 +93,13 @@ pub struct Cluster {
     /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
     /// only for the hosts named.
     #[serde(default)]
-    #[schemars(schema_with = "formats::secrets")]
+    #[schemars(schema_with = "field_schemas::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
-    /// Anything that the operator's own states read, as `pillar.custom`.
+    /// Free data for the operator's own states, as `pillar.custom`.
     #[serde(default)]
     pub custom: Map<String, Value>,
-    /// Written by Halite: what was chosen when the cluster was made, so that a repair next year
-    /// chooses the same.
+    /// Written by Halite: the values that were chosen when the cluster was made, so that a later
+    /// repair uses the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedCluster>,
 }
@@ -108,33 +108,33 @@ fn default_domain() -> String {
     "cluster.local".to_owned()
 }
 
-/// Names a cluster or a node.
+/// The metadata of a cluster or a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
     /// Lower-case letters, digits and `-` (RFC 1123); a node's name may also have dots.
-    #[schemars(schema_with = "formats::subdomain")]
+    #[schemars(schema_with = "field_schemas::subdomain")]
     pub name: String,
 }
 
-/// The networks of hosts, pods and services. None may overlap another.
+/// The networks of hosts, pods and services. They must not overlap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
-    /// Networks in which hosts talk to the API, to etcd and to the master. Tried in order for an
-    /// address of a host.
+    /// Networks in which hosts reach the API, etcd and the master. A host's address is looked for
+    /// in this order.
     pub control_plane: HostNetworks,
-    /// Networks of the pods' traffic between hosts, and of NodePorts. Default: those of the control
-    /// plane.
+    /// Networks of the traffic between pods of different hosts, and of NodePorts. Default: those of
+    /// the control plane.
     #[serde(default)]
     pub workload_plane: Option<HostNetworks>,
-    /// Addresses of pods; each node gets a /24 of it.
+    /// Addresses of pods. Each node gets a /24 of it.
     #[serde(default = "default_pods")]
-    #[schemars(schema_with = "formats::cidr")]
+    #[schemars(schema_with = "field_schemas::cidr")]
     pub pods: Ipv4Net,
     /// Addresses of services: from /12 to /28. The first is the API's, the tenth is DNS.
     #[serde(default = "default_services")]
-    #[schemars(schema_with = "formats::cidr")]
+    #[schemars(schema_with = "field_schemas::cidr")]
     pub services: Ipv4Net,
 }
 
@@ -163,37 +163,36 @@ impl Networks {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostNetworks {
     /// Networks such as `10.0.0.0/24`, in order of preference.
-    #[schemars(schema_with = "formats::cidrs")]
+    #[schemars(schema_with = "field_schemas::cidrs")]
     pub cidrs: Vec<Ipv4Net>,
 }
 
-/// How the Kubernetes API is reached, and what is passed to its server.
+/// The address and name of the Kubernetes API, and flags of its server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ApiServer {
     /// Name of the API in certificates, kubeconfigs and hosts entries. Default:
     /// `api.CLUSTER.internal`.
-    #[schemars(schema_with = "formats::optional_subdomain")]
+    #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub endpoint: Option<String>,
-    /// A virtual address that the API is reached at; inside a control-plane network, and nobody's
-    /// own.
-    #[schemars(schema_with = "formats::optional_address")]
+    /// The virtual address of the API, in a control-plane network. No host may have it as its own.
+    #[schemars(schema_with = "field_schemas::optional_address")]
     pub vip: Option<Ipv4Addr>,
-    /// Whether Halite keeps the VIP with keepalived (default: true when there is a `vip`); `false`:
-    /// somebody else does.
+    /// `true`: keepalived on the control-plane nodes holds the VIP (the default when there is a
+    /// `vip`). `false`: another program does.
     pub keepalived: Option<bool>,
-    /// Further names and addresses in the API server's certificate.
+    /// Additional names and addresses in the API server's certificate.
     #[serde(rename = "certSANs")]
-    #[schemars(schema_with = "formats::sans")]
+    #[schemars(schema_with = "field_schemas::sans")]
     pub cert_sans: Vec<String>,
     /// Flags added to, or replacing, those of the static pod, without dashes: `audit-log-maxage:
     /// 30`.
-    #[schemars(schema_with = "formats::flags")]
+    #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
 
 impl ApiServer {
-    /// Whether this cluster's own keepalived holds the VIP.
+    /// Returns whether this cluster's own keepalived holds the VIP.
     #[must_use]
     pub fn keeps_vip(&self) -> bool {
         self.vip.is_some() && self.keepalived.unwrap_or(true)
@@ -205,16 +204,16 @@ impl ApiServer {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Component {
     /// Flags added to, or replacing, those of the static pod, without dashes.
-    #[schemars(schema_with = "formats::flags")]
+    #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
 
-/// Which Kubernetes.
+/// The version of Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// `1.36` or `1.36.3`; the bundle must have it.
-    #[schemars(schema_with = "formats::version")]
+    /// `1.36` or `1.36.3`. The bundle must have this version.
+    #[schemars(schema_with = "field_schemas::version")]
     pub version: String,
 }
 
@@ -222,9 +221,9 @@ pub struct Kubernetes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Cni {
-    /// Which plugin.
+    /// The CNI plugin.
     pub plugin: CniPlugin,
-    /// MTU of pods, in bytes. Default: what the plugin finds out.
+    /// MTU of pods, in bytes. Default: the plugin detects it.
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u32>,
 }
@@ -232,12 +231,12 @@ pub struct Cni {
 /// A pod network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "formats::plugin")]
+#[schemars(schema_with = "field_schemas::plugin")]
 pub enum CniPlugin {
     /// flannel with VXLAN.
     #[default]
     Flannel,
-    /// None: the operator brings one.
+    /// None: the operator installs one.
     None,
 }
 
@@ -245,7 +244,7 @@ pub enum CniPlugin {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Kubelet {
-    /// Laid over the `KubeletConfiguration` that Halite writes.
+    /// Fields that are merged over the `KubeletConfiguration` that Halite writes.
     pub config: Map<String, Value>,
 }
 
@@ -253,13 +252,13 @@ pub struct Kubelet {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Containerd {
-    /// For hosts whose kernel does not let containerd lower `oom_score_adj`.
+    /// Set this on hosts whose kernel does not let containerd lower `oom_score_adj`.
     pub restrict_oom_score_adj: bool,
-    /// Laid over containerd's configuration (its TOML as a mapping).
+    /// Fields that are merged over containerd's configuration (its TOML as a mapping).
     pub config: Map<String, Value>,
-    /// Registries outside of the site, by the host in the names of images (`docker.io`,
-    /// `registry.corp:5000`). What the bundle has comes from the bundle all the same.
-    #[schemars(schema_with = "formats::registries")]
+    /// Registries outside the site, by the host in the names of images (`docker.io`,
+    /// `registry.corp:5000`). Images that the bundle has still come from the bundle.
+    #[schemars(schema_with = "field_schemas::registries")]
     pub registries: BTreeMap<String, ForeignRegistry>,
 }
 
@@ -267,18 +266,18 @@ pub struct Containerd {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Master {
-    /// Which finished jobs and orchestrations its store keeps.
+    /// The finished jobs and orchestrations that its store keeps.
     pub jobs: KeptJobs,
 }
 
-/// Which finished jobs and orchestrations the master's store keeps: what one of the two says is
-/// kept.
+/// The finished jobs and orchestrations that the master's store keeps. A job is kept while one of
+/// the two limits covers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct KeptJobs {
-    /// Those that ended in the last so many days.
+    /// Keep those that ended in the last N days.
     pub keep_days: u32,
-    /// The last so many, however old.
+    /// Keep the last N, however old.
     pub keep_last: u32,
 }
 
@@ -295,16 +294,16 @@ impl Default for KeptJobs {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct KubeProxy {
-    /// How it programs the kernel.
+    /// The kernel interface that it programs.
     pub mode: ProxyMode,
-    /// Laid over the `KubeProxyConfiguration` that Halite writes.
+    /// Fields that are merged over the `KubeProxyConfiguration` that Halite writes.
     pub config: Map<String, Value>,
 }
 
-/// How kube-proxy programs the kernel.
+/// The kernel interface that kube-proxy programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "formats::proxy_mode")]
+#[schemars(schema_with = "field_schemas::proxy_mode")]
 pub enum ProxyMode {
     /// nftables (Kubernetes' recommendation since 1.33).
     #[default]
@@ -313,37 +312,37 @@ pub enum ProxyMode {
     Iptables,
 }
 
-/// What runs in the cluster besides Kubernetes itself. What is switched off again is removed from
-/// the cluster.
+/// Services that run in the cluster in addition to Kubernetes itself. A service that is switched
+/// off again is removed from the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Addons {
-    /// metrics-server: what nodes and pods use just now, for `kubectl top` and for autoscalers.
+    /// metrics-server: the current usage of nodes and pods, for `kubectl top` and for autoscalers.
     pub metrics_server: bool,
     /// local-path storage: volumes in a directory of the node that runs the pod, as the default
     /// storage class.
     pub local_path: bool,
 }
 
-/// What is done to the hosts themselves.
+/// Settings of the hosts: kernel, swap, firewall, clock, packages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Host {
-    /// Kernel parameters by dotted name, added to Halite's own; null leaves one of Halite's own
-    /// alone.
-    #[schemars(schema_with = "formats::sysctls")]
+    /// Kernel parameters by dotted name, in addition to Halite's own. `null`: Halite does not set
+    /// this one of its own.
+    #[schemars(schema_with = "field_schemas::sysctls")]
     pub sysctls: BTreeMap<String, Option<String>>,
     /// Kernel modules that Halite loads, now and at boot. `[]` where the kernel has them built in.
-    #[schemars(schema_with = "formats::modules")]
+    #[schemars(schema_with = "field_schemas::modules")]
     pub kernel_modules: Vec<String>,
-    /// Whether swap is turned off, now and for the next boot.
+    /// Turns swap off, now and at boot.
     pub manage_swap: bool,
-    /// Whether firewalld is installed and given the roles' rules.
+    /// Installs firewalld and sets the rules of the host's roles.
     pub manage_firewall: bool,
-    /// Whether chrony is installed and keeps the clock by `time.servers`.
+    /// Installs chrony, which keeps the clock by `time.servers`.
     pub manage_time: bool,
-    /// Further packages of the bundle that every host gets.
-    #[schemars(schema_with = "formats::packages")]
+    /// Additional packages of the bundle that every host gets.
+    #[schemars(schema_with = "field_schemas::packages")]
     pub packages: Vec<String>,
 }
 
@@ -364,70 +363,70 @@ impl Default for Host {
     }
 }
 
-/// Where hosts get the time from.
+/// The time servers of the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Time {
-    /// Names or addresses of NTP servers (RFC 5905). Nobody else is asked.
-    #[schemars(schema_with = "formats::time_servers")]
+    /// Names or addresses of NTP servers (RFC 5905). chrony uses no others.
+    #[schemars(schema_with = "field_schemas::time_servers")]
     pub servers: Vec<String>,
 }
 
-/// Who may reach what. Ports follow from roles; only sources are declared.
+/// Networks that may connect to the hosts. The ports follow from the roles; only sources are
+/// declared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Firewall {
-    /// Networks that may reach what is not for the cluster's own hosts alone.
+    /// Networks that may reach the ports that are not only for the cluster's own hosts.
     pub sources: Sources,
-    /// Where NodePorts answer.
+    /// Networks in which NodePorts answer.
     pub node_ports: NodePorts,
 }
 
-/// Networks that may reach what is not for the cluster's own hosts alone.
+/// Networks that may reach the ports that are not only for the cluster's own hosts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Sources {
-    /// Networks that operators work from: they reach the Kubernetes API and the master. Default:
-    /// the control-plane networks.
-    #[schemars(schema_with = "formats::optional_cidrs")]
+    /// The operators' networks: they reach the Kubernetes API and the master. Default: the
+    /// control-plane networks.
+    #[schemars(schema_with = "field_schemas::optional_cidrs")]
     pub management: Option<Vec<Ipv4Net>>,
 }
 
-/// Where NodePorts answer.
+/// Networks in which NodePorts answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct NodePorts {
     /// Networks whose addresses NodePorts listen on. Default: the workload plane's.
-    #[schemars(schema_with = "formats::optional_cidrs")]
+    #[schemars(schema_with = "field_schemas::optional_cidrs")]
     pub cidrs: Option<Vec<Ipv4Net>>,
 }
 
-/// A secret of the operator, and who may see it.
+/// A secret of the operator, and the hosts that may see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnSecret {
-    /// The secret itself. Never shown again; keep the file's mode at 0600.
+    /// The secret itself. No command displays it; keep the file's mode at 0600.
     #[schemars(with = "String")]
     pub value: SecretText,
     /// Hosts with one of these roles get it.
     #[serde(default)]
-    #[schemars(schema_with = "formats::roles_optional")]
+    #[schemars(schema_with = "field_schemas::roles_optional")]
     pub roles: Vec<crate::node::Role>,
     /// Hosts with one of these names get it.
     #[serde(default)]
-    #[schemars(schema_with = "formats::names")]
+    #[schemars(schema_with = "field_schemas::names")]
     pub nodes: Vec<String>,
 }
 
-/// What was chosen when the cluster was made.
+/// The values that were chosen when the cluster was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolvedCluster {
     /// The Kubernetes version, for example `v1.36.3`.
-    #[schemars(schema_with = "formats::version")]
+    #[schemars(schema_with = "field_schemas::version")]
     pub kubernetes: String,
-    /// The version of the bundle in use, one of those that stand on the site. `ctl bundle use`
-    /// changes it.
+    /// The version of the bundle in use, one of those on the site. `ctl bundle use` changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
 }
@@ -442,7 +441,7 @@ impl Cluster {
             .unwrap_or_else(|| format!("api.{}.internal", self.metadata.name))
     }
 
-    /// The Kubernetes version that counts: the recorded one, else the declared one.
+    /// The Kubernetes version in effect: the recorded one, else the declared one.
     #[must_use]
     pub fn kubernetes_version(&self) -> &str {
         self.resolved

@@ -1,20 +1,16 @@
-//! The texts that documents may hold, by name: each format of the schema has one function that
-//! judges it.
+//! The formats of texts in documents: the schema names a format, and one function here checks it.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
 use ipnet::Ipv4Net;
-use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::node::Role;
-
-/// Why a text is not of its format: what is wrong, and what to do.
+/// The reason why a text does not have its format, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// What is wrong, as the rest of a sentence that begins with the text.
+    /// The problem, as the rest of a sentence that begins with the text.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -25,11 +21,10 @@ fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
     }
 }
 
-/// Judges a text by the name of a format; a format that this build does not know accepts
-/// everything.
+/// Checks a text by the name of a format. An unknown format accepts every text.
 ///
 /// # Errors
-/// The text is not of the format.
+/// The text does not have the format.
 pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
     match format {
         "ipv4-network" => check_network(text),
@@ -97,7 +92,7 @@ fn check_network(text: &str) -> Result<(), Misfit> {
     if network.network() != network.addr() {
         return Err(misfit(
             "has bits set behind its prefix",
-            format!("the network that holds it is {}", network.trunc()),
+            format!("the network that contains it is {}", network.trunc()),
         ));
     }
     Ok(())
@@ -133,7 +128,7 @@ fn check_address(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// RFC 1123 subdomain, as Kubernetes asks of node names.
+/// RFC 1123 subdomain, as Kubernetes requires for node names.
 fn check_subdomain(text: &str) -> Result<(), Misfit> {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     for part in text.split('.') {
@@ -180,8 +175,8 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// What kubeadm's `ValidateCertSANs` accepts: an address, a name, or a name with a wildcard in
-/// front.
+/// Accepts the same as kubeadm's `ValidateCertSANs`: an address, a name, or a name with a wildcard
+/// in front.
 fn check_san(text: &str) -> Result<(), Misfit> {
     if text.parse::<std::net::IpAddr>().is_ok()
         || check_subdomain(text.strip_prefix("*.").unwrap_or(text)).is_ok()
@@ -218,7 +213,7 @@ fn check_flag(text: &str) -> Result<(), Misfit> {
     }
     if let Some((name, _)) = text.split_once('=') {
         return Err(misfit(
-            "holds the value too",
+            "contains the value too",
             format!("write it as `{name}: VALUE`"),
         ));
     }
@@ -243,7 +238,7 @@ fn check_label_key(text: &str) -> Result<(), Misfit> {
         && let Err(why) = check_subdomain(prefix)
     {
         return Err(misfit(
-            "is not a label's key: what stands before the slash is no DNS name",
+            "is not a label's key: the part before the slash is not a DNS name",
             why.hint,
         ));
     }
@@ -283,7 +278,7 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
     }
 }
 
-/// It stands in units of systemd and in command lines.
+/// A path for units of systemd and command lines, which need no quotes for it.
 fn check_path(text: &str) -> Result<(), Misfit> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let below = text
@@ -299,7 +294,7 @@ fn check_path(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// What stands before a port, if there is one; `None` when what stands behind the colon is none.
+/// The host without its port, if it has one; `None` if the text after the colon is not a port.
 fn host_of(text: &str) -> Option<&str> {
     let Some((host, port)) = text.split_once(':') else {
         return Some(text);
@@ -314,7 +309,7 @@ fn check_registry(text: &str) -> Result<(), Misfit> {
     const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
     if text == "_default" {
         return Err(misfit(
-            "is what Halite itself writes, for all registries",
+            "is the name that Halite itself writes, for all registries",
             EXAMPLE,
         ));
     }
@@ -324,8 +319,8 @@ fn check_registry(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// What Go's `httpproxy` reads in `NO_PROXY`: a name with or without what is below it, an address,
-/// a network.
+/// Accepts the same as Go's `httpproxy` in `NO_PROXY`: a name with or without its subdomains, an
+/// address, a network.
 fn check_no_proxy(text: &str) -> Result<(), Misfit> {
     let network = text.parse::<ipnet::IpNet>().is_ok();
     let address = text.parse::<std::net::IpAddr>().is_ok();
@@ -340,7 +335,7 @@ fn check_no_proxy(text: &str) -> Result<(), Misfit> {
         Ok(())
     } else {
         Err(misfit(
-            "is nothing that a proxy can be left out for",
+            "cannot be excluded from the proxy",
             "one name, address or network each: registry.corp, .corp, 10.7.0.1, 10.7.0.0/16",
         ))
     }
@@ -376,10 +371,10 @@ fn check_time(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// In place of a day: not at all.
+/// The value for no day at all.
 pub(crate) const NEVER: &str = "never";
 
-/// As systemd writes days.
+/// Days as systemd writes them.
 fn check_day(text: &str) -> Result<(), Misfit> {
     if [
         "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER,
@@ -393,172 +388,6 @@ fn check_day(text: &str) -> Result<(), Misfit> {
             "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`",
         ))
     }
-}
-
-macro_rules! texts {
-    ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
-        pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({"type": "string", "format": $format})
-        }
-        pub(crate) fn $optional(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({"type": ["string", "null"], "format": $format})
-        }
-    )*};
-}
-
-texts!(
-    subdomain optional_subdomain "dns-subdomain",
-    address optional_address "ipv4-address",
-);
-
-pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "ipv4-network"})
-}
-
-pub(crate) fn cidrs(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "ipv4-network"}, "minItems": 1})
-}
-
-pub(crate) fn optional_cidrs(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["array", "null"], "items": {"type": "string", "format": "ipv4-network"}})
-}
-
-pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "kubernetes-version"})
-}
-
-pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "label-key"})
-}
-
-pub(crate) fn label_value(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "label-value"})
-}
-
-pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": {"format": "label-key"},
-        "additionalProperties": {"type": "string", "format": "label-value"},
-    })
-}
-
-pub(crate) fn flags(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": {"format": "flag-name"},
-        "additionalProperties": {"type": "string"},
-    })
-}
-
-pub(crate) fn sysctls(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": {"format": "sysctl-key"},
-        "additionalProperties": {"type": ["string", "null"]},
-    })
-}
-
-pub(crate) fn sans(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "certificate-name"}})
-}
-
-pub(crate) fn modules(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "module-name"}})
-}
-
-pub(crate) fn packages(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "package-name"}})
-}
-
-pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "dns-subdomain"}})
-}
-
-pub(crate) fn certificates(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": {"format": "certificates-name"},
-        "additionalProperties": {"type": "string"},
-    })
-}
-
-pub(crate) fn registries(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<crate::mirrors::ForeignRegistry>();
-    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
-}
-
-pub(crate) fn no_proxy(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "no-proxy"}})
-}
-
-pub(crate) fn time_servers(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "format": "time-server"}})
-}
-
-pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<crate::cluster::OwnSecret>();
-    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
-}
-
-pub(crate) fn users(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": {"format": "user-name"},
-        "additionalProperties": {"type": "string", "format": "secret-name"},
-    })
-}
-
-pub(crate) fn optional_user(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["string", "null"], "format": "user-name"})
-}
-
-pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "absolute-path"})
-}
-
-pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "time-of-day"})
-}
-
-pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "day-of-week"})
-}
-
-fn role_names() -> Vec<&'static str> {
-    Role::ALL.iter().map(|role| role.as_str()).collect()
-}
-
-pub(crate) fn roles(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}, "minItems": 1})
-}
-
-pub(crate) fn roles_optional(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}})
-}
-
-pub(crate) fn plugin(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["flannel", "none"]})
-}
-
-pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
-}
-
-pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]})
-}
-
-pub(crate) fn api_version(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "const": crate::cluster::API_VERSION})
-}
-
-pub(crate) fn kind_cluster(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "const": "Cluster"})
-}
-
-pub(crate) fn kind_node(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "const": "Node"})
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
-//! What the operator declares: types, schema, validation, secrets, and the view of one minion.
+//! The operator's declaration: document types, schema, validation, and the view of one minion.
 //!
-//! The road of a declaration: [`load`] reads the texts and reports every problem of every file at
-//! once, with its place; [`resolve`] fixes what was left open (addresses, versions) and records it
-//! beside what the operator wrote; [`view`] makes what the templates of one minion see, with
-//! placeholders where only a needed secret will stand.
+//! A declaration passes through three modules. [`load`] reads the texts of `cluster.yaml` and
+//! `nodes/*.yaml` and reports every problem of every file at once, with its place. [`resolve`]
+//! chooses what the documents leave open (addresses, versions) and records it in the operator's
+//! text. [`view`] makes the data that the templates of one minion may use, with references in place
+//! of the secrets that this minion may have.
 
-pub mod bundle;
+pub mod bundle_facts;
 pub mod cluster;
 pub mod example;
-pub mod facts;
+mod field_schemas;
 pub mod formats;
+pub mod host_facts;
 pub mod load;
 pub mod mirrors;
 pub mod network;

@@ -18,7 +18,7 @@ use crate::{reader, schema, validate};
 /// A file by name and content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Text {
-    /// As problems shall name it.
+    /// The name of the file in problems.
     pub file: String,
     /// Its content.
     pub text: String,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Text {
     }
 }
 
-/// Everything that an operator declares, as texts.
+/// The operator's documents as texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Texts {
     /// `cluster.yaml`.
@@ -90,9 +90,9 @@ impl Texts {
 /// A document with its text.
 #[derive(Debug, Clone)]
 pub struct Document<T> {
-    /// What it says.
+    /// The value.
     pub value: T,
-    /// How it is written.
+    /// The text, with positions.
     pub source: Source,
 }
 
@@ -104,18 +104,19 @@ impl<T> Deref for Document<T> {
     }
 }
 
-/// Everything that an operator declares.
+/// The operator's documents, read and validated.
 #[derive(Debug, Clone)]
 pub struct Declaration {
     /// The cluster document.
     pub cluster: Document<Cluster>,
     /// Node documents by name.
     pub nodes: BTreeMap<String, Document<Node>>,
-    /// `custom/pillar.yaml`: the ground that both documents' `custom` is laid over.
+    /// `custom/pillar.yaml`, over which the `custom` of both documents is merged.
     pub custom: Map<String, Value>,
 }
 
-/// Reads and validates. `context` says what else is known; what is not known is not judged.
+/// Reads and validates the documents. `context` has further facts; checks that need a missing fact
+/// are skipped.
 ///
 /// # Errors
 /// All problems of all files, sorted by place.
@@ -169,7 +170,8 @@ fn document<T: DeserializeOwned>(
     match serde_json::from_value(read.value) {
         Ok(value) => Some(Document { value, source }),
         Err(error) => {
-            // serde's words may quote a value: only the place of the failure is told.
+            // serde's message may quote a secret value, so only the kind of the failure is
+            // reported.
             problems.push(Problem::in_file(
                 &text.file,
                 format!("cannot be used ({:?})", error.classify()),
@@ -179,7 +181,7 @@ fn document<T: DeserializeOwned>(
     }
 }
 
-/// A placeholder in a declaration would be filled like one that Halite made.
+/// Reports references to secrets: the master would fill them in like those that Halite makes.
 fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<Problem>) {
     match value {
         Value::String(text) if reference::mentions(text) => problems.push(
@@ -187,7 +189,7 @@ fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<P
                 .problem(
                     path,
                     format!(
-                        "`{}` stands for secrets and cannot be written here",
+                        "`{}` is reserved for references to secrets",
                         reference::PREFIX
                     ),
                 )

@@ -1,4 +1,4 @@
-//! Registries outside of the site, and who is asked for their images.
+//! Registries outside the site, and the mirrors of their images.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde_json::{Map, Value, json};
 
 use crate::trust;
 
-/// A registry outside of the site.
+/// A registry outside the site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ForeignRegistry {
-    /// Who is asked for its images, one after the other: `https://mirror.corp/hub`. With none, the
-    /// registry itself; with some, only they.
+    /// Mirrors that containerd asks for its images, in this order: `https://mirror.corp/hub`.
+    /// Without mirrors it asks the registry itself; with mirrors, only the mirrors.
     pub mirrors: Vec<String>,
-    /// Who signed their certificates (PEM), where it is nobody whom hosts trust anyway; see
+    /// The authority of their certificates (PEM), if hosts do not trust it already; see
     /// `trust.certificates`.
     pub ca: Option<String>,
 }
 
-/// Where a registry is, by its name in images. Only Docker's is elsewhere.
+/// The URL of a registry, by its name in images. Only Docker's has another host.
 fn itself(host: &str) -> String {
     format!(
         "https://{}",
@@ -32,7 +32,7 @@ fn itself(host: &str) -> String {
     )
 }
 
-/// What templates see: whom to ask, and the certificates.
+/// The part of the view about other registries: mirrors and certificates.
 pub(crate) fn view(registries: &BTreeMap<String, ForeignRegistry>) -> Value {
     let one = |(host, registry): (&String, &ForeignRegistry)| {
         let mut mirrors: Vec<String> = registry

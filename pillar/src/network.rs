@@ -12,7 +12,7 @@ pub fn nth(network: Ipv4Net, n: u32) -> Option<Ipv4Addr> {
     network.contains(&address).then_some(address)
 }
 
-/// Whether two networks share an address: one holds the other.
+/// Returns whether two networks share an address, so that one contains the other.
 #[must_use]
 pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
@@ -31,7 +31,8 @@ pub fn dns_service(services: Ipv4Net) -> Option<Ipv4Addr> {
     nth(services, 10)
 }
 
-/// Whether an address is the network's own or its broadcast address, which no host can have.
+/// Returns whether an address is the network's own or its broadcast address, which no host can
+/// have.
 #[must_use]
 pub fn is_edge(network: Ipv4Net, address: Ipv4Addr) -> bool {
     network.prefix_len() < 31 && (address == network.network() || address == network.broadcast())

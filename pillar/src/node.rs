@@ -9,38 +9,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cluster::Metadata;
-use crate::formats;
+use crate::field_schemas;
 
-/// What one host is to be.
+/// The declaration of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Node {
     /// Always `halite/v1`.
-    #[schemars(schema_with = "formats::api_version")]
+    #[schemars(schema_with = "field_schemas::api_version")]
     pub api_version: String,
     /// Always `Node`.
-    #[schemars(schema_with = "formats::kind_node")]
+    #[schemars(schema_with = "field_schemas::kind_node")]
     pub kind: String,
-    /// The node's name: also its minion id and its name in Kubernetes.
+    /// The node's name; also its minion id and its name in Kubernetes.
     pub metadata: Metadata,
-    /// What the host is for.
-    #[schemars(schema_with = "formats::roles")]
+    /// The roles of the host.
+    #[schemars(schema_with = "field_schemas::roles")]
     pub roles: Vec<Role>,
-    /// The host's address in a control-plane network. Default: found in the host's own report.
+    /// The host's address in a control-plane network. Default: chosen from the addresses that the
+    /// host reports.
     #[serde(default)]
-    #[schemars(schema_with = "formats::optional_address")]
+    #[schemars(schema_with = "field_schemas::optional_address")]
     pub address: Option<Ipv4Addr>,
-    /// Labels of the Kubernetes node, besides those of its roles.
+    /// Labels of the Kubernetes node, in addition to those of its roles.
     #[serde(default)]
-    #[schemars(schema_with = "formats::labels")]
+    #[schemars(schema_with = "field_schemas::labels")]
     pub labels: BTreeMap<String, String>,
     /// Taints of the Kubernetes node, instead of those of its roles.
     #[serde(default)]
     pub taints: Option<Vec<Taint>>,
-    /// Anything that the operator's own states read, as `pillar.custom`; laid over the cluster's.
+    /// Free data for the operator's own states, as `pillar.custom`; merged over the cluster's.
     #[serde(default)]
     pub custom: Map<String, Value>,
-    /// Written by Halite: the addresses that were chosen.
+    /// Written by Halite: the addresses that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedNode>,
 }
@@ -50,10 +51,10 @@ pub struct Node {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolvedNode {
     /// In a control-plane network.
-    #[schemars(schema_with = "formats::address")]
+    #[schemars(schema_with = "field_schemas::address")]
     pub control_plane: Ipv4Addr,
     /// In a workload-plane network.
-    #[schemars(schema_with = "formats::address")]
+    #[schemars(schema_with = "field_schemas::address")]
     pub workload_plane: Ipv4Addr,
 }
 
@@ -61,23 +62,23 @@ pub struct ResolvedNode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Taint {
-    /// As a label's key, for example `example.com/gpu`.
-    #[schemars(schema_with = "formats::label_key")]
+    /// The key, in the form of a label's key, for example `example.com/gpu`.
+    #[schemars(schema_with = "field_schemas::label_key")]
     pub key: String,
-    /// As a label's value.
+    /// The value, in the form of a label's value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "formats::label_value")]
+    #[schemars(schema_with = "field_schemas::label_value")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    #[schemars(schema_with = "formats::taint_effect")]
+    #[schemars(schema_with = "field_schemas::taint_effect")]
     pub effect: String,
 }
 
-/// What a host is for. Roles combine.
+/// A role of a host. A host can have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The first host: holds bundle and master.
+    /// The first host: stores the bundle and runs the master.
     Bootstrap,
     /// A member of etcd.
     Etcd,
@@ -105,7 +106,7 @@ impl Role {
         Self::Registry,
     ];
 
-    /// As it is written in documents.
+    /// The name in documents.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -135,7 +136,7 @@ pub const BOOTSTRAP_ROLES: [Role; 4] = [
 ];
 
 impl Node {
-    /// A document with nothing but what is asked for.
+    /// A document with only these fields.
     #[must_use]
     pub fn new(name: &str, address: Option<Ipv4Addr>, roles: &[Role]) -> Self {
         Self {
@@ -153,13 +154,13 @@ impl Node {
         }
     }
 
-    /// Whether the host has a role.
+    /// Returns whether the host has a role.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
 
-    /// Whether containers run on the host: it is a node of Kubernetes.
+    /// Returns whether the host runs containers, that is, whether it is a node of Kubernetes.
     #[must_use]
     pub fn runs_containers(&self) -> bool {
         [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra]
@@ -175,8 +176,8 @@ impl Node {
             .or(self.address)
     }
 
-    /// The taints that count: as declared, else those that kubeadm gives a control-plane node (none
-    /// on workers).
+    /// The taints in effect: as declared, else those that kubeadm sets on a control-plane node
+    /// (none on workers).
     #[must_use]
     pub fn effective_taints(&self) -> Vec<Taint> {
         match &self.taints {
@@ -223,7 +224,7 @@ impl Node {
     }
 }
 
-/// A name made of digits would be read as a number by other programs.
+/// Quotes a name that other programs would read as a number or a boolean.
 fn quoted(name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic())
         && !matches!(

@@ -1,10 +1,10 @@
-//! Every cluster that can be declared, as far as the choice is between few things: which pod
-//! network, a VIP or none, which roles a host has. Whoever must know what all of them need (a
-//! bundle that has to be complete) asks here.
+//! The combinations of options that a cluster can have, for options with few values: the pod
+//! network, a VIP or none, the roles of a host. The completeness check of a bundle renders the
+//! state tree for all of them.
 //!
-//! The choices come from the schema of the cluster document: whatever has an `enum` or is true or
-//! false is one, so that an option that is added there is one here. A test holds the list of all
-//! other fields.
+//! The options come from the schema of the cluster document: every field with an `enum` and every
+//! boolean is one, so that a new option is included automatically. A test has the list of all other
+//! fields.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -20,8 +20,8 @@ use crate::schema;
 use crate::validate::Context;
 use crate::view::MASTER;
 
-/// How many choices of a set differ from their defaults at most; one more set has all of them
-/// differ. What the state tree makes depend on several choices at once depends on two.
+/// The maximum number of options of a set that differ from their defaults; in one further set all
+/// of them differ. No part of the state tree depends on more than two options at once.
 const DEPTH: usize = 2;
 
 /// The network of the declared hosts (RFC 5737).
@@ -31,11 +31,11 @@ const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
 /// A cluster that can be declared.
 #[derive(Debug, Clone)]
 pub struct Set {
-    /// What is chosen other than by default, for people.
+    /// The options that differ from their defaults, for display.
     pub name: String,
     /// The cluster and its hosts.
     pub declaration: Declaration,
-    /// Which of its hosts differ from those of the sets before.
+    /// The hosts that differ from those of earlier sets.
     pub targets: Vec<Target>,
 }
 
@@ -44,45 +44,46 @@ pub struct Set {
 pub struct Target {
     /// Its id.
     pub minion: String,
-    /// What it is, for people.
+    /// A description for display.
     pub what: String,
 }
 
-/// For each field of the cluster document that is a choice, the values that may be chosen; those
-/// that are not named may have any.
+/// The allowed values of each option, by field of the cluster document. An option that is not
+/// listed may have any value.
 pub type Allowed = BTreeMap<String, Vec<String>>;
 
-/// A field of the cluster document, or several that belong together, and the ways to fill it. The
-/// first is what it is when nothing is written.
+/// An option: a field of the cluster document, or several that belong together, and its possible
+/// values. The first is the default.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
     path: String,
     ways: Vec<Way>,
 }
 
-/// A value, and what is written for it: dotted paths and their values.
+/// A value of an option, and the fields that declare it: dotted paths and their values.
 #[derive(Debug, Clone, PartialEq)]
 struct Way {
     name: String,
     settings: Vec<(String, Value)>,
 }
 
-/// A way for each of some choices, which are named by their places.
+/// Values for some of the options, each with the index of its option.
 type Picked<'a> = Vec<(usize, &'a Way)>;
 
-/// The field whose ways are more than its values.
+/// The field that is combined with another into one option.
 const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 
-/// A registry needs somebody who may use it, and a clock somebody to ask.
+/// Options that are valid only with further fields: a registry needs a user, a managed clock needs
+/// a server.
 const REGISTRY_PATH: &str = "siteRegistry.enabled";
 const TIME_PATH: &str = "host.manageTime";
 
-/// The choices, and the paths of all fields that are none.
+/// The options, and the paths of all fields that are none.
 static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     let (mut choices, mut free) = (Vec::new(), Vec::new());
     find(schema::cluster(), "", &mut choices, &mut free);
-    // Who keeps the address is only a question where there is one.
+    // `keepalived` matters only with a VIP, so it is part of that option.
     choices.retain(|choice| choice.path != KEEPALIVED_PATH);
     free.retain(|path| path != VIP_PATH);
     let vip = (VIP_PATH.to_owned(), json!(VIP));
@@ -104,14 +105,12 @@ static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
         .iter_mut()
         .filter(|choice| choice.path == REGISTRY_PATH);
     for way in registry.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
-        way.settings.push((
-            "siteRegistry.users".to_owned(),
-            json!({"somebody": "password"}),
-        ));
         way.settings
-            .push(("siteRegistry.pullAs".to_owned(), json!("somebody")));
+            .push(("siteRegistry.users".to_owned(), json!({"user": "password"})));
         way.settings
-            .push(("secrets.password.value".to_owned(), json!("of somebody")));
+            .push(("siteRegistry.pullAs".to_owned(), json!("user")));
+        way.settings
+            .push(("secrets.password.value".to_owned(), json!("of a user")));
     }
     let time = choices.iter_mut().filter(|choice| choice.path == TIME_PATH);
     for way in time.flat_map(|choice| choice.ways.iter_mut().skip(1)) {
@@ -168,8 +167,7 @@ fn text(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Every field of the cluster document that is a choice, by its dotted path, and what it may be,
-/// the default first.
+/// The options of the cluster document: dotted path and possible values, the default first.
 pub fn choices() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     CHOICES.0.iter().map(|choice| {
         (
@@ -179,13 +177,13 @@ pub fn choices() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     })
 }
 
-/// Every other field, by its dotted path: what stands there is the operator's own.
+/// The dotted paths of all other fields, whose values are the operator's own.
 pub fn others() -> impl Iterator<Item = &'static str> {
     CHOICES.1.iter().map(String::as_str)
 }
 
-/// What a cluster document says for one of the choices, by its path: a name of [`choices()`];
-/// `null` for a path that is none.
+/// The value that a cluster document has for an option, as in [`choices()`]; `null` for a path that
+/// is no option.
 #[must_use]
 pub fn chosen(cluster: &Cluster, path: &str) -> String {
     match (path, cluster.api_server.vip) {
@@ -203,7 +201,8 @@ pub fn chosen(cluster: &Cluster, path: &str) -> String {
     }
 }
 
-/// What a cluster document chooses that is not allowed: field, value, and the values that are.
+/// The options of a cluster document that have a value which is not allowed: field, value, and the
+/// allowed values.
 #[must_use]
 pub fn refused<'a>(
     cluster: &Cluster,
@@ -216,13 +215,14 @@ pub fn refused<'a>(
         .collect()
 }
 
-/// Every cluster of the allowed values whose choices differ from the defaults in at most two, and
-/// one in which all differ; each with a host of every combination of roles that is valid beside its
-/// first one. Each combination of roles that is valid on the first host is a choice too.
+/// Clusters with the allowed values: all in which at most two options differ from their defaults,
+/// and one in which all differ. Each has a host for every valid combination of roles of a further
+/// host; the roles of the first host are an option too.
 ///
 /// # Errors
-/// `allowed` names what is no choice, or none of a choice; or a set is refused by validation,
-/// because two choices exclude each other, which this module has to know then.
+/// `allowed` names an unknown option or value, or leaves an option without a value; or validation
+/// refuses a set because two options exclude each other, which this module would have to take into
+/// account.
 pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem>> {
     let version = kubernetes.trim_start_matches('v');
     let choices = &restricted(&CHOICES.0, allowed)?;
@@ -230,10 +230,10 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
     let mut out = Vec::new();
     for roles in first_roles(version) {
         let usual = roles == BOOTSTRAP_ROLES;
-        // The roles of the first host are one choice that differs already.
+        // Other roles of the first host count as one option that differs.
         for picked in picks(choices, if usual { DEPTH } else { DEPTH - 1 }) {
-            // What is not picked is its first way, which has to be written when the default is not
-            // allowed.
+            // The other options have their first value, which has to be written if the default is
+            // not allowed.
             let rest = choices
                 .iter()
                 .enumerate()
@@ -268,7 +268,7 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
     Ok(out)
 }
 
-/// The choices without the ways that are not allowed.
+/// The options without the values that are not allowed.
 fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<Problem>> {
     let mut choices = choices.to_vec();
     let mut problems = Vec::new();
@@ -297,7 +297,7 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
         if choice.ways.is_empty() && values.is_empty() {
             wrong(
                 path,
-                format!("`{path}` may be nothing at all"),
+                format!("`{path}` has no allowed value"),
                 format!("name some of {}", names.join(", ")),
             );
         }
@@ -309,7 +309,8 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
     }
 }
 
-/// All sets of at most `depth` choices that differ from the default, and the one of all.
+/// All combinations in which at most `depth` options differ from the default, and the one in which
+/// all do.
 fn picks(choices: &[Choice], depth: usize) -> Vec<Picked<'_>> {
     let mut out: Vec<Picked> = vec![Vec::new()];
     let mut level: Vec<Picked> = vec![Vec::new()];
@@ -362,7 +363,7 @@ fn name(n: usize) -> String {
     format!("host-{}", n + 1)
 }
 
-/// All sets of roles, by whether the first host can have them.
+/// All non-empty sets of roles.
 fn subsets() -> impl Iterator<Item = Vec<Role>> {
     (1u32..1 << Role::ALL.len()).map(|bits| {
         let chosen = Role::ALL

@@ -1,37 +1,39 @@
-//! The proxy through which containerd reaches registries outside of the site.
+//! The proxy through which containerd reaches registries outside the site.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::formats;
+use crate::field_schemas;
 
-/// The proxy through which containerd reaches registries outside of the site. Nothing else of the
-/// cluster goes out.
+/// The proxy through which containerd reaches registries outside the site. No other program of the
+/// cluster uses it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Proxy {
-    /// For what is asked without TLS: `http://proxy.corp:3128`.
+    /// The proxy for http:// URLs: `http://proxy.corp:3128`.
     pub http: Option<String>,
-    /// For what is asked over TLS; the proxy itself may be an `http://` one.
+    /// The proxy for https:// URLs; its own address may begin with `http://`.
     pub https: Option<String>,
-    /// What is asked without the proxy, besides the cluster itself: `.corp`, `10.7.0.0/16`.
-    #[schemars(schema_with = "formats::no_proxy")]
+    /// Hosts that are reached without the proxy, in addition to the cluster itself: `.corp`,
+    /// `10.7.0.0/16`.
+    #[schemars(schema_with = "field_schemas::no_proxy")]
     pub no_proxy: Vec<String>,
 }
 
 impl Proxy {
-    /// Whether there is one.
+    /// Returns whether a proxy is declared.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.http.is_some() || self.https.is_some()
     }
 }
 
-/// What must never go through the proxy: this host, the hosts' networks (the bundle's servers are
-/// in them), pods, Services and the API; then what the operator added. Networks and not addresses:
-/// with a further host nothing here changes, and containerd goes on running.
+/// The hosts that are reached without the proxy: this host, the hosts' networks (which contain the
+/// bundle's servers), pods, Services and the API; then the operator's own entries. They are
+/// networks rather than addresses, so that adding a host changes nothing and containerd is not
+/// restarted.
 fn without(cluster: &Cluster) -> Vec<String> {
     let networks = &cluster.networks;
     let mut all = vec!["localhost".to_owned(), "127.0.0.0/8".to_owned()];
@@ -54,7 +56,7 @@ fn without(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// What templates see of it.
+/// The part of the view about the proxy.
 pub(crate) fn view(cluster: &Cluster) -> Value {
     let bare = |url: &Option<String>| {
         url.as_deref()

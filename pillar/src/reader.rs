@@ -1,9 +1,9 @@
-//! Reads a YAML tree against a schema: collects everything that is wrong, and makes JSON of what is
-//! right.
+//! Reads a YAML tree against a JSON Schema: collects all problems, and returns the valid part as
+//! JSON.
 //!
-//! A value that cannot be used is left out (where it may be) or replaced by an empty one, and its
-//! path is remembered, so that the checks of the document's meaning go on without it and say
-//! nothing about what follows from it.
+//! An unusable value is left out (if it is optional) or replaced by an empty one, and its path is
+//! recorded, so that the checks of the document's meaning can run without it and do not report what
+//! follows from it.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use serde_json::{Map, Value, json};
 use crate::formats;
 use crate::source::join;
 
-/// What reading came to.
+/// The outcome of reading a document.
 pub(crate) struct Read {
     /// The usable part.
     pub value: Value,
     /// Paths that were unusable.
     pub broken: BTreeSet<String>,
-    /// What is wrong.
+    /// All problems.
     pub problems: Vec<Problem>,
 }
 
-/// Reads `node` as the schema has it. `text` is only used for excerpts.
+/// Reads `node` by the schema. `text` is only used for excerpts.
 pub(crate) fn read(node: &Yaml, schema: &Value, text: &str) -> Read {
     let mut reader = Reader {
         text,
@@ -51,7 +51,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn report(&mut self, node: &Yaml, path: &str, message: String, hint: &str) {
         let problem = Problem::at(&node.position, message).path(path).hint(hint);
-        // The line of a secret is not shown.
+        // The line of a secret is not displayed.
         let shown = if path.starts_with("secrets.") {
             problem
         } else {
@@ -88,7 +88,7 @@ impl Reader<'_> {
                 self.report(
                     node,
                     path,
-                    "nothing stands here".to_owned(),
+                    "the value is missing".to_owned(),
                     &format!("give it {}", article(wanted)),
                 );
                 None
@@ -208,7 +208,7 @@ impl Reader<'_> {
             let here = format!("{path}[{index}]");
             match self.value(item, &schema["items"], &here) {
                 Some(value) => out.push(value),
-                // A stand-in that meets nothing keeps the numbers of the items behind it right.
+                // An empty replacement keeps the indexes of the following items right.
                 None if schema["items"]["format"] == "ipv4-network" => {
                     out.push(empty(&schema["items"]));
                     self.broken.insert(here);
@@ -334,7 +334,7 @@ fn describe(doc: &str) -> String {
     }
 }
 
-/// A stand-in for a required value that could not be used.
+/// The replacement of a required value that could not be used.
 fn empty(schema: &Value) -> Value {
     match types(schema).first().copied().unwrap_or_default() {
         "object" => {
@@ -353,7 +353,7 @@ fn empty(schema: &Value) -> Value {
         "boolean" => json!(false),
         "integer" => schema.get("minimum").cloned().unwrap_or(json!(0)),
         _ => match schema["format"].as_str() {
-            // Never looked at (the path is broken), but it must parse.
+            // It is never used, because its path is recorded as unusable, but it must parse.
             Some("ipv4-address") => json!("0.0.0.0"),
             Some("ipv4-network") => json!("0.0.0.0/32"),
             _ => schema["enum"][0]

@@ -1,5 +1,5 @@
-//! A registry of the site's own, which images can be pushed to. Bundles are served by others, and
-//! never written to.
+//! The site registry, which clients can push images to. Bundles are served by other servers, which
+//! never write to them.
 
 use std::collections::BTreeMap;
 
@@ -12,74 +12,76 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::Cluster;
-use crate::formats;
 use crate::load::{Declaration, Document};
 use crate::node::Node;
 use crate::view::bootstrap_node;
+use crate::{field_schemas, formats};
 
-/// The port on which it is reached.
+/// The port of the site registry.
 pub const PORT: u16 = 4552;
-/// Where it keeps its images on its host.
+/// The directory of its images on its host.
 pub const DATA: &str = "/var/lib/halite/registry";
-/// The package that brings its program.
+/// The package with its program.
 pub const PACKAGE: &str = "distribution-registry";
-/// Pillar path of the file with its users, which is for its own host.
+/// Pillar path of the file with its users, for its own host.
 pub const HTPASSWD: &str = "siteRegistry.htpasswd";
-/// Pillar path of the name and password as which hosts pull (RFC 7617), which is for all that run
+/// Pillar path of the name and password with which hosts pull (RFC 7617), for all hosts that run
 /// containers.
 pub const PULL: &str = "siteRegistry.pull";
 
-/// Characters that a password needs at least.
+/// Minimum number of characters of a password.
 pub const SHORTEST_PASSWORD: usize = 8;
-/// Bytes of a password that bcrypt looks at.
+/// Bytes of a password that bcrypt uses.
 pub const LONGEST_PASSWORD: usize = 72;
-/// The registry compares at every request, which takes a hundredth of a second with this.
+/// The cost factor of bcrypt. The registry computes it at every request, which takes 10 ms with
+/// this cost.
 const COST: u32 = 8;
 
-/// A registry of the site's own, which images can be pushed to.
+/// The site registry: a registry for the site's own images, which clients can push to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SiteRegistry {
-    /// Whether there is one. Switched off, its images are kept.
+    /// `true`: the site has one. Switched off, its images are kept.
     pub enabled: bool,
-    /// The host that runs it and keeps its images. Default: the first host.
-    #[schemars(schema_with = "formats::optional_subdomain")]
+    /// The host that runs it and stores its images. Default: the first host.
+    #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub node: Option<String>,
-    /// Who may push and pull: a name, and which of `secrets` is the password. That secret needs no
-    /// roles or nodes.
-    #[schemars(schema_with = "formats::users")]
+    /// The users that may push and pull: each name, with the name in `secrets` of its password.
+    /// That secret needs no roles or nodes.
+    #[schemars(schema_with = "field_schemas::users")]
     pub users: BTreeMap<String, String>,
-    /// The user as whom every host pulls. Without one, pods need `imagePullSecrets`.
-    #[schemars(schema_with = "formats::optional_user")]
+    /// The user with whose password every host pulls. Without one, pods need `imagePullSecrets`.
+    #[schemars(schema_with = "field_schemas::optional_user")]
     pub pull_as: Option<String>,
-    /// How its images are backed up.
+    /// The backup of its images.
     pub backup: RegistryBackup,
 }
 
-/// How the images of the site's registry are backed up, each day, on its own host.
+/// The daily backup of the site registry's images, on its own host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RegistryBackup {
-    /// Where to: another disk than that of the images, mounted here, if they are to outlive it.
-    #[schemars(schema_with = "formats::path")]
+    /// The directory of the backups. Mount another disk here, so that the backups survive the loss
+    /// of the images' disk.
+    #[schemars(schema_with = "field_schemas::path")]
     pub directory: String,
-    /// When, by the host's clock.
-    #[schemars(schema_with = "formats::time_of_day")]
+    /// The time of day, by the host's clock.
+    #[schemars(schema_with = "field_schemas::time_of_day")]
     pub at: String,
-    /// How many are kept.
+    /// The number of backups to keep.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
-    /// The day of the week on which the newest is read as a whole, after that day's backup; or
-    /// `daily`, or `never`.
-    #[schemars(schema_with = "formats::day_of_week")]
+    /// The day of the week on which the newest backup is read completely, after that day's backup;
+    /// or `daily`, or `never`.
+    #[schemars(schema_with = "field_schemas::day_of_week")]
     pub verify: String,
 }
 
-/// How often there is a backup, in milliseconds.
+/// The interval between backups, in milliseconds.
 pub const BACKUP_PERIOD: i64 = 24 * 60 * 60 * 1000;
 
 impl RegistryBackup {
-    /// Whether backups are read without anybody asking.
+    /// Returns whether backups are verified on schedule.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.verify != formats::NEVER
@@ -107,7 +109,7 @@ pub fn name(cluster: &Cluster) -> String {
     format!("registry.{}.internal", cluster.metadata.name)
 }
 
-/// The host that runs it, if there is to be one.
+/// The host that runs the site registry, if one is declared.
 #[must_use]
 pub fn host(declaration: &Declaration) -> Option<&Document<Node>> {
     let registry = &declaration.cluster.site_registry;
@@ -131,7 +133,7 @@ pub(crate) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> V
         .collect()
 }
 
-/// What stands at one of the registry's pillar paths.
+/// The secret at one of the registry's pillar paths.
 pub(crate) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     let registry = &cluster.site_registry;
     let password = |user: &str| {
@@ -161,9 +163,8 @@ pub(crate) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     }
 }
 
-/// A password as the registry compares it (bcrypt, as `htpasswd -B` writes it). The salt is the
-/// same each time, or the file would be another each time that it is made; it is of this cluster
-/// and this user alone.
+/// The bcrypt hash of a password, as `htpasswd -B` writes it. The salt is derived from cluster and
+/// user, so that the file is the same each time that it is made.
 fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
     let mut salt = [0; 16];
     let digest = Sha256::digest(format!(
@@ -171,7 +172,7 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
         cluster.metadata.name
     ));
     salt.copy_from_slice(digest.get(..16)?);
-    // The end of a C string counts, and of the 24 bytes that come out all but the last.
+    // bcrypt includes the NUL at the end of the C string, and drops the last of its 24 bytes.
     let mut password = password.as_bytes().to_vec();
     password.push(0);
     password.truncate(LONGEST_PASSWORD);
@@ -184,7 +185,7 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
     ))
 }
 
-/// What templates see of it.
+/// The part of the view about the site registry.
 pub(crate) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> Value {
     let cluster = &declaration.cluster.value;
     let registry = &cluster.site_registry;
@@ -219,7 +220,7 @@ mod tests {
         .unwrap()
     }
 
-    /// crypt(3) of the C library made the same of these passwords and salts.
+    /// The expected hashes were made by crypt(3) of the C library.
     #[test]
     fn users_are_written_as_htpasswd_writes_them() {
         for (password, wanted) in [

@@ -1,4 +1,5 @@
-//! What was left open is chosen once and recorded, so that a repair next year chooses the same.
+//! Chooses what the documents leave open, once, and records it, so that a later repair uses the
+//! same values.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -9,13 +10,13 @@ use halite_secrets::yaml;
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Cluster, ResolvedCluster};
-use crate::facts::HostFacts;
+use crate::host_facts::HostFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, ResolvedNode};
 
 /// Chooses the addresses of a node from what its host reports: for each plane the first network of
-/// the list in which the host has an address. What is recorded already stays, and a declared
-/// `address` is the control plane's.
+/// the list in which the host has an address. A recorded address is kept, and a declared `address`
+/// is the control plane's.
 ///
 /// # Errors
 /// The host has no address in one of the planes.
@@ -61,7 +62,8 @@ pub fn addresses(
     })
 }
 
-/// The VIP is on the host that holds it, but is never the host's own.
+/// An address of the host in one of the networks. The VIP is never the host's own address, even on
+/// the host that has it now.
 fn choose(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Option<Ipv4Addr> {
     let own: Vec<Ipv4Addr> = host
         .usable()
@@ -91,8 +93,7 @@ fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts
         .hint("add the network of one of these addresses, or give the host an address")
 }
 
-/// A declaration with everything that can be resolved for one node filled in, and the texts to
-/// write back.
+/// The outcome of resolving one node: its addresses, and the text to write back.
 pub struct Resolved {
     /// The node document's text with its `resolved` block; `None` when it already had one.
     pub node_text: Option<String>,
@@ -103,7 +104,8 @@ pub struct Resolved {
 /// Resolves one node of a declaration and records it there.
 ///
 /// # Errors
-/// There is no such node, its host has no fitting address, or its text cannot take the record.
+/// There is no such node, its host has no suitable address, or the record cannot be written into
+/// its text.
 pub fn node(
     declaration: &mut Declaration,
     name: &str,

@@ -36,8 +36,7 @@ pub fn node() -> &'static Value {
 mod tests {
     use super::*;
 
-    /// The reader knows these words only; a type whose schema uses another would be read without
-    /// it.
+    /// The keywords that the reader implements; it would ignore any other.
     const KNOWN: [&str; 18] = [
         "$schema",
         "title",

@@ -1,5 +1,4 @@
-//! A document together with its text, so that whatever is found wrong with its meaning can be shown
-//! where it stands.
+//! A document with its text, so that a problem of its meaning can be reported with its place.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +12,8 @@ pub struct Source {
     pub file: String,
     text: String,
     root: Option<Yaml>,
-    /// Dotted paths of values that were unusable and were replaced; what follows from them is not
-    /// reported.
+    /// Dotted paths of values that were unusable and were replaced. Problems that follow from them
+    /// are not reported.
     pub(crate) broken: BTreeSet<String>,
 }
 
@@ -43,7 +42,8 @@ impl Source {
         &self.text
     }
 
-    /// Whether the value at a path, all above it and all below it were usable as written.
+    /// Returns whether the value at a path, all values above it and all below it were usable as
+    /// written.
     #[must_use]
     pub fn is_sound(&self, path: &str) -> bool {
         let within = |path: &str, above: &str| {
@@ -57,8 +57,7 @@ impl Source {
             .any(|broken| within(path, broken) || within(broken, path))
     }
 
-    /// Where the value at a path stands; where it was left out, the nearest thing above that is
-    /// there.
+    /// The position of the value at a path; if it was left out, that of the nearest value above.
     #[must_use]
     pub fn position(&self, path: &str) -> Position {
         let nothing = Position {
@@ -86,7 +85,7 @@ impl Source {
     #[must_use]
     pub fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
         let problem = Problem::at(&self.position(path), message).path(path);
-        // The line of a secret is not shown.
+        // The line of a secret is not displayed.
         if path.starts_with("secrets.") {
             problem
         } else {
@@ -95,8 +94,8 @@ impl Source {
     }
 }
 
-/// The place to show for a step down: a scalar or list item stands for itself, anything else is
-/// shown at its key.
+/// The child at a segment and the position to report for it: that of a scalar or list item itself,
+/// else that of its key.
 fn below<'a>(node: &'a Yaml, segment: &str) -> Option<(Position, &'a Yaml)> {
     match &node.kind {
         Kind::Map(entries) => {
@@ -116,7 +115,8 @@ fn below<'a>(node: &'a Yaml, segment: &str) -> Option<(Position, &'a Yaml)> {
     }
 }
 
-/// The steps of a path: `a.b[1]`, with quotes around keys that hold dots: `labels."example.com/x"`.
+/// The steps of a path: `a.b[1]`, with quotes around keys that contain dots:
+/// `labels."example.com/x"`.
 fn segments(path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut current = String::new();
@@ -138,7 +138,7 @@ fn segments(path: &str) -> Vec<String> {
     found
 }
 
-/// A path one key further down; keys that hold dots or brackets are quoted.
+/// A path one key further down; keys that contain dots or brackets are quoted.
 #[must_use]
 pub(crate) fn join(path: &str, key: &str) -> String {
     let key = if key.contains(['.', '[', ']']) {

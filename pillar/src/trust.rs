@@ -1,4 +1,4 @@
-//! Certificates that hosts trust besides those of their distribution.
+//! Certificates that hosts trust in addition to those of their distribution.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,42 @@ use serde_json::{Map, Value, json};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::formats;
+use crate::field_schemas;
 
 /// Characters in a line of PEM (RFC 7468, section 2).
 const LINE: usize = 64;
 
-/// Certificates that every host trusts, besides those of its distribution.
+/// Certificates that every host trusts, in addition to those of its distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Trust {
-    /// Certificates of authorities (PEM, one or several together), by a name for them. They are for
-    /// all programs of a host that ask its trust store, containerd among them.
-    #[schemars(schema_with = "formats::certificates")]
+    /// Certificates of authorities (PEM, one or several together), by a name of your choice. All
+    /// programs that use the host's trust store accept them, including containerd.
+    #[schemars(schema_with = "field_schemas::certificates")]
     pub certificates: BTreeMap<String, String>,
 }
 
-/// Why a text cannot be trusted.
+/// The reason why a text is not a list of certificates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Nothing in it is PEM.
+    /// The text contains no PEM block.
     #[error("there is no certificate in it")]
     Nothing,
-    /// A block in it is no certificate.
-    #[error("it holds a {0}, not only certificates")]
+    /// A block is not a certificate.
+    #[error("it contains a {0}, not only certificates")]
     Other(String),
-    /// It begins like PEM, but does not go on so.
+    /// A block begins as PEM, but is incomplete or not base64.
     #[error("it is cut off, or not base64 between its lines")]
     Damaged,
-    /// The certificate of this number, from 1, is none.
+    /// The certificate with this number, from 1, cannot be read.
     #[error("its certificate {0} cannot be read")]
     Certificate(usize),
 }
 
-/// The certificates in a text, each in PEM as every other program writes it.
+/// The certificates in a text, each as PEM with lines of 64 characters.
 ///
 /// # Errors
-/// Anything in it is not a certificate, or there is none.
+/// A block is not a certificate, or there is none.
 pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
     let mut found = Vec::new();
     for block in Pem::iter_from_buffer(text.as_bytes()) {
@@ -79,8 +79,8 @@ fn encode(der: &[u8]) -> String {
     out
 }
 
-/// What templates see: one certificate by each name, because a trust store of OpenSSL finds no
-/// second one in a file.
+/// The part of the view about trust: one certificate for each name, because OpenSSL's trust store
+/// reads only the first one of a file.
 pub(crate) fn view(trust: &Trust) -> Value {
     let mut out = Map::new();
     for (name, text) in &trust.certificates {

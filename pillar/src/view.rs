@@ -1,4 +1,4 @@
-//! The view of one minion: everything that its templates may know, and nothing more.
+//! The view of one minion: all data that its templates may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -6,15 +6,15 @@ use std::net::Ipv4Addr;
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
-use crate::bundle::BundleFacts;
+use crate::bundle_facts::BundleFacts;
 use crate::load::{Declaration, Document};
 use crate::node::{Node, Role};
 use crate::{mirrors, network, proxy, registry, trust};
 
-/// The id that stands for the master as a target of states.
+/// The id of the master as a target of states.
 pub const MASTER: &str = "master";
-/// The key of the pillar under which everything stands that Halite compiles; the same name is
-/// reserved in the state tree. All other keys are the operator's.
+/// The key of the pillar that contains everything that Halite compiles; the same name is reserved
+/// in the state tree. All other keys are the operator's.
 pub const RESERVED: &str = "halite";
 /// The port of the API server.
 pub const API_PORT: u16 = 6443;
@@ -22,23 +22,23 @@ pub const API_PORT: u16 = 6443;
 pub const MASTER_PORT: u16 = 4550;
 /// The port on which the bundle is served.
 pub const BUNDLE_PORT: u16 = 4551;
-/// What stands for a certificate that does not exist yet.
+/// The text in place of a certificate that does not exist yet.
 pub const UNKNOWN: &str = "known after apply";
 
 /// The certificate authorities and the service-account key pair, without any private key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pki {
     /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
-    /// ones show as [`UNKNOWN`].
+    /// ones are [`UNKNOWN`].
     pub certificates: BTreeMap<String, String>,
     /// Public half of the service-account key (PEM).
     pub service_account: Option<String>,
 }
 
-/// Why there is no view.
+/// The reason why a view cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// No document declares it.
+    /// No document declares the node.
     #[error("there is no node {0:?}; `ctl node add` declares one")]
     NoSuchNode(String),
     /// The first host is not declared, or its address is not known.
@@ -51,7 +51,7 @@ pub enum ViewError {
     Services,
 }
 
-/// A secret's place in the view: path, and the role whose hosts need it.
+/// The secrets of the PKI: name, key in the view, and the role whose hosts need it.
 const PKI_SECRETS: [(&str, &str, Role); 4] = [
     ("kubernetes", "key", Role::ControlPlane),
     ("etcd", "key", Role::Etcd),
@@ -59,7 +59,7 @@ const PKI_SECRETS: [(&str, &str, Role); 4] = [
     ("sa", "key", Role::ControlPlane),
 ];
 
-/// The pillar paths of the secrets that a minion may see. The pseudo minion `master` sees none.
+/// The pillar paths of the secrets that a minion may see. The pseudo-minion `master` sees none.
 #[must_use]
 pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<String> {
     let Some(node) = declaration.nodes.get(minion) else {
@@ -83,8 +83,8 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
         .collect()
 }
 
-/// The text of an operator's own secret, or of what is made from them, if this minion may have it.
-/// Keys of CAs come from the CA store.
+/// The text of one of the operator's own secrets, or of a text that Halite makes from them, if this
+/// minion may have it. Private keys of CAs are in the CA store instead.
 #[must_use]
 pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option<String> {
     if !allowed_secrets(declaration, minion).contains(path) {
@@ -106,7 +106,7 @@ pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
         .find(|node| node.has(Role::Bootstrap))
 }
 
-/// Where the API server is: the virtual address, or that of the first host with the role.
+/// The address of the API server: the VIP, or that of the first host with the role.
 ///
 /// # Errors
 /// The cluster has no first host yet.
@@ -126,8 +126,8 @@ pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
     }))
 }
 
-/// The pillar of one minion: what Halite compiles under [`RESERVED`], beside it the operator's own
-/// values as `custom`. Secrets are placeholders.
+/// The pillar of one minion: the data that Halite compiles under [`RESERVED`], and the operator's
+/// own values as `custom`. It contains references in place of secrets.
 ///
 /// # Errors
 /// The minion is not declared, or the cluster has no first host yet.
@@ -195,7 +195,7 @@ pub fn view(
         "bundles": bundle.on_site(),
         "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
         "node": this_node(node, minion),
-        "nodes": everybody(declaration),
+        "nodes": all_nodes(declaration),
         "pki": pki_view(pki, &allowed),
         "kubelet": {"config": cluster.kubelet.config},
         "containerd": {
@@ -223,13 +223,13 @@ pub fn view(
     Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
 }
 
-/// Where a host serves a bundle.
+/// The URL at which a host serves a bundle.
 fn bundle_url(host: Ipv4Addr, version: &str) -> String {
     format!("https://{host}:{BUNDLE_PORT}/bundles/{version}")
 }
 
-/// Where the bundle in use is served: by the first host, and after it by those with the role
-/// `registry`, by their names.
+/// The URLs of the bundle in use: that of the first host, then those of the hosts with the role
+/// `registry`, sorted by name.
 fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<String> {
     let serving = declaration
         .nodes
@@ -261,14 +261,14 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     })
 }
 
-/// Before it is recorded, the declared address stands for both.
+/// Until an address is recorded, the declared one is used for both planes.
 fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
     node.resolved
         .map(|resolved| resolved.workload_plane)
         .or(node.address)
 }
 
-fn everybody(declaration: &Declaration) -> Value {
+fn all_nodes(declaration: &Declaration) -> Value {
     let each = |(name, node): (&String, &Document<Node>)| {
         let value = json!({
             "roles": node.roles,
@@ -318,22 +318,21 @@ fn own_secrets(allowed: &BTreeSet<String>) -> Value {
     Value::Object(allowed.iter().filter_map(each).collect())
 }
 
-/// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the later and more
-/// particular one wins.
+/// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the more specific one wins.
 fn custom(declaration: &Declaration, node: Option<&Document<Node>>) -> Value {
     let mut out = declaration.custom.clone();
-    lay_over(&mut out, &declaration.cluster.custom);
+    merge_over(&mut out, &declaration.cluster.custom);
     if let Some(node) = node {
-        lay_over(&mut out, &node.custom);
+        merge_over(&mut out, &node.custom);
     }
     Value::Object(out)
 }
 
 /// Mappings merge, everything else replaces.
-fn lay_over(under: &mut Map<String, Value>, over: &Map<String, Value>) {
+fn merge_over(under: &mut Map<String, Value>, over: &Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
-            (Some(Value::Object(under)), Value::Object(over)) => lay_over(under, over),
+            (Some(Value::Object(under)), Value::Object(over)) => merge_over(under, over),
             _ => {
                 under.insert(key.clone(), value.clone());
             }

@@ -1,14 +1,14 @@
-//! Bad documents and what is said about them, and good ones about which nothing is said.
+//! Bad documents with the problems that are reported, and good ones without a problem.
 //!
 //! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json`
-//! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` writes `expected.txt` anew.
+//! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` rewrites `expected.txt`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 
-use halite_pillar::bundle::BundleFacts;
-use halite_pillar::facts::HostFacts;
+use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;
 

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use halite_pillar::bundle::BundleFacts;
-use halite_pillar::facts::HostFacts;
+use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{Node, Role};
 use halite_pillar::resolve;
@@ -208,7 +208,7 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
 }
 
 /// The registry's users are for its own host, and the one as whom hosts pull for those that run
-/// containers; the passwords themselves are for nobody.
+/// containers; no host sees the passwords themselves.
 #[test]
 fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
     let mut declaration = declaration();
@@ -398,8 +398,8 @@ fn roles() -> impl Strategy<Value = Vec<Role>> {
 }
 
 proptest! {
-    /// Whatever the roles and whoever the secrets are for: a view holds exactly the placeholders
-    /// that the roles allow, and never the text of a secret.
+    /// For all roles and all hosts of the secrets: a view contains exactly the references that the
+    /// roles allow, and never the text of a secret.
     #[test]
     fn a_secret_reaches_only_the_hosts_that_need_it(
         each in prop::collection::vec(roles(), 1..5),

@@ -1,18 +1,19 @@
-//! Who may call what: one table from method to the kind of caller. What is not in it is refused.
+//! The authorisation table: for each method, the kind of caller that may call it. A method that is
+//! not in the table is refused.
 
 use crate::identity::Kind;
 
-/// Who may call a method.
+/// The callers that may call a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// Only those who have no identity yet: first contact.
+    /// Only callers without an identity: first contact.
     WithoutIdentity,
-    /// Only identities of this kind. Which id may ask for what is the method's own affair, and
-    /// always judged by the id in the certificate.
+    /// Only identities of this kind. The method itself decides what an id may ask for, always by
+    /// the id in the certificate.
     Only(Kind),
 }
 
-/// The table. Every method of the proto file stands in it exactly once.
+/// The table. It contains every method of the proto file exactly once.
 pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Enrolment/Enrol", Caller::WithoutIdentity),
     ("/halite.v1.Minion/Connect", Caller::Only(Kind::Minion)),
@@ -48,12 +49,12 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Operator/AddNode", Caller::Only(Kind::Operator)),
 ];
 
-/// What the table says of a call.
+/// The decision of the table about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may go on.
+    /// The call is allowed.
     Allowed,
-    /// The caller must show an identity of this kind first.
+    /// The caller must present an identity of this kind first.
     NeedsIdentity(Kind),
     /// The caller's kind may not do this.
     Forbidden,
@@ -61,8 +62,8 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Judges a call by the path of its method and the caller's kind; `None` is a caller without
-/// certificate.
+/// Decides about a call by the path of its method and the caller's kind; `None` is a caller without
+/// a certificate.
 #[must_use]
 pub fn judge(path: &str, caller: Option<Kind>) -> Verdict {
     let Some((_, wanted)) = TABLE.iter().find(|(known, _)| *known == path) else {
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(
             known.len(),
             table.len(),
-            "a method stands twice in the table"
+            "a method is listed twice in the table"
         );
         assert_eq!(
             known,

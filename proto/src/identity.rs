@@ -1,5 +1,4 @@
-//! Who somebody is: the URI `halite://CLUSTER/KIND/ID` in a certificate's subject alternative
-//! names.
+//! Identities: the URI `halite://CLUSTER/KIND/ID` in a certificate's subject alternative names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +7,12 @@ use std::str::FromStr;
 pub const NAME_MAX: usize = 253;
 /// Longest part of a name between dots.
 pub const LABEL_MAX: usize = 63;
-/// The id that stands for the master as a target of states; no minion may have it.
+/// The id of the master as a target of states; no minion may have it.
 pub const MASTER_ID: &str = "master";
 
 const SCHEME: &str = "halite://";
 
-/// What kind of party an identity is.
+/// The kind of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The agent on a managed host.
@@ -28,7 +27,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Minion, Self::Master, Self::Operator];
 
-    /// As it stands in the URI.
+    /// The name in the URI.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +44,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a text is not a name or an identity.
+/// The reason why a text is not a name or an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// A cluster, minion or operator name breaks the rules.
@@ -54,10 +53,10 @@ pub enum IdentityError {
          with a letter or digit and has at most 63 characters, 253 in all"
     )]
     Name(String),
-    /// The id stands for the master.
-    #[error("{MASTER_ID:?} is not a usable minion id: it stands for the master itself")]
+    /// The id is the master's.
+    #[error("{MASTER_ID:?} is not a usable minion id: it denotes the master")]
     Reserved,
-    /// Not of the form of an identity.
+    /// The text does not have the form of an identity.
     #[error("{0:?} is not an identity: halite://CLUSTER/KIND/ID is")]
     Form(String),
 }
@@ -84,7 +83,7 @@ pub fn check_name(name: &str) -> Result<(), IdentityError> {
     }
 }
 
-/// Who somebody is. The parts are checked, so that text and value always agree.
+/// An identity: cluster, kind and id. The parts are checked, so that text and value always agree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     cluster: String,
@@ -116,7 +115,7 @@ impl Identity {
         &self.cluster
     }
 
-    /// What kind of party.
+    /// The kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -128,7 +127,7 @@ impl Identity {
         &self.id
     }
 
-    /// Whether a URI claims to be an identity of ours, well-formed or not.
+    /// Returns whether a URI claims to be a Halite identity, well-formed or not.
     #[must_use]
     pub fn is_claimed_by(uri: &str) -> bool {
         uri.get(..SCHEME.len())

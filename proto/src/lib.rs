@@ -1,5 +1,6 @@
-//! The wire of Halite: messages, services, and the mTLS transport that both ends share. The only
-//! crate that names tonic.
+//! The wire of Halite: messages and services, the mTLS transport of both ends, identities, and the
+//! table of who may call what. The only crate that names tonic. It reads no files, stores nothing,
+//! and knows nothing of states or jobs beyond their messages.
 
 pub mod authz;
 pub mod identity;
@@ -18,5 +19,5 @@ pub use tonic;
 /// The protocol version that this build speaks. A master accepts its own and the one before.
 pub const PROTOCOL: u32 = 1;
 
-/// The paths of all methods in the proto file, as they travel.
+/// The paths of all methods in the proto file.
 pub const METHODS: &[&str] = include!(concat!(env!("OUT_DIR"), "/methods.rs"));

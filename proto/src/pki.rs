@@ -1,5 +1,4 @@
-//! Keys, certificate requests and certificates, as both ends need them: make a key, ask for an
-//! identity, read what came.
+//! Keys, certificate requests and certificates for both ends.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -19,7 +18,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use crate::identity::{Identity, IdentityError};
 use crate::pkcs8;
 
-/// Why a key, request or certificate cannot be used. Never holds key material.
+/// The reason why a key, request or certificate cannot be used. It never contains key material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PkiError {
     /// A private key could not be made or read.
@@ -31,10 +30,10 @@ pub enum PkiError {
     /// A certificate could not be read.
     #[error("the certificate cannot be read: {0}")]
     Certificate(String),
-    /// A certificate names no identity of ours, or several.
+    /// A certificate contains no Halite identity, or several.
     #[error("the certificate names {0} Halite identities, exactly one is needed")]
     NotOneIdentity(usize),
-    /// The identity in it is malformed.
+    /// The identity in a certificate is malformed.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -63,7 +62,7 @@ impl PrivateKey {
     /// KEY`).
     ///
     /// # Errors
-    /// It is no key, or of an algorithm that is not supported.
+    /// The text is not a key, or its algorithm is not supported.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
         let der = pkcs8::wrapped(&private_key(pem)?).map_err(|e| PkiError::Key(e.to_owned()))?;
         KeyPair::try_from(der.as_slice())
@@ -95,17 +94,17 @@ impl PrivateKey {
         &self.0
     }
 
-    /// The key for use with rcgen, given away.
+    /// The key for use with rcgen, by value.
     #[must_use]
     pub fn into_key_pair(self) -> KeyPair {
         self.0
     }
 
-    /// A certificate request (PEM) that proves possession of this key. Only the key in it counts:
-    /// the name is for people, the signer decides what the certificate says.
+    /// A certificate request (PEM) that proves possession of this key. The signer uses only the
+    /// key: the name is for people, and the signer decides the content of the certificate.
     ///
     /// # Errors
-    /// The name cannot stand in a certificate.
+    /// The name is not valid in a certificate.
     pub fn request(&self, common_name: &str) -> Result<String, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
@@ -150,8 +149,8 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A public key's fingerprint: SHA-256 of its SPKI DER in lower-case hex, pairs parted by colons.
-/// What operators compare.
+/// A public key's fingerprint, which operators compare: SHA-256 of its SPKI DER in lower-case hex,
+/// with colons between pairs.
 #[must_use]
 pub fn fingerprint(spki_der: &[u8]) -> String {
     let pairs: Vec<String> = Sha256::digest(spki_der)
@@ -205,7 +204,7 @@ pub fn pem(label: &str, der: &[u8]) -> String {
     text
 }
 
-/// What stands in a certificate.
+/// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspected {
     /// Serial number, lower-case hex without leading zeros.
@@ -214,13 +213,13 @@ pub struct Inspected {
     pub subject: String,
     /// Issuer.
     pub issuer: String,
-    /// See [`fingerprint`].
+    /// The public key's [`fingerprint`].
     pub fingerprint: String,
     /// Seconds since the epoch.
     pub not_before: i64,
     /// Seconds since the epoch.
     pub not_after: i64,
-    /// Whether it may sign others.
+    /// Whether it is a CA certificate, which may sign others.
     pub is_ca: bool,
     /// URIs among the alternative names.
     pub uris: Vec<String>,

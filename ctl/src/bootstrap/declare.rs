@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_document::Problem;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
-use halite_pillar::facts::HostFacts;
+use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
 use halite_pillar::validate::Context;

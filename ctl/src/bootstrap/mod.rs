@@ -19,7 +19,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use halite_document::Problem;
 use halite_manifest::Manifest;
-use halite_pillar::bundle::SiteBundle;
+use halite_pillar::bundle_facts::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
 use halite_states::tree::DirTree;
@@ -236,7 +236,7 @@ async fn findings(
         .ok()
         .map(jiff::Timestamp::as_second);
     facts.installed = given.installed();
-    let host = halite_pillar::facts::HostFacts::from_grains(&ground.name, &ground.grains);
+    let host = halite_pillar::host_facts::HostFacts::from_grains(&ground.name, &ground.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();
     preflight::run(&facts)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_manifest::manifest;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::{Declaration, Text, Texts, load};
 use halite_pillar::validate::Context;
 use halite_pillar::{example, schema};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use halite_bundle::BundleStore;
 use halite_manifest::{InstalledBundle, manifest};
-use halite_pillar::bundle::SiteBundle;
+use halite_pillar::bundle_facts::SiteBundle;
 use halite_secrets::yaml;
 use serde_json::Value;
 

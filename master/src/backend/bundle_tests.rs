@@ -171,8 +171,8 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     let site = Site::new(&[]);
     put(&site, "media", "0.2.0");
     std::fs::create_dir(site.path().join("bundles")).unwrap();
-    let medium = site.path().join("media");
-    std::os::unix::fs::symlink(&medium, site.path().join("bundles/0.2.0")).unwrap();
+    let disk = site.path().join("media");
+    std::os::unix::fs::symlink(&disk, site.path().join("bundles/0.2.0")).unwrap();
     record(&site, "0.2.0");
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
@@ -183,7 +183,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     assert_eq!(status()["problems"], json!([]));
 
     let away = site.path().join("away");
-    std::fs::rename(&medium, &away).unwrap();
+    std::fs::rename(&disk, &away).unwrap();
     for function in ["state.highstate", "state.apply"] {
         let refusal = refusal(&life, function);
         // As `Unavailable` ctl would try again for a minute before it says anything.
@@ -191,7 +191,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         for wanted in [
             "bundle 0.2.0",
             "bundles/0.2.0",
-            medium.to_str().unwrap(),
+            disk.to_str().unwrap(),
             "mount the medium",
             "ctl bundle add",
         ] {
@@ -243,7 +243,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         refusal(&life, "state.highstate").kind,
         RefusalKind::Conflict
     );
-    std::fs::rename(&away, &medium).unwrap();
+    std::fs::rename(&away, &disk).unwrap();
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
     life.kill();
 }
@@ -261,7 +261,7 @@ fn what_is_compiled_is_what_the_manifest_says() {
     life.connect(&worker);
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
 
-    // Whoever owns the directory changes a state, and nothing else.
+    // The owner of the directory changes a state, and nothing else.
     let states = site.path().join("media/states/host.sls");
     let (was, changed) = (
         tree("from-0.2.0").remove(1).1,

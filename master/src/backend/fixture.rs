@@ -1,6 +1,6 @@
 //! A whole master without its network, for tests: real store, CAs, bundle directory and documents
 //! in a temporary directory, an API in memory, and minions that follow a script. Each life of the
-//! master has a runtime of its own, so that ending it is a crash: every task stops where it stands.
+//! master has a runtime of its own, so that ending it is a crash: every task stops at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
 use crate::store::{Facts, Key, KeyState, SqliteStore};
 
-/// What stays when a master dies.
+/// The files and the API, which outlive a master.
 pub(crate) struct Site {
     pub directory: TempDir,
     pub api: Arc<FakeApi>,
@@ -38,10 +38,10 @@ pub(crate) struct Life {
     pub store: Arc<SqliteStore>,
 }
 
-/// A secret that no record may hold.
+/// A secret that no record may contain.
 pub(crate) const CANARY: &str = "canary-4711-do-not-keep";
 
-/// What a complete bundle has.
+/// The images of a complete bundle.
 const IMAGES: [&str; 9] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -92,7 +92,7 @@ impl Site {
         site
     }
 
-    /// Makes a bundle at a place below the site's directory.
+    /// Makes a bundle below the site's directory.
     pub fn bundle(&self, place: &str, version: &str, tree: &[(&str, &str)]) {
         let put = |path: &str, text: &str| {
             let path = self.path().join(place).join(path);
@@ -135,7 +135,7 @@ impl Site {
         self.directory.path()
     }
 
-    /// Brings a master up.
+    /// Starts a master.
     pub fn live(&self) -> Life {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -185,7 +185,7 @@ fn sha256(text: &str) -> String {
 }
 
 impl Life {
-    /// `kill -9`: nothing is finished, nothing is said.
+    /// Ends the master like `kill -9`: nothing is finished, no peer is notified.
     pub fn kill(self) {
         drop(self.backend);
         drop(self.app);
@@ -193,12 +193,12 @@ impl Life {
         self.runtime.shutdown_background();
     }
 
-    /// Accepts a minion that stays away.
+    /// Accepts a minion that does not connect.
     pub fn accept(&self, id: &str) {
         self.runtime.block_on(accept(&self.app, id));
     }
 
-    /// Accepts a minion, connects it and lets it work by its script.
+    /// Accepts a minion, connects it and lets it follow its script.
     pub fn connect(&self, minion: &ScriptedMinion) {
         let (backend, app, minion) = (
             Arc::clone(&self.backend),
@@ -261,7 +261,7 @@ impl Life {
         self.collect(stream)
     }
 
-    /// Everything that the store holds, as one text.
+    /// The whole content of the store, as one text.
     pub fn everything_stored(&self, site: &Site) -> String {
         let mut text = String::new();
         for file in std::fs::read_dir(site.path().join("state"))
@@ -311,7 +311,7 @@ fn grains(id: &str) -> Value {
     json!({"id": id, "os": "Debian", "ip4_interfaces": {"host0": [address]}})
 }
 
-/// What a minion's journal says of a job.
+/// The entry of a job in a minion's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Started,
@@ -323,17 +323,17 @@ pub(crate) enum Entry {
 pub(crate) struct Journal {
     pub entries: BTreeMap<String, Entry>,
     pub answers: BTreeMap<String, v1::JobReturn>,
-    /// Ids of the states that were applied, in order.
+    /// The ids of the applied states, in order.
     pub applied: Vec<String>,
-    /// What came over the wire.
+    /// The jobs that came over the wire.
     pub received: Vec<v1::Job>,
-    /// States that fail.
+    /// The states that fail.
     pub failing: BTreeSet<String>,
-    /// The next state job is killed in the middle: it is answered as interrupted.
+    /// The next state job is killed while it runs: it returns as interrupted.
     pub interrupt_next: bool,
 }
 
-/// A minion as the protocol describes it; its journal outlives every connection.
+/// A minion that follows the protocol; its journal outlives each connection.
 #[derive(Clone)]
 pub(crate) struct ScriptedMinion {
     pub id: String,
@@ -419,7 +419,7 @@ impl ScriptedMinion {
                         function: chunk.function(),
                         sls: chunk.sls.clone(),
                         result: Some(good),
-                        // A careless module: everything that it was given stands in its answer.
+                        // A careless module: its return contains everything that it was given.
                         changes: chunk.args.clone(),
                         comment: if good {
                             "done".into()

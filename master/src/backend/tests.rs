@@ -60,7 +60,7 @@ fn last(events: &[v1::Event]) -> (i32, Value) {
 }
 
 #[test]
-fn a_ping_is_answered_by_whoever_is_meant() {
+fn a_ping_is_answered_by_its_targets() {
     let site = Site::new(TREE);
     let life = site.live();
     both(&life);
@@ -113,7 +113,7 @@ fn a_ping_is_answered_by_whoever_is_meant() {
             .unwrap_err()
     };
     assert_eq!(refused("", "test.ping").kind, RefusalKind::Invalid);
-    assert_eq!(refused("nobody", "test.ping").kind, RefusalKind::NotFound);
+    assert_eq!(refused("missing", "test.ping").kind, RefusalKind::NotFound);
     assert_eq!(refused("*", "no.such").kind, RefusalKind::Invalid);
 }
 
@@ -200,7 +200,7 @@ fn a_highstate_of_everybody_goes_in_a_safe_order_and_no_secret_stays_behind() {
 }
 
 #[test]
-fn what_does_not_compile_is_sent_to_nobody() {
+fn a_job_that_does_not_compile_is_not_sent() {
     let site = Site::new(TREE);
     let life = site.live();
     let (_, worker) = both(&life);
@@ -231,7 +231,7 @@ fn what_does_not_compile_is_sent_to_nobody() {
 fn files_and_signatures_are_for_the_open_job_that_names_them() {
     let site = Site::new(TREE);
     let life = site.live();
-    // Nobody answers: the job stays open.
+    // No minion returns: the job stays open.
     let id = "worker-1";
     let idle = ScriptedMinion::new(id);
     life.connect(&idle);
@@ -345,7 +345,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
-    // Connected to the first master by a stream that nobody reads: sent, and never begun.
+    // Connected to the first master by a stream that no minion reads: sent, and never started.
     let jid = life.runtime.block_on(async {
         let (_connection, _messages) = life.app.connections.join("worker-1");
         life.backend

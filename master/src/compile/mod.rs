@@ -1,5 +1,5 @@
-//! Compiling for one minion: its view, its grains, the bundle's state tree with the operator's own
-//! mounted at `custom/`.
+//! Compiling for one minion: its view of the pillar, its grains, and the bundle's state tree with
+//! the operator's own states mounted at `custom/`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::declared::Snapshot;
 use crate::refusal::Refusal;
 
-/// What to compile.
+/// The states to compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// Everything that `top.sls` assigns.
@@ -20,12 +20,11 @@ pub enum Wanted {
     Sls(Vec<String>),
 }
 
-/// Compiles for one minion. States that another place runs (a host's state for the target `master`,
-/// a Kubernetes object for a host) are refused here, so that they are known before anything is
-/// sent.
+/// Compiles for one minion. A state that belongs to another place (a host's state for the target
+/// `master`, a Kubernetes object for a host) is refused here, before anything is sent.
 ///
 /// # Errors
-/// All problems that were found, each with its place.
+/// All problems that were found, each with file and line.
 pub fn compile(
     snapshot: &Snapshot,
     minion: &str,
@@ -41,7 +40,7 @@ pub fn compile(
     with_pillar(snapshot, minion, &pillar, grains, wanted, place)
 }
 
-/// As [`compile`], over a given pillar, for a given place.
+/// As [`compile`], with a given pillar, for a given place.
 ///
 /// # Errors
 /// As [`compile`].
@@ -91,16 +90,17 @@ pub fn with_pillar(
 fn place_name(place: RunsOn) -> &'static str {
     match place {
         RunsOn::Minion => {
-            "on a host; it belongs into an SLS for the target `master` or into an orchestration"
+            "on a host; it belongs in an SLS for the target `master` or in an orchestration"
         }
         RunsOn::Master => {
-            "on the target `master`, whose states are `kubernetes.*`; it belongs into an SLS of hosts"
+            "on the target `master`, whose states are `kubernetes.*`; it belongs in an SLS of hosts"
         }
         RunsOn::Orchestration => "as a step of an orchestration, whose states are `halite.*`",
     }
 }
 
-/// [`compile`] on a thread of its own: it takes a while and must not hold up streams.
+/// As [`compile`], on a thread of its own, because compiling takes a while and must not delay
+/// streams.
 ///
 /// # Errors
 /// As [`compile`].
@@ -113,7 +113,7 @@ pub async fn in_background(
     let work = move || compile(&snapshot, &minion, &grains, &wanted);
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))?
+        .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))?
 }
 
 /// The SLS that `top.sls` assigns to a minion.

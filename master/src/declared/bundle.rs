@@ -1,4 +1,5 @@
-//! The bundle in use: which of the site's bundles the cluster document records, and what is in it.
+//! The bundle in use: the one of the site's bundles that the cluster document records, and its
+//! content.
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use halite_manifest::manifest::load_text;
 use halite_manifest::{Bundles, InstalledBundle, Manifest};
-use halite_pillar::bundle::{BundleFacts, SiteBundle};
+use halite_pillar::bundle_facts::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
-/// The bundle in use, read.
+/// The content of the bundle in use.
 pub struct InUse {
     pub facts: BundleFacts,
     pub manifest: Manifest,
@@ -20,18 +21,18 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// Where a file lies, by its SHA-256.
+    /// The path of a file, by its digest.
     pub fn file(&self, sha256: &str) -> Option<PathBuf> {
         self.by_hash.get(sha256).cloned()
     }
 }
 
-/// Where the bundle stands that a cluster uses: the one that its document records, else the
+/// The directory of the bundle that a cluster uses: the one that its document records, else the
 /// configured one.
 ///
 /// # Errors
-/// Neither is there, or what is recorded can be no bundle's version.
-pub fn place(
+/// There is neither, or the recorded version is malformed.
+pub fn directory(
     cluster: &Cluster,
     bundles: &Bundles,
     configured: Option<&Path>,
@@ -43,7 +44,8 @@ pub fn place(
     match (recorded, configured) {
         (Some(version), _) => bundles.path(version).map_err(|error| {
             Refusal::invalid(format!(
-                "resolved.bundle of the cluster document: {error}; `ctl bundle use` records another"
+                "resolved.bundle of the cluster document: {}; `ctl bundle use` records another",
+                chain(&error)
             ))
         }),
         (None, Some(path)) => Ok(path.to_owned()),
@@ -53,29 +55,29 @@ pub fn place(
     }
 }
 
-/// Reads the bundle that stands at a place with what a compiler needs of it, and which others there
-/// are.
+/// Reads a bundle: the facts and the state tree that the compiler needs, and the list of the site's
+/// other bundles.
 ///
-/// Who owns a directory that is linked may change its files after they were checked, and a disk may
-/// do so with every other: so each file of the state tree is compared with the manifest, and what
-/// was read then is what is compiled.
+/// The owner of a linked directory may change its files after they were checked, and a disk may
+/// damage any other. So each file of the state tree is compared with the manifest, and exactly the
+/// bytes that were compared are compiled.
 ///
 /// # Errors
-/// It is not there (any more), or is not what it should be: where it should be, and what to do.
-pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refusal> {
+/// The bundle is missing or damaged; the text says where it should be, and the remedy.
+pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refusal> {
     let all = bundles
         .list()
-        .map_err(|error| Refusal::internal(error.to_string()))?;
-    let held = all.iter().find(|held| held.path == place);
-    // What runs goes on running; only what needs the bundle has to wait. Somebody has to do
-    // something about it, so nobody tries again by himself, as for a master that is away.
+        .map_err(|error| Refusal::internal(chain(&error)))?;
+    let held = all.iter().find(|held| held.path == directory);
+    // Running services go on; only requests that need the bundle fail. An operator has to act, so
+    // this is no `Unavailable`, which callers try again by themselves.
     let unusable = |why: &str| {
         Refusal::conflict(match held {
             Some(held) => held.unusable(why),
             None => format!(
-                "the bundle that this cluster uses is not at {}: {why}; put it there again with `ctl bundle add`, or record \
+                "cannot read the bundle that this cluster uses at {}: {why}; add it again with `ctl bundle add`, or record \
                  another with `ctl bundle use`",
-                place.display()
+                directory.display()
             ),
         })
     };
@@ -83,17 +85,21 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refu
         return Err(unusable(why));
     }
     let recorded = held.and_then(|held| held.recorded.as_deref());
-    // The text itself: its hash is what other hosts know the bundle by.
+    // The text itself, because other hosts know the bundle by its digest.
     let (manifest, text) =
-        load_text(place, recorded).map_err(|error| unusable(&error.to_string()))?;
-    let tree = tree(place, &manifest).map_err(|error| unusable(&error.to_string()))?;
-    let path = place.display().to_string();
-    let mut facts = BundleFacts::from_manifest(&text, &path)
-        .map_err(|error| Refusal::internal(format!("the bundle's manifest: {error}")))?;
+        load_text(directory, recorded).map_err(|error| unusable(&chain(&error)))?;
+    let tree = tree(directory, &manifest).map_err(|error| unusable(&chain(&error)))?;
+    let path = directory.display().to_string();
+    let mut facts = BundleFacts::from_manifest(&text, &path).map_err(|error| {
+        Refusal::internal(format!(
+            "cannot read the bundle's manifest: {}",
+            chain(&error)
+        ))
+    })?;
     facts.site = all.iter().filter_map(on_site).collect();
     let files = manifest.files.iter();
     let by_hash = files
-        .map(|(path, entry)| (entry.sha256.clone(), place.join(path)))
+        .map(|(path, entry)| (entry.sha256.clone(), directory.join(path)))
         .collect();
     Ok((
         InUse {
@@ -105,8 +111,8 @@ pub fn read(place: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refu
     ))
 }
 
-/// The state tree of a bundle and its charts, as the manifest says that they are.
-fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest::Error> {
+/// The state tree of a bundle and its charts, each file compared with the manifest.
+fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest::Error> {
     let mut tree = MemoryTree::new();
     for (path, _) in manifest
         .files
@@ -116,8 +122,8 @@ fn tree(place: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest
         let Some(name) = of_bundle(path) else {
             continue;
         };
-        let content = manifest.read(place, path)?;
-        let mode = std::fs::metadata(place.join(path))
+        let content = manifest.read(directory, path)?;
+        let mode = std::fs::metadata(directory.join(path))
             .ok()
             .map(|data| data.permissions().mode() & 0o7777);
         tree.insert(name, content, mode);

@@ -1,8 +1,8 @@
-//! What is declared, as the engine sees it: the operator's documents, the bundle, the public halves
-//! of the CAs, and from these the view of one minion.
+//! The declared state: the operator's documents, the bundle in use and the public halves of the
+//! CAs, and from these the pillar of one minion.
 //!
-//! Files are the truth and may change at any time, so every job asks anew; nothing is parsed again
-//! while name, time and size of every file stay the same.
+//! The files decide and may change at any time, so each job loads them again; nothing is parsed
+//! again while name, time and size of every file stay the same.
 
 mod bundle;
 mod nodes;
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use bundle::InUse;
 use halite_manifest::Bundles;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::{Declaration, Texts, load};
 use halite_pillar::node::Role;
 use halite_pillar::validate::Context;
@@ -28,15 +28,15 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
 pub use nodes::NodeRequest;
 
-/// Reads and keeps what is declared.
+/// Reads the declared state and caches the last [`Snapshot`] of it.
 pub struct Declarations {
     config_dir: PathBuf,
     bundles: Bundles,
-    /// Where the bundle of a cluster stands whose document records none.
+    /// The bundle of a cluster whose document records none.
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
@@ -48,7 +48,7 @@ pub struct Declarations {
 type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
 impl Declarations {
-    /// Of the configured directories.
+    /// The declared state in the configured directories.
     #[must_use]
     pub fn new(app: &App) -> Self {
         Self {
@@ -61,10 +61,10 @@ impl Declarations {
         }
     }
 
-    /// What is declared now.
+    /// The present snapshot.
     ///
     /// # Errors
-    /// All problems of all documents. That the bundle cannot be read is told by what needs it.
+    /// All problems of all documents. An unreadable bundle is an error of the methods that need it.
     pub fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
         let stamp = self.stamp();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +74,7 @@ impl Declarations {
             return Ok(Arc::clone(snapshot));
         }
         let snapshot = Arc::new(self.read()?);
-        // A bundle that could not be read may be there again without any file being another one.
+        // A bundle that could not be read may return without a change of any file.
         *current = snapshot
             .in_use
             .is_ok()
@@ -82,7 +82,7 @@ impl Declarations {
         Ok(snapshot)
     }
 
-    /// Where people write.
+    /// The directory of the operator's documents.
     #[must_use]
     pub fn config_dir(&self) -> &Path {
         &self.config_dir
@@ -119,20 +119,21 @@ impl Declarations {
     fn read(&self) -> Result<Snapshot, Refusal> {
         let texts = Texts::from_dir(&self.config_dir)
             .map_err(|problems| Refusal::from_problems(&problems))?;
-        // What the documents say was checked against host and bundle when they were written; a
-        // bundle that was changed meanwhile must not make a running cluster unmanageable.
+        // The documents were checked against host and bundle when they were written; a bundle that
+        // has changed since must not make a running cluster unmanageable.
         let declaration = load(&texts, &Context::default())
             .map_err(|problems| Refusal::from_problems(&problems))?;
-        let place = bundle::place(
+        let directory = bundle::directory(
             &declaration.cluster,
             &self.bundles,
             self.configured.as_deref(),
         );
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
-        let (in_use, tree) = match place.and_then(|place| bundle::read(&place, &self.bundles)) {
-            Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
-            Err(refusal) => (Err(refusal), own),
-        };
+        let (in_use, tree) =
+            match directory.and_then(|directory| bundle::read(&directory, &self.bundles)) {
+                Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
+                Err(refusal) => (Err(refusal), own),
+            };
         Ok(Snapshot {
             declaration,
             in_use,
@@ -158,7 +159,7 @@ fn public_halves(cas: &Cas) -> Pki {
     }
 }
 
-/// Everything that is declared, at one moment.
+/// The declared state at one moment.
 pub struct Snapshot {
     declaration: Declaration,
     /// The bundle in use, or why it cannot be read now.
@@ -177,7 +178,7 @@ impl Snapshot {
         &self.declaration.cluster.metadata.name
     }
 
-    /// What is declared.
+    /// The operator's documents.
     #[must_use]
     pub fn declaration(&self) -> &Declaration {
         &self.declaration
@@ -186,7 +187,7 @@ impl Snapshot {
     /// The facts of the bundle in use.
     ///
     /// # Errors
-    /// It cannot be read now: its medium was taken out, for example.
+    /// The bundle cannot be read now; for example, its disk is not mounted.
     pub fn bundle(&self) -> Result<&BundleFacts, Refusal> {
         self.in_use().map(|in_use| &in_use.facts)
     }
@@ -201,23 +202,23 @@ impl Snapshot {
         &self.tree
     }
 
-    /// The view of one minion, secrets as references.
+    /// The pillar of one minion, with references in the place of secrets.
     ///
     /// # Errors
     /// The minion is not declared, or the bundle cannot be read now.
     pub fn pillar(&self, minion: &str) -> Result<Value, Refusal> {
         view(&self.declaration, self.bundle()?, &self.pki, minion)
-            .map_err(|error| Refusal::not_found(format!("{minion}: {error}")))
+            .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
     }
 
-    /// As [`Snapshot::pillar`]; nothing for a minion that is not declared.
+    /// As [`Snapshot::pillar`]; an empty mapping for a minion that is not declared.
     #[must_use]
     pub fn pillar_or_empty(&self, minion: &str) -> Value {
         self.pillar(minion)
             .unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The SHA-256 of a file of the bundle, by its path there.
+    /// The digest of a file of the bundle, by its path in the bundle.
     #[must_use]
     pub fn bundle_hash(&self, path: &str) -> Option<String> {
         self.in_use
@@ -228,8 +229,8 @@ impl Snapshot {
             .map(str::to_owned)
     }
 
-    /// Where a file of the bundle lies, by its SHA-256. A job that was made from another bundle of
-    /// the site, before that one came into use, still gets its files.
+    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
+    /// the site, before the present one came into use, still gets its files.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
         let here = self
@@ -240,7 +241,7 @@ impl Snapshot {
         here.or_else(|| self.bundles.file(sha256))
     }
 
-    /// A secret that this minion may have.
+    /// The value of a secret, if this minion may have it.
     fn secret(&self, minion: &str, path: &str) -> Option<String> {
         if !allowed_secrets(&self.declaration, minion).contains(path) {
             return None;
@@ -257,17 +258,17 @@ impl Snapshot {
         }
     }
 
-    /// Puts the real secrets of a minion into what is sent to it.
+    /// Replaces the references to secrets in a value that is sent to a minion.
     ///
     /// # Errors
-    /// It refers to one that this minion may not have.
+    /// The value refers to a secret that this minion may not have.
     pub fn fill(&self, minion: &str, value: &mut Value) -> Result<(), Refusal> {
         reference::fill(value, &|path| self.secret(minion, path))
             .map(|_| ())
-            .map_err(|error| Refusal::denied(format!("{minion}: {error}")))
+            .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
     }
 
-    /// What removes the secrets that a minion may have from what it says.
+    /// The redactor for the returns of one minion.
     #[must_use]
     pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
         let mut redactors = self
@@ -285,10 +286,10 @@ impl Snapshot {
         Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
     }
 
-    /// The order in which a highstate of everybody is safe: first the hosts that hold bundle, etcd
-    /// or control plane, one after the other (so that never two members of a quorum restart at
-    /// once), then the Kubernetes objects, then all other hosts side by side. Declared nodes that
-    /// are not among `accepted` are left out.
+    /// The groups of minions in which a highstate of all of them is safe: first each host of the
+    /// bundle, of etcd or of the control plane by itself (so that never two members of a quorum
+    /// restart at once), then the Kubernetes objects, then all other hosts together. Declared nodes
+    /// that are not in `accepted` are left out.
     #[must_use]
     pub fn safe_order(&self, accepted: &[String]) -> Vec<Vec<String>> {
         let mut first: Vec<(bool, &String)> = Vec::new();

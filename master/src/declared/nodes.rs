@@ -1,10 +1,9 @@
-//! Writing node documents: a new node is declared, and the addresses that were chosen for one are
-//! recorded.
+//! Writes node documents: those of new nodes, and the addresses that were chosen for a node.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use halite_pillar::facts::HostFacts;
+use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::{Node, Role};
 use halite_pillar::resolve;
@@ -13,21 +12,21 @@ use serde_json::{Map, Value};
 
 use super::Declarations;
 use crate::ca::files;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
-/// Node documents hold nothing secret.
+/// The mode of node documents; they contain no secret.
 const MODE: u32 = 0o644;
-/// What a request may say besides name, address and roles.
+/// The fields of a request in addition to name, address and roles.
 const FURTHER: [&str; 3] = ["labels", "taints", "custom"];
 
-/// A node to be declared.
+/// The request to declare a node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeRequest {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
-    /// Its address in a control-plane network; empty: found when it first connects.
+    /// The address in a control-plane network; empty: chosen when the minion first connects.
     pub address: String,
-    /// Its roles.
+    /// The roles; empty: worker.
     pub roles: Vec<String>,
     /// JSON mapping with `labels`, `taints` and `custom`; may be empty.
     pub further: String,
@@ -35,15 +34,15 @@ pub struct NodeRequest {
 
 impl Declarations {
     /// Declares a node: validates the whole declaration with it, then writes its document. The same
-    /// request may be repeated; another one for a declared name is refused.
+    /// request may be repeated; a different one for a declared name is refused.
     ///
     /// # Errors
-    /// Everything that is wrong with it; the file cannot be written.
+    /// All problems of the request, or the file cannot be written.
     pub async fn add_node(&self, request: &NodeRequest) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let node = document(request)?;
         let snapshot = self.load()?;
-        // Without it nobody can be made a node, one that is declared already neither.
+        // Without a bundle no host can become a node, not even a declared one.
         let bundle = snapshot.bundle()?;
         if let Some(there) = snapshot.declaration().nodes.get(&request.name) {
             let mut declared = there.value.clone();
@@ -52,7 +51,7 @@ impl Declarations {
                 return Ok(());
             }
             return Err(Refusal::conflict(format!(
-                "{} declares the node {} already, and differently; edit that file, or choose another name",
+                "{} already declares the node {}, with other values; edit that file, or choose another name",
                 there.source.file, request.name
             )));
         }
@@ -72,11 +71,11 @@ impl Declarations {
         write(&path, &text)
     }
 
-    /// Chooses the addresses of a node from what its host says of itself and records them in its
-    /// document. Nothing happens for one that has them, or that is not declared.
+    /// Chooses the addresses of a node from the grains of its host and records them in its
+    /// document. Does nothing for a node that has them already, or that is not declared.
     ///
     /// # Errors
-    /// The host has no fitting address; the document cannot be written.
+    /// The host has no suitable address, or the document cannot be written.
     pub async fn record_addresses(&self, name: &str, grains: &Value) -> Result<(), Refusal> {
         let needed = |declarations: &Self| -> Result<bool, Refusal> {
             Ok(declarations
@@ -110,19 +109,20 @@ impl Declarations {
 
     fn node_file(&self, name: &str) -> Result<PathBuf, Refusal> {
         let directory = self.config_dir().join("nodes");
-        std::fs::create_dir_all(&directory)
-            .map_err(|error| Refusal::internal(format!("{}: {error}", directory.display())))?;
+        std::fs::create_dir_all(&directory).map_err(|error| {
+            Refusal::internal(format!("cannot make {}: {error}", directory.display()))
+        })?;
         Ok(directory.join(format!("{name}.yaml")))
     }
 }
 
-/// The document that a request asks for.
+/// The node document for a request.
 fn document(request: &NodeRequest) -> Result<Node, Refusal> {
     halite_proto::identity::check_name(&request.name)
-        .map_err(|error| Refusal::invalid(format!("the node's name: {error}")))?;
+        .map_err(|error| Refusal::invalid(format!("the node's name: {}", chain(&error))))?;
     if request.name == crate::names::MASTER {
         return Err(Refusal::invalid(
-            "`master` is the name of the master itself; choose another name for the node",
+            "cannot name a node `master`: this is the name of the master itself; choose another name",
         ));
     }
     let address = match request.address.as_str() {
@@ -166,12 +166,12 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
         return Ok(node);
     }
     let mut value = serde_json::to_value(&node)
-        .map_err(|error| Refusal::internal(format!("the node document: {error}")))?;
+        .map_err(|error| Refusal::internal(format!("cannot write the node document: {error}")))?;
     for (key, field) in further {
         value[key] = field;
     }
     serde_json::from_value(value)
-        .map_err(|error| Refusal::invalid(format!("the node document: {error}")))
+        .map_err(|error| Refusal::invalid(format!("cannot read the node document: {error}")))
 }
 
 fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
@@ -181,24 +181,24 @@ fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
     };
     let bad = |what: &str| {
         Refusal::invalid(format!(
-            "the node's further fields: {what}; there are labels, taints and custom"
+            "the node's further fields: {what}; the fields are labels, taints and custom"
         ))
     };
     match value {
         Ok(Value::Object(fields)) => {
             match fields.keys().find(|key| !FURTHER.contains(&key.as_str())) {
-                Some(key) => Err(bad(&format!("`{key}` is none"))),
+                Some(key) => Err(bad(&format!("`{key}` is not one of them"))),
                 None => Ok(fields),
             }
         }
         Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err(bad("they must be a JSON mapping")),
-        Err(error) => Err(bad(&error.to_string())),
+        Err(error) => Err(bad(&chain(&error))),
     }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Refusal> {
-    files::write(path, text, MODE).map_err(|error| Refusal::internal(error.to_string()))
+    files::write(path, text, MODE).map_err(|error| Refusal::internal(chain(&error)))
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_is_named_twice_counts_once() {
+    fn a_role_named_twice_counts_once() {
         let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
         let node = document(&NodeRequest {
             name: "a".into(),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn a_mistake_in_a_request_is_named() {
         let request = |name: &str, address: &str, role: &str, further: &str| NodeRequest {
             name: name.into(),
             address: address.into(),

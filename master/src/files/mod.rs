@@ -1,9 +1,9 @@
-//! Files by content hash, and certificates: what a minion may ask for is what its own open job
-//! names, and nothing else.
+//! The files and certificates that a minion may request: those that its own open job names, and no
+//! others.
 //!
-//! The stored low state is the truth for both. A file is either one that was rendered when the job
-//! was made (kept in the store) or one of the bundle (read from its directory, checked while it is
-//! read).
+//! The stored low state decides both. A file was either rendered when the job was made (then it is
+//! in the store) or belongs to the bundle (then it is read from its directory and checked while it
+//! is read).
 
 mod stream;
 
@@ -17,13 +17,13 @@ use crate::store::RowState;
 
 pub use stream::ByteStream;
 
-/// How a low state refers to a file.
+/// The prefix with which a low state refers to a file.
 const BLOB: &str = "blob:";
 
-/// The chunk that asks for a certificate: of an open job of this minion, by its tag.
+/// The chunk with this tag in an open job of this minion, if it requests a certificate.
 ///
 /// # Errors
-/// There is no such job, it has ended or is a test run, or the chunk asks for no certificate.
+/// There is no such job, it has ended or is a test run, or the chunk requests no certificate.
 pub async fn certificate_chunk(
     app: &App,
     minion: &str,
@@ -33,23 +33,23 @@ pub async fn certificate_chunk(
     let stored = app.store.job(job).await?;
     if stored.is_none_or(|job| job.test) {
         return Err(Refusal::denied(format!(
-            "{minion}: a certificate is signed for a running job, and {job} is none"
+            "{minion}: cannot sign a certificate for job {job}: it is not running, or is a test run"
         )));
     }
     let low = open_low(app, minion, job).await?;
     let chunk = low.chunks.into_iter().find(|chunk| chunk.tag() == tag);
     match chunk {
-        Some(chunk) if asks_for_certificate(&chunk) => Ok(chunk),
+        Some(chunk) if requests_certificate(&chunk) => Ok(chunk),
         _ => Err(Refusal::denied(format!(
-            "{minion}: no state {tag:?} of job {job} asks for a certificate"
+            "{minion}: no state {tag:?} of job {job} requests a certificate"
         ))),
     }
 }
 
-fn asks_for_certificate(chunk: &Chunk) -> bool {
+fn requests_certificate(chunk: &Chunk) -> bool {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("x509", "certificate") => true,
-        // One that names the files of another certificate asks for none.
+        // A kubeconfig that names the files of another certificate requests none.
         ("kubeconfig", "managed") => !chunk.args.contains_key("client_certificate_file"),
         _ => false,
     }
@@ -81,7 +81,7 @@ pub async fn fetch(
     }
     let path = snapshot.bundle_file(sha256).ok_or_else(|| {
         Refusal::not_found(format!(
-            "the file with the SHA-256 {sha256} is not in the bundle any more: make the job anew"
+            "the file with the SHA-256 {sha256} is no longer in the bundle; run the job again"
         ))
     })?;
     stream::of_file(path, sha256.to_owned()).await
@@ -98,10 +98,10 @@ async fn open_low(app: &App, minion: &str, job: &str) -> Result<LowState, Refusa
     }
     let text = row.low_json.ok_or_else(refusal)?;
     serde_json::from_str(&text)
-        .map_err(|e| Refusal::internal(format!("the stored low state is malformed: {e}")))
+        .map_err(|e| Refusal::internal(format!("cannot read the stored low state: {e}")))
 }
 
-/// Whether a value holds `blob:SHA256` as a whole text.
+/// True when a value contains `blob:SHA256` as a whole text.
 fn names_blob(value: &Value, sha256: &str) -> bool {
     match value {
         Value::String(text) => text.strip_prefix(BLOB) == Some(sha256),

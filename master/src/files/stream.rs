@@ -1,4 +1,4 @@
-//! Files in pieces, checked while they are read.
+//! Files as streams of pieces, checked while they are read.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ const PIECE: usize = 256 * 1024;
 /// Pieces that may wait for a slow reader.
 const QUEUE: usize = 4;
 
-/// Bytes that are in memory already.
+/// The pieces of bytes in memory.
 pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
     let mut pieces: Vec<Result<Vec<u8>, Refusal>> = content
         .chunks(PIECE)
@@ -32,12 +32,13 @@ pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
     Box::pin(tokio_stream::iter(pieces))
 }
 
-/// A file of the bundle. The last item is a refusal when the content is not what its name says; the
-/// reader, who checks it too, throws it away then.
+/// The pieces of a file of the bundle. The last item is a refusal when the content does not have
+/// this digest; the minion checks it too, and then discards the file.
 pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream, Refusal> {
     let shown = path.display().to_string();
-    let failed =
-        |shown: &str, error: &std::io::Error| Refusal::internal(format!("{shown}: {error}"));
+    let failed = |shown: &str, error: &std::io::Error| {
+        Refusal::internal(format!("cannot read {shown}: {error}"))
+    };
     let mut file = tokio::fs::File::open(&path)
         .await
         .map_err(|error| failed(&shown, &error))?;
@@ -69,7 +70,7 @@ pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream,
             .collect();
         if found != sha256 {
             let message = format!(
-                "{shown} is not what the bundle's manifest says: it is damaged; `ctl bundle verify` names all damaged files"
+                "{shown} is damaged: it differs from the bundle's manifest; `ctl bundle verify` names all damaged files"
             );
             let _ = sender.send(Err(Refusal::internal(message))).await;
         }
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_comes_whole_and_a_flipped_byte_is_found() {
+    async fn a_file_is_complete_and_a_flipped_byte_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let content = vec![7_u8; PIECE * 2 + 5];

@@ -1,40 +1,40 @@
-//! The job engine's decisions, without any I/O: what to send to a minion now, and what to give up.
+//! The decisions about jobs, without any I/O: what to send to a minion now, and what has expired.
 //!
 //! Rows are durable and only move forward (queued, sent, started, then returned or lost). A session
 //! is one stream of a minion and is forgotten with it. The rules:
 //!
-//! - A row goes into a session at most once. A new session sends again whatever is not known to
-//!   have begun: the minion's journal answers a repeated id with the return it still holds, or not
-//!   at all, and never starts it again.
-//! - A row that is known to have begun is never sent again. The minion either still runs it (its
-//!   hello says so) or hands in its return right after the hello; one that does neither has lost
+//! - A row goes into a session at most once. A new session sends again each row that is not known
+//!   to have started: the minion's journal answers a repeated id with the return it still holds, or
+//!   not at all, and never starts it again.
+//! - A row that is known to have started is never sent again. The minion either still runs it (its
+//!   hello says so) or sends its return right after the hello; a minion that does neither has lost
 //!   its journal, and the row is interrupted.
-//! - One state job at a time per minion; others wait in the order of their ids. Other functions do
-//!   not wait.
+//! - One state job at a time for each minion; others wait in the order of their ids. Other
+//!   functions do not wait.
 
 use std::collections::BTreeSet;
 
 use crate::store::{Millis, RowState};
 
-/// How long a started job may be missing, after a minion's hello did not name it, before it counts
-/// as interrupted.
+/// The time after a minion's hello within which the return of a started job that the hello did not
+/// name must arrive; later the job counts as interrupted.
 pub const RETURN_GRACE: Millis = 30_000;
 
-/// One stream of one minion, as far as dispatch is concerned.
+/// One stream of one minion, as dispatch sees it.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     /// Whether the stream is open.
     pub connected: bool,
-    /// Since when it is open, or closed.
+    /// The time at which the stream was opened or closed.
     pub since: Millis,
-    /// What the hello named as running.
+    /// The jobs that the hello named as running, or that have started since.
     pub running: BTreeSet<String>,
-    /// What was sent, or begun, since the stream was opened.
+    /// The jobs that were sent since the stream was opened.
     pub sent: BTreeSet<String>,
 }
 
 impl Session {
-    /// The minion has said hello.
+    /// Begins a session with a minion's hello.
     pub fn connect(&mut self, running: impl IntoIterator<Item = String>, now: Millis) {
         *self = Self {
             connected: true,
@@ -44,7 +44,7 @@ impl Session {
         };
     }
 
-    /// The stream ended.
+    /// Ends the session.
     pub fn disconnect(&mut self, now: Millis) {
         if self.connected || self.since == 0 {
             *self = Self {
@@ -61,15 +61,15 @@ impl Session {
 pub struct OpenRow {
     /// The job.
     pub jid: String,
-    /// Whether it applies states, so that nothing like it may run beside it.
+    /// True for a job that applies states: no other such job may run at the same time.
     pub exclusive: bool,
-    /// Where it stands in the store.
+    /// The state of the row in the store.
     pub state: RowState,
-    /// Whether something must end on another minion first.
+    /// True while a part of another minion must end first.
     pub blocked: bool,
 }
 
-/// What to send to a minion now. `rows` are its open rows, oldest first.
+/// The ids of the jobs to send to a minion now. `rows` are its open rows, oldest first.
 #[must_use]
 pub fn due(rows: &[OpenRow], session: &Session) -> Vec<String> {
     if !session.connected {
@@ -94,30 +94,30 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<String> {
     send
 }
 
-/// Why a row is given up.
+/// The reason why a row has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// The minion has no stream, and the job was never sent or the wait for it is over.
+    /// The minion has no stream, and the job was never sent or its time is over.
     NotConnected,
-    /// The stream broke after the job was sent and did not come back.
+    /// The stream broke after the job was sent, and the minion did not reconnect.
     Disconnected,
-    /// The job's time is over.
+    /// The deadline of the job has passed.
     TimedOut,
-    /// It had begun, and the minion knows nothing of it any more.
+    /// The job had started, and the minion no longer knows it.
     Interrupted,
 }
 
-/// How long to wait for what.
+/// The times that dispatch waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For a minion that is not connected when a job waits for it.
+    /// For a minion that is not connected when a job is made for it.
     pub connect: Millis,
-    /// For a minion to come back in the middle of a job.
+    /// For a minion that disconnects during a job.
     pub reconnect: Millis,
 }
 
-/// Whether a row is to be given up. `queued_since` is when the row could have been sent for the
-/// first time; `deadline` is the job's.
+/// The reason why a row has expired; `None` while it has not. `queued_since` is the time at which
+/// the row could have been sent for the first time; `deadline` is that of the job.
 #[must_use]
 pub fn expired(
     row: &OpenRow,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_session_sends_again_what_is_not_known_to_have_begun() {
+    fn a_new_session_sends_again_each_job_not_known_to_have_started() {
         let rows = [row("1", true, RowState::Sent)];
         assert_eq!(due(&rows, &session(&[])), ["1"]);
         assert_eq!(due(&rows, &session(&["1"])), [""; 0]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_waits_and_does_not_hold_up_others() {
+    fn a_blocked_row_waits_and_does_not_delay_others() {
         let mut first = row("1", true, RowState::Queued);
         first.blocked = true;
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_given_up_for_a_reason() {
+    fn rows_expire_for_a_reason() {
         let limits = Limits {
             connect: 100,
             reconnect: 1000,

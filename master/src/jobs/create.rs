@@ -1,11 +1,12 @@
-//! Making a job: everything is compiled and stored before anything is sent.
+//! Makes jobs: everything is compiled and stored before anything is sent.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
-use super::{Jobs, OpenJob, target};
+use super::open_job::OpenJob;
+use super::{Jobs, target};
 use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::Snapshot;
@@ -13,35 +14,35 @@ use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
 
-/// Where a highstate's groups are kept in the job's arguments.
+/// The key of a highstate's groups in the stored arguments of the job.
 const ORDER: &str = "order";
 
-/// A job to be made.
+/// The request to make a job.
 #[derive(Debug, Clone, Default)]
 pub struct NewJob {
     /// `state.apply`, `test.ping`, …
     pub function: String,
-    /// Its arguments.
+    /// The arguments of the function.
     pub args: Value,
-    /// Predict only.
+    /// Test mode: the minions only predict.
     pub test: bool,
-    /// Who asks.
+    /// The name of the operator.
     pub operator: String,
-    /// The target as it was written.
+    /// The target as the operator wrote it.
     pub target: String,
-    /// Who it resolved to.
+    /// The minions that the target resolved to.
     pub minions: Vec<String>,
-    /// Groups that go one after the other; empty: all at once.
+    /// Groups of minions that run one after the other; empty: all at once.
     pub order: Vec<Vec<String>>,
-    /// Seconds; 0 is the function's default.
+    /// The timeout in seconds; 0 for the function's default.
     pub timeout: u32,
-    /// The asker's id of this request.
+    /// The caller's id of this request.
     pub request_id: Option<String>,
-    /// The job's id, where the asker has to know it beforehand ([`Jobs::next_jid`]).
+    /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
     pub jid: Option<String>,
 }
 
-/// The groups of a stored job.
+/// The groups in the stored arguments of a job.
 pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
     let args: Value = serde_json::from_str(args_json).unwrap_or_default();
     args.get(ORDER)
@@ -50,31 +51,32 @@ pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
 }
 
 impl Jobs {
-    /// An id for a job that is about to be made.
+    /// An id for a job that will be made.
     #[must_use]
     pub fn next_jid(&self) -> String {
         self.jids.next(self.app.clock.now())
     }
 
-    /// Makes a job and sends it; answers with its id. A repeated `request_id` answers with the job
-    /// that is there.
+    /// Makes a job and sends it; answers with its id. For a repeated `request_id` it answers with
+    /// the existing job.
     ///
     /// # Errors
-    /// It does not compile for one of the minions (then nothing is stored or sent), or the store
-    /// failed.
+    /// The job does not compile for one of the minions (then nothing is stored or sent), or the
+    /// store failed.
     pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
-        // Not to be cut off between store and dispatch when the asker goes away.
+        // A task of its own: a caller that goes away must not cut it off between store and
+        // dispatch.
         let jobs = Arc::clone(self);
         let made = tokio::spawn(async move { jobs.create_now(new).await });
         made.await
-            .map_err(|error| Refusal::internal(format!("making the job failed: {error}")))?
+            .map_err(|error| Refusal::internal(format!("cannot make the job: {error}")))?
     }
 
     async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
         let function = Function::find(&new.function)?;
         if new.test && !function.has_test_mode() {
             return Err(Refusal::invalid(format!(
-                "{} has no test mode: it would run",
+                "cannot test {}: it has no test mode and would run",
                 function.name
             )));
         }
@@ -82,7 +84,7 @@ impl Jobs {
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
         let (rows, bundle) = match function.place {
             Place::States => {
-                // Told once, not for each minion.
+                // Reported once, not for each minion.
                 let version = self.declarations.load()?.bundle()?.version.clone();
                 (
                     self.compiled_rows(&new, function, &jid).await?,
@@ -139,7 +141,7 @@ impl Jobs {
         };
         let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
             "order": new.order, "test": job.test, "operator": job.operator});
-        self.tell(function, &jid, "new", &event, None).await?;
+        self.publish(function, &jid, "new", &event, None).await?;
         for minion in ready {
             match function.place {
                 Place::Here => self.answer_here(&jid, &minion).await?,
@@ -149,7 +151,7 @@ impl Jobs {
         Ok(jid)
     }
 
-    /// The low state of every minion; all that is wrong with any of them is in one refusal.
+    /// The compiled rows of all minions; one refusal has the problems of all of them.
     async fn compiled_rows(
         &self,
         new: &NewJob,
@@ -177,7 +179,7 @@ impl Jobs {
                         self.app.store.put_blob(sha256, content).await?;
                     }
                     let low = serde_json::to_string(&compiled.low).map_err(|error| {
-                        Refusal::internal(format!("the low state cannot be stored: {error}"))
+                        Refusal::internal(format!("cannot store the low state: {error}"))
                     })?;
                     rows.push(JobRow::queued(jid, minion, Some(low)));
                 }
@@ -195,7 +197,8 @@ impl Jobs {
         }
     }
 
-    /// Grains are what templates decide on: without any, the result would be for another host.
+    /// The grains of a minion, which templates need: without any, the result would not fit the
+    /// host.
     async fn grains_for_compile(&self, minion: &str) -> Result<Value, Refusal> {
         let grains = target::grains(&self.app, minion).await?;
         let known = grains.as_object().is_some_and(|grains| !grains.is_empty());
@@ -205,12 +208,12 @@ impl Jobs {
         Err(Refusal::new(
             crate::refusal::RefusalKind::Unavailable,
             format!(
-                "{minion} has never connected, so nothing can be compiled for it: start halite-minion there"
+                "cannot compile for {minion}: it has never connected; start halite-minion there"
             ),
         ))
     }
 
-    /// `pillar.items`: the minion's view, secrets as references.
+    /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
     async fn answer_here(self: &Arc<Self>, jid: &str, minion: &str) -> Result<(), Refusal> {
         let snapshot: Arc<Snapshot> = self.declarations.load()?;
         let when = self.app.clock.now();

@@ -1,4 +1,4 @@
-//! Sending: what [`super::core::due`] decides, with secrets filled in for the moment.
+//! Sends jobs: [`super::core::due`] decides which; secrets are in the message only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::redact::Redactor;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow};
 
-/// Between two looks at whether the target `master` is done.
+/// The pause between two checks whether the target `master` has finished.
 const OWN_PART: Duration = Duration::from_millis(50);
 
 impl Jobs {
-    /// A minion has said hello: what it does not know is sent, what it runs is noted.
+    /// Takes the hello of a minion: notes what it runs, and sends what is due.
     ///
     /// # Errors
     /// The store failed.
@@ -40,7 +40,7 @@ impl Jobs {
         self.dispatch(minion).await
     }
 
-    /// A stream of a minion ended; nothing happens when a newer one has taken its place.
+    /// Notes that a stream of a minion ended, unless a newer one has replaced it.
     pub async fn disconnected(&self, minion: &str) {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
@@ -49,8 +49,8 @@ impl Jobs {
         }
     }
 
-    /// Begins nothing more of the target `master`, which ends with this process, and waits for what
-    /// runs of it. What was not begun is found in the store by the next one.
+    /// Starts no more parts of the target `master`, which ends with this process, and waits for the
+    /// running ones. The next process finds the others in the store.
     pub async fn finish_own(&self) {
         let lane = self.lane(MASTER);
         lane.lock().await.connected = false;
@@ -59,7 +59,7 @@ impl Jobs {
         }
     }
 
-    /// Sends a minion what is due.
+    /// Sends a minion the jobs that are due.
     ///
     /// # Errors
     /// The store failed.
@@ -84,7 +84,7 @@ impl Jobs {
             let message = match self.message(&job, row).await {
                 Ok(message) => message,
                 Err(refusal) => {
-                    // Not sent, and nothing would change by trying again: the row has its answer.
+                    // Not sent, and trying again would change nothing: the refusal is the return.
                     let when = self.app.clock.now();
                     let answer = Answer {
                         retcode: 1,
@@ -94,18 +94,18 @@ impl Jobs {
                     };
                     let jobs = Arc::clone(self);
                     let minion = minion.to_owned();
-                    // Not from here: it takes the lane.
+                    // In a task of its own, because it takes the lane.
                     tokio::spawn(async move {
                         if let Err(error) = jobs.returned(&jid, &minion, answer).await {
-                            tracing::error!(job = %jid, minion, %error, "a part could not be answered");
+                            tracing::error!(job = %jid, minion, %error, "cannot store the refusal of a part");
                         }
                     });
                     continue;
                 }
             };
-            // A question is sent again when it was not answered; that it was sent is worth no
-            // write.
-            if !Function::find(&job.function)?.is_question() {
+            // A query is sent again when it has no return, so the store need not know that it was
+            // sent.
+            if !Function::find(&job.function)?.is_query() {
                 self.app
                     .store
                     .mark_sent(&jid, minion, self.app.clock.now())
@@ -127,8 +127,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The rows of jobs that are known to be open; the others are being made or ended at this
-    /// moment.
+    /// The rows of jobs that are open in memory; the others are being made or ended right now.
     pub(super) fn known_rows(&self, rows: &[JobRow]) -> Vec<OpenRow> {
         let open = self.open_jobs();
         let known = |row: &JobRow| {
@@ -143,12 +142,12 @@ impl Jobs {
         rows.iter().filter_map(known).collect()
     }
 
-    /// What goes over the wire; the only place where a job holds real secrets.
+    /// The message to a minion; the only form of a job that contains secrets.
     async fn message(&self, job: &Job, row: &JobRow) -> Result<v1::Job, Refusal> {
         let mut low_json = String::new();
         if let Some(stored) = &row.low_json {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
-                Refusal::internal(format!("the stored low state is malformed: {error}"))
+                Refusal::internal(format!("cannot read the stored low state: {error}"))
             })?;
             self.declarations.load()?.fill(&row.minion, &mut low)?;
             low_json = low.to_string();
@@ -167,8 +166,8 @@ impl Jobs {
         })
     }
 
-    /// What removes this minion's secrets from its answers. Without a readable declaration there is
-    /// nothing to compare with, and nothing was sent either.
+    /// The redactor for this minion's returns. Without a readable declaration there are no secrets
+    /// to look for, and none were sent.
     pub(super) fn redactor(&self, minion: &str) -> Arc<Redactor> {
         match self.declarations.load() {
             Ok(snapshot) => snapshot.redactor(minion),

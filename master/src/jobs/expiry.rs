@@ -1,4 +1,4 @@
-//! Giving up: the clock's part of the job engine.
+//! Ends the parts of jobs that have expired.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, Millis};
 
-/// How often open jobs are looked at. Nothing is read while there are none.
+/// The interval at which open jobs are checked. The store is not read while there are none.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Jobs {
-    /// Looks after open jobs for as long as the engine lives.
+    /// Checks open jobs in the background for as long as the jobs exist.
     pub(super) fn watch_expiry(self: &Arc<Self>) {
         let jobs: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -24,13 +24,13 @@ impl Jobs {
                 ticks.tick().await;
                 let Some(jobs) = jobs.upgrade() else { return };
                 if let Err(error) = jobs.expire_parts().await {
-                    tracing::error!(%error, "open jobs could not be looked after");
+                    tracing::error!(%error, "cannot check open jobs");
                 }
             }
         });
     }
 
-    /// Gives up what is over, once.
+    /// Ends the expired parts of all open jobs, once.
     ///
     /// # Errors
     /// The store failed.
@@ -42,7 +42,7 @@ impl Jobs {
             .flat_map(|job| job.ready_since.keys().cloned())
             .collect();
         for minion in minions {
-            for (row, why) in self.over(&minion, now).await? {
+            for (row, why) in self.expired_rows(&minion, now).await? {
                 let text = self.reason(&row, why).await?;
                 if why == Expiry::Interrupted {
                     let answer = Answer {
@@ -60,8 +60,12 @@ impl Jobs {
         Ok(())
     }
 
-    async fn over(&self, minion: &str, now: Millis) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
-        if !self.might_be_over(minion, now).await {
+    async fn expired_rows(
+        &self,
+        minion: &str,
+        now: Millis,
+    ) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
+        if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
         }
         let lane = self.lane(minion);
@@ -69,7 +73,7 @@ impl Jobs {
         let rows = self.app.store.open_rows(minion).await?;
         let known = self.known_rows(&rows);
         let open = self.open_jobs();
-        let mut over = Vec::new();
+        let mut found = Vec::new();
         for row in rows {
             let Some(known) = known.iter().find(|known| known.jid == row.jid) else {
                 continue;
@@ -79,14 +83,14 @@ impl Jobs {
             };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
             if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
-                over.push((row, why));
+                found.push((row, why));
             }
         }
-        Ok(over)
+        Ok(found)
     }
 
-    /// Spares the store the question while a connected minion works within its time.
-    async fn might_be_over(&self, minion: &str, now: Millis) -> bool {
+    /// False while a connected minion works within its time; saves a query of the store.
+    async fn might_be_expired(&self, minion: &str, now: Millis) -> bool {
         let lane = self.lane(minion);
         let session = lane.lock().await.clone();
         let open = self.open_jobs();
@@ -98,28 +102,28 @@ impl Jobs {
         })
     }
 
-    /// Why, for people: which minion, what happened, what to do.
+    /// The reason, for people: the minion, what happened, and the remedy.
     async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
             Some(facts) if minion != MASTER => {
-                format!(" (last heard of {})", rfc3339(facts.last_seen))
+                format!(" (last seen {})", rfc3339(facts.last_seen))
             }
             _ => String::new(),
         };
         Ok(match why {
             Expiry::NotConnected => format!(
-                "{minion} is not connected{seen}: is the host up, and does halite-minion run there? (`systemctl status halite-minion`)"
+                "{minion} is not connected{seen}: check that the host is up and that halite-minion runs there (`systemctl status halite-minion`)"
             ),
             Expiry::Disconnected => format!(
-                "{minion} went away in the middle of the job{seen} and did not come back; what it did so far is in its journal"
+                "{minion} disconnected during the job{seen} and did not reconnect; its journal has what it did until then"
             ),
             Expiry::TimedOut => format!(
-                "{minion} has not answered within the job's time; it may still be at it: `ctl job show {}` shows a late answer",
+                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {}` shows a late return",
                 row.jid
             ),
             Expiry::Interrupted => format!(
-                "{minion} had begun the job and knows nothing of it any more: its journal was lost; run the job again"
+                "{minion} had started the job and no longer knows it: its journal was lost; run the job again"
             ),
         })
     }

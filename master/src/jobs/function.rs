@@ -5,27 +5,26 @@ use serde_json::Value;
 use super::core::Limits;
 use crate::refusal::Refusal;
 
-/// Who carries a function out.
+/// The place where a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Compiled here, run by the minion (or here, for the target `master`); never two at a time on
-    /// one minion.
+    /// Compiled by the master, run by the minion (or by the master, for the target `master`); never
+    /// two at a time on one minion.
     States,
     /// The minion.
     Minion,
-    /// The master answers from what it knows.
+    /// The master, from its own data.
     Here,
 }
 
-/// One function.
+/// A function that a job can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Salt's name.
+    /// The name, as in Salt.
     pub name: &'static str,
-    /// Who carries it out.
+    /// The place where it runs.
     pub place: Place,
-    /// Seconds after which a minion that has not answered is given up, unless the request says
-    /// otherwise.
+    /// The default timeout in seconds, after which a minion's part expires.
     pub timeout: u32,
 }
 
@@ -71,7 +70,7 @@ impl Function {
     /// The function of this name; `state.sls` is Salt's older name of `state.apply`.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such function.
     pub fn find(name: &str) -> Result<&'static Self, Refusal> {
         let wanted = if name == "state.sls" {
             "state.apply"
@@ -90,26 +89,26 @@ impl Function {
             })
     }
 
-    /// Whether it may be asked for as a test run: a command would simply run.
+    /// True for functions that may be run in test mode; a command would simply run.
     #[must_use]
     pub fn has_test_mode(&self) -> bool {
         self.name != "cmd.run"
     }
 
-    /// Whether it only asks a minion for what it knows: repeated or lost it does no harm, and its
-    /// job record says who asked what of whom. So neither its sending nor an audit line is worth a
-    /// write that the answer waits for.
+    /// True for functions that only read from a minion: repeated or lost they do no harm, and the
+    /// record of the job names operator, function and target. So the answer need not wait until the
+    /// store has written that they were sent, or an audit line.
     #[must_use]
-    pub fn is_question(&self) -> bool {
+    pub fn is_query(&self) -> bool {
         self.place == Place::Minion && self.name != "cmd.run"
     }
 
-    /// How long a minion may be away before its part is given up.
+    /// The times that a minion may be disconnected before its part expires.
     #[must_use]
     pub fn limits(&self) -> Limits {
         match self.place {
-            // A minion restarts in seconds; a host that reboots in the middle of a highstate comes
-            // back in minutes.
+            // A minion restarts in seconds; a host that reboots during a highstate reconnects in
+            // minutes.
             Place::States => Limits {
                 connect: 30_000,
                 reconnect: 300_000,
@@ -122,11 +121,11 @@ impl Function {
     }
 }
 
-/// The SLS that `state.apply` is asked for: `{"sls": ["a", "b"]}`, or `"a,b"` as on Salt's command
-/// line.
+/// The SLS in the arguments of `state.apply`: `{"sls": ["a", "b"]}`, or `"a,b"` as on Salt's
+/// command line.
 ///
 /// # Errors
-/// None is named, or it is neither text nor list.
+/// The arguments name none, or are neither text nor list.
 pub fn sls_of(args: &Value) -> Result<Vec<String>, Refusal> {
     let bad = || {
         Refusal::invalid(
@@ -172,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_hosts_or_shows_a_pillar_is_no_question() {
-        let questions = FUNCTIONS
+    fn functions_that_change_hosts_or_show_a_pillar_are_no_queries() {
+        let queries = FUNCTIONS
             .iter()
-            .filter(|function| function.is_question())
+            .filter(|function| function.is_query())
             .map(|f| f.name);
         assert_eq!(
-            questions.collect::<Vec<_>>(),
+            queries.collect::<Vec<_>>(),
             ["test.ping", "grains.items", "saltutil.refresh_grains"]
         );
     }

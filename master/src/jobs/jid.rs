@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use crate::store::Millis;
 
-/// Gives out ids that only grow, also when the clock stands still or goes back.
+/// Makes job ids that only grow, even when the clock stops or goes back.
 pub struct Jids {
-    /// Microseconds since the epoch of the last one.
+    /// The last id, in microseconds since the epoch.
     last: Mutex<i64>,
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn like_salts() {
+    fn ids_look_like_those_of_salt() {
         assert_eq!(
             Jids::after(None).next(1_795_219_200_123),
             "20261121000000123000"
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn unique_and_growing_whatever_the_clock_does() {
+    fn ids_are_unique_and_grow_whatever_the_clock_does() {
         let jids = Jids::after(Some("20261121000000123000"));
         let made: Vec<String> = [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124]
             .map(|now| jids.next(now))
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_jid_is_no_ground_to_continue_from() {
+    fn a_malformed_id_has_no_successor() {
         assert_eq!(micros("nonsense"), None);
         assert_eq!(micros("2026"), None);
     }

@@ -1,4 +1,4 @@
-//! Watching a job: its events from the beginning, whenever the watcher came.
+//! The events of a job from its beginning, even for a watcher that connects later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
+use super::Jobs;
+use super::create::order_of;
+use super::open_job::ended;
 use super::returns::{ended_row, overall, summary, tag};
-use super::{Jobs, create, ended};
 use crate::event_stream;
 use crate::event_stream::{EventStream, Stop, Watched, Watcher};
 use crate::refusal::Refusal;
 use crate::store::{Event, Job, JobRow, JobStatus, Millis};
 
 impl Jobs {
-    /// The events of a job. `bus` must have been subscribed before the job was made, or before now
-    /// for one that is there.
+    /// The events of a job. `bus` must have been subscribed to before the job was made; for an
+    /// existing job, any subscription will do.
     #[must_use]
     pub fn follow(self: &Arc<Self>, jid: String, bus: Receiver<Event>) -> EventStream {
         let prefix = format!("halite/job/{jid}/");
@@ -25,7 +27,7 @@ impl Jobs {
                 jobs,
                 jid,
                 prefix,
-                told: BTreeSet::new(),
+                reported: BTreeSet::new(),
                 introduced: false,
             },
             bus,
@@ -36,10 +38,10 @@ impl Jobs {
 struct WatchedJob {
     jobs: Arc<Jobs>,
     jid: String,
-    /// What its events' tags begin with.
+    /// The prefix of the tags of its events.
     prefix: String,
-    /// Minions whose return was told.
-    told: BTreeSet<String>,
+    /// The minions whose return was reported.
+    reported: BTreeSet<String>,
     introduced: bool,
 }
 
@@ -54,7 +56,7 @@ impl Watched for WatchedJob {
             watcher.report(introduction(&job)).await?;
         }
         for row in rows.iter().filter(|row| ended(row.state)) {
-            if self.told.insert(row.minion.clone()) {
+            if self.reported.insert(row.minion.clone()) {
                 let at = row.ended.unwrap_or(job.created);
                 let tag = tag(&job.jid, "ret", Some(&row.minion));
                 watcher
@@ -73,7 +75,7 @@ impl Watched for WatchedJob {
         let rest = event.tag.strip_prefix(&self.prefix)?;
         let news = match rest.split_once('/') {
             _ if event.last => true,
-            Some(("ret", minion)) => self.told.insert(minion.to_owned()),
+            Some(("ret", minion)) => self.reported.insert(minion.to_owned()),
             _ => rest != "new",
         };
         news.then_some(event)
@@ -93,7 +95,7 @@ fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>)
 
 fn introduction(job: &Job) -> Event {
     let data = json!({"jid": job.jid, "function": job.function, "target": job.target, "minions": job.minions,
-        "order": create::order_of(&job.args_json), "test": job.test, "operator": job.operator});
+        "order": order_of(&job.args_json), "test": job.test, "operator": job.operator});
     event(tag(&job.jid, "new", None), job.created, &data, None)
 }
 

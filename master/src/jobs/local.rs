@@ -1,4 +1,4 @@
-//! Jobs of the target `master`, run in this process: the states of Kubernetes objects.
+//! Jobs of the target `master`: the states of Kubernetes objects, run in this process.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::store::{Answer, Job};
 
 impl Jobs {
-    /// Begins a job of the target `master`; its answer goes the way of every other.
+    /// Starts a job of the target `master`; its return is stored like that of a minion.
     pub(super) fn run_here(self: &Arc<Self>, job: Job, message: v1::Job) {
         let jobs = Arc::clone(self);
         tokio::spawn(async move {
@@ -40,7 +40,7 @@ impl Jobs {
                 },
             };
             if let Err(error) = jobs.returned(&jid, MASTER, answer).await {
-                tracing::error!(job = %jid, %error, "the answer of the target `master` could not be stored");
+                tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
             }
         });
     }
@@ -55,7 +55,7 @@ impl Jobs {
             "test.ping" => Ok((0, Value::Bool(true))),
             "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": MASTER}))),
             other => Err(Refusal::invalid(format!(
-                "{other} runs on hosts, not on the target `master`"
+                "cannot run {other} on the target `master`: it runs on hosts"
             ))),
         }
     }
@@ -66,7 +66,7 @@ impl Jobs {
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
         let low: LowState = serde_json::from_str(&message.low_json)
-            .map_err(|error| Refusal::internal(format!("the low state is malformed: {error}")))?;
+            .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
         let snapshot = self.declarations.load()?;
         let api = self.clusters.api(&snapshot).await?;
         let joined = target::accepted(&self.app).await?;
@@ -85,7 +85,7 @@ impl Jobs {
         .await;
         let retcode = i32::from(!run.succeeded());
         let value = serde_json::to_value(&run)
-            .map_err(|error| Refusal::internal(format!("the return cannot be stored: {error}")))?;
+            .map_err(|error| Refusal::internal(format!("cannot store the return: {error}")))?;
         Ok((retcode, value))
     }
 }

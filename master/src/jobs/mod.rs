@@ -1,9 +1,9 @@
-//! The job engine: one function, sent to a set of minions, and their answers.
+//! Jobs: one function, sent to a set of minions, and their returns.
 //!
-//! A job and its rows (one a minion) are on disk before anything is sent; what was decided when,
-//! and what is sent again, is decided in [`core`] without any I/O; this module carries it out over
-//! the store and the hub. Low states are stored with references to secrets, which are filled in for
-//! the moment of sending.
+//! A job and its rows (one for each minion) are on disk before anything is sent. [`core`] decides,
+//! without any I/O, what to send, what to send again and what has expired; this module carries it
+//! out over the store and the connections. Low states are stored with references to secrets, which
+//! are replaced only in the message that is sent.
 
 pub mod core;
 mod create;
@@ -13,95 +13,29 @@ pub mod function;
 pub mod jid;
 mod job_watch;
 mod local;
+mod open_job;
 mod returns;
 #[cfg(test)]
 mod simulation;
 pub mod target;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::core::{Limits, Session};
+use self::core::Session;
 use self::function::Function;
 use self::jid::Jids;
+use self::open_job::OpenJob;
 use crate::app::App;
 use crate::declared::Declarations;
 use crate::kubernetes::access::Clusters;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::{Answer, Job, JobRow, Millis, RowState};
+use crate::store::{Answer, Job, JobRow, RowState};
 
 pub use create::NewJob;
 
-/// A job that has not ended, as far as it is kept in memory. Everything here can be made again from
-/// the store.
-struct OpenJob {
-    function: &'static Function,
-    deadline: Option<Millis>,
-    limits: Limits,
-    /// Minions whose part has not ended.
-    pending: BTreeSet<String>,
-    /// Groups, of which each waits for the one before; empty: all at once.
-    order: Vec<Vec<String>>,
-    /// Since when a minion's part may be sent.
-    ready_since: BTreeMap<String, Millis>,
-}
-
-impl OpenJob {
-    fn new(function: &'static Function, job: &Job, rows: &[JobRow], now: Millis) -> Self {
-        let pending: BTreeSet<String> = rows
-            .iter()
-            .filter(|row| !ended(row.state))
-            .map(|row| row.minion.clone())
-            .collect();
-        let mut open = Self {
-            function,
-            deadline: job.deadline,
-            limits: function.limits(),
-            pending,
-            order: create::order_of(&job.args_json),
-            ready_since: BTreeMap::new(),
-        };
-        open.make_ready(now);
-        open
-    }
-
-    /// Whether a minion's part waits for another group.
-    fn is_blocked(&self, minion: &str) -> bool {
-        !self.ready_since.contains_key(minion)
-    }
-
-    /// Lets go the groups whose predecessors have ended; the minions that may be sent to now for
-    /// the first time.
-    fn make_ready(&mut self, now: Millis) -> Vec<String> {
-        let mut ready: Vec<String> = Vec::new();
-        if self.order.is_empty() {
-            ready.extend(self.pending.iter().cloned());
-        }
-        for group in &self.order {
-            let waiting: Vec<&String> = group
-                .iter()
-                .filter(|minion| self.pending.contains(*minion))
-                .collect();
-            if !waiting.is_empty() {
-                ready.extend(waiting.into_iter().cloned());
-                break;
-            }
-        }
-        ready.retain(|minion| !self.ready_since.contains_key(minion));
-        for minion in &ready {
-            self.ready_since.insert(minion.clone(), now);
-        }
-        ready
-    }
-}
-
-/// Whether a row has ended.
-fn ended(state: RowState) -> bool {
-    matches!(state, RowState::Returned | RowState::Lost)
-}
-
-/// The engine.
+/// The jobs of this master.
 pub struct Jobs {
     app: Arc<App>,
     declarations: Arc<Declarations>,
@@ -109,12 +43,12 @@ pub struct Jobs {
     jids: Jids,
     open: Mutex<BTreeMap<String, OpenJob>>,
     lanes: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Session>>>>,
-    /// Changes whenever a part of a job ends.
+    /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
 }
 
 impl Jobs {
-    /// An engine that knows what the store knows. [`Jobs::resume`] sends what waits.
+    /// Reads the open jobs from the store. [`Jobs::resume`] sends what waits.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -142,16 +76,16 @@ impl Jobs {
                     let open = OpenJob::new(function, &job, &rows, now);
                     jobs.open_jobs().insert(job.jid.clone(), open);
                 }
-                // Written by a newer master: nothing here can finish it.
+                // A newer master has made this job; this one cannot finish it.
                 Err(_) => jobs.app.store.finish_job(&job.jid, 1, now).await?,
             }
         }
         Ok(jobs)
     }
 
-    /// After a restart: what ran here is interrupted, what had all its answers is finished, what
-    /// waits for the target `master` is begun. Minions say themselves, when they connect, what they
-    /// are at.
+    /// Resumes work after a restart: parts of the target `master` that ran are interrupted, jobs
+    /// with all their returns are finished, waiting parts of the target `master` are started.
+    /// Minions report what they are running when they connect.
     ///
     /// # Errors
     /// The store failed.
@@ -161,7 +95,7 @@ impl Jobs {
                 let answer = Answer {
                     retcode: 2,
                     return_json: "null".into(),
-                    error: "the master was restarted while it ran this; run it again".into(),
+                    error: "the master was restarted during the job; run it again".into(),
                     when: self.app.clock.now(),
                 };
                 self.returned(&row.jid, MASTER, answer).await?;
@@ -176,7 +110,7 @@ impl Jobs {
     }
 
     fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<String, OpenJob>> {
-        // Nothing panics while holding the lock; a poisoned one still holds a sound map.
+        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +119,7 @@ impl Jobs {
         Arc::clone(lanes.entry(minion.to_owned()).or_default())
     }
 
-    /// Waits until the job has ended; answers with it and its rows.
+    /// Waits until the job has ended; answers with the job and its rows.
     ///
     /// # Errors
     /// There is no such job, or the store failed.
@@ -206,13 +140,13 @@ impl Jobs {
         }
     }
 
-    /// What the parts of the engine share.
+    /// The shared parts of the master.
     #[must_use]
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }
 
-    /// What is declared.
+    /// The declared state.
     #[must_use]
     pub fn declarations(&self) -> &Arc<Declarations> {
         &self.declarations

@@ -1,4 +1,5 @@
-//! What comes back: starts, progress, returns. A return is on disk before anybody hears of it.
+//! Messages of minions about jobs: starts, progress, returns. A return is on disk before any
+//! watcher or minion is notified of it.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, JobStatus, RowState};
 
 impl Jobs {
-    /// A message of a minion other than its hello and its grains.
+    /// Takes a message of a minion other than its hello and its grains.
     ///
     /// # Errors
-    /// The store failed: then no return is acknowledged, and the minion hands it in again.
+    /// The store failed: then the return is not acknowledged, and the minion sends it again.
     pub async fn message_from(self: &Arc<Self>, minion: &str, body: Body) -> Result<(), Refusal> {
         match body {
             Body::Started(started) => self.started(&started.job, minion).await,
@@ -35,7 +36,7 @@ impl Jobs {
                 };
                 self.returned(&returned.job, minion, answer).await?;
                 let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
-                // A minion that has gone hands it in again and is answered then.
+                // A minion that has disconnected sends it again and is answered then.
                 let _ = self
                     .app
                     .connections
@@ -47,7 +48,7 @@ impl Jobs {
         }
     }
 
-    /// A minion's journal holds the job.
+    /// Notes that a minion has started the job: its journal has it.
     pub(super) async fn started(&self, jid: &str, minion: &str) -> Result<(), Refusal> {
         let place = self.open_jobs().get(jid).map(|job| job.function.place);
         let Some(place) = place else { return Ok(()) };
@@ -56,8 +57,8 @@ impl Jobs {
             let mut session = lane.lock().await;
             session.running.insert(jid.to_owned());
         }
-        // That a question was begun is worth no write: its answer follows at once, and asking twice
-        // does no harm.
+        // The start of a query need not be written: its return follows at once, and sending it
+        // twice does no harm.
         if place == Place::States {
             self.app
                 .store
@@ -84,7 +85,7 @@ impl Jobs {
         self.progressed(&progress.job, minion, progress.index, progress.total, state);
     }
 
-    /// One state of a job is done.
+    /// Announces that one state of a job is done.
     pub(super) fn progressed(&self, jid: &str, minion: &str, index: u32, total: u32, state: Value) {
         let event =
             json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
@@ -93,7 +94,7 @@ impl Jobs {
             .announce(&tag(jid, "prog", Some(minion)), &event, None);
     }
 
-    /// Stores an answer; the first one counts. Then whoever waited for it goes on.
+    /// Stores a return; the first one counts. Then the parts that waited for it continue.
     ///
     /// # Errors
     /// The store failed.
@@ -103,9 +104,9 @@ impl Jobs {
         minion: &str,
         answer: Answer,
     ) -> Result<(), Refusal> {
-        // Of a question no event is kept, so its end may be stored together with its last answer.
+        // The events of a query are not stored, so its end is stored together with its last return.
         let ends = self.open_jobs().get(jid).is_some_and(|job| {
-            job.function.is_question() && job.pending.len() == 1 && job.pending.contains(minion)
+            job.function.is_query() && job.pending.len() == 1 && job.pending.contains(minion)
         });
         let store = &self.app.store;
         let first = if ends {
@@ -114,7 +115,7 @@ impl Jobs {
             store.record_return(jid, minion, &answer).await?
         };
         if !first {
-            tracing::debug!(job = %jid, minion, "a return that is stored already, or of no job of this minion");
+            tracing::debug!(job = %jid, minion, "ignored a return that is stored already, or of no job of this minion");
             return Ok(());
         }
         self.app.metrics.returns.inc();
@@ -133,7 +134,7 @@ impl Jobs {
         self.end_part(jid, minion).await
     }
 
-    /// Gives a part up.
+    /// Ends a part without a return.
     ///
     /// # Errors
     /// The store failed.
@@ -147,7 +148,7 @@ impl Jobs {
         if !self.app.store.mark_lost(jid, minion, why, now).await? {
             return Ok(());
         }
-        tracing::warn!(job = %jid, minion, why, "given up");
+        tracing::warn!(job = %jid, minion, why, "expired");
         let row = JobRow {
             state: RowState::Lost,
             error: why.to_owned(),
@@ -160,14 +161,14 @@ impl Jobs {
         self.end_part(jid, minion).await
     }
 
-    /// A part has ended: the minion takes what waits behind it, and so do those that the job held
-    /// back.
+    /// Continues after the end of a part: sends what waits behind it on this minion, and the parts
+    /// of the next group of the job.
     fn end_part<'a>(
         self: &'a Arc<Self>,
         jid: &'a str,
         minion: &'a str,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
-        // Boxed, because sending may answer at once and so come back here.
+        // Boxed, because sending may store a return at once, which calls this again.
         Box::pin(async move {
             let next = {
                 let mut open = self.open_jobs();
@@ -181,7 +182,7 @@ impl Jobs {
             };
             let finished = self.finish_if_done(jid).await;
             {
-                // Last, because a stop of the master waits for this and must not cut off what is
+                // Last, because a stop of the master waits for this and must not cut off the steps
                 // above.
                 let lane = self.lane(minion);
                 let mut session = lane.lock().await;
@@ -195,7 +196,7 @@ impl Jobs {
         })
     }
 
-    /// Finishes a job of which no part is open.
+    /// Finishes a job that has no open part.
     ///
     /// # Errors
     /// The store failed.
@@ -206,7 +207,7 @@ impl Jobs {
                 Some(job) if job.pending.is_empty() => {}
                 _ => return Ok(()),
             }
-            // Who takes it out finishes it.
+            // The task that removes it finishes it.
             open.remove(jid).map(|job| job.function)
         };
         let Some(function) = function else {
@@ -215,7 +216,7 @@ impl Jobs {
         let rows = self.app.store.rows(jid).await?;
         let now = self.app.clock.now();
         let retcode = overall(&rows);
-        let stored = function.is_question()
+        let stored = function.is_query()
             && self
                 .app
                 .store
@@ -226,14 +227,14 @@ impl Jobs {
             self.app.store.finish_job(jid, retcode, now).await?;
         }
         tracing::info!(job = %jid, retcode, "job finished");
-        self.tell(function, jid, "done", &summary(jid, &rows), Some(retcode))
+        self.publish(function, jid, "done", &summary(jid, &rows), Some(retcode))
             .await?;
         self.ends.send_modify(|count| *count += 1);
         Ok(())
     }
 
-    /// Publishes an event of a whole job: stored for what changes hosts, told only for questions.
-    pub(super) async fn tell(
+    /// Publishes an event of a whole job; it is stored only for jobs that apply states.
+    pub(super) async fn publish(
         &self,
         function: &Function,
         jid: &str,
@@ -265,7 +266,7 @@ pub(super) fn tag(jid: &str, what: &str, minion: Option<&str>) -> String {
     }
 }
 
-/// 0 when every minion answered with 0, otherwise 1.
+/// 0 when each minion returned 0, otherwise 1.
 pub(super) fn overall(rows: &[JobRow]) -> i32 {
     i32::from(
         rows.iter()

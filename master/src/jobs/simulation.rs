@@ -1,16 +1,16 @@
-//! The engine's decisions against a minion as the protocol describes it, over a network that loses,
-//! repeats and reorders, with crashes of both sides, driven by a seed. Nothing is slept for and
-//! nothing is random twice.
+//! A simulation of the decisions in [`super::core`] against a minion that follows the protocol,
+//! over a network that loses, repeats and reorders messages, with crashes of both sides. A seed
+//! determines each run; nothing sleeps.
 //!
-//! The laws: a job's effect happens at most once, no two state jobs run beside each other on one
-//! minion, and once the network heals every job has an answer.
+//! The laws: a job's effect happens at most once, no two state jobs run on one minion at the same
+//! time, and once the network is repaired each job has a return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::{OpenRow, Session, due};
 use crate::store::RowState;
 
-/// A small generator (xorshift), so that a seed names a whole history.
+/// A small generator of pseudo-random numbers (xorshift): a seed determines a whole run.
 struct Dice(u64);
 
 impl Dice {
@@ -38,7 +38,7 @@ enum ToMaster {
     Returned(usize),
 }
 
-/// What a minion's journal says of a job.
+/// The entry of a job in a minion's journal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Started,
@@ -55,7 +55,7 @@ struct Minion {
     effects: BTreeMap<usize, u32>,
 }
 
-struct World {
+struct Simulation {
     dice: Dice,
     /// The store: survives a crash of the master.
     rows: Vec<(RowState, bool)>,
@@ -65,7 +65,7 @@ struct World {
     up: Vec<ToMaster>,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         Self {
             dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
@@ -123,7 +123,7 @@ impl World {
         self.dispatch();
     }
 
-    /// A stream that breaks takes what was on its way along.
+    /// Breaks the stream; messages under way are lost.
     fn disconnect(&mut self) {
         self.session.disconnect(1);
         self.down.clear();
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    fn master_hears(&mut self, message: ToMaster) {
+    fn master_receives(&mut self, message: ToMaster) {
         match message {
             ToMaster::Started(jid) => {
                 self.session.running.insert(jid.to_string());
@@ -151,7 +151,7 @@ impl World {
         self.dispatch();
     }
 
-    fn minion_hears(&mut self, message: ToMinion) {
+    fn minion_receives(&mut self, message: ToMinion) {
         match message {
             ToMinion::Job(jid) => match self.minion.journal.get(&jid) {
                 None => {
@@ -206,7 +206,7 @@ impl World {
                     0
                 };
                 let message = self.down.remove(at);
-                self.minion_hears(message);
+                self.minion_receives(message);
             }
             3 | 4 if !self.up.is_empty() => {
                 let at = if faults {
@@ -215,7 +215,7 @@ impl World {
                     0
                 };
                 let message = self.up.remove(at);
-                self.master_hears(message);
+                self.master_receives(message);
             }
             5 if !self.minion.running.is_empty() => {
                 let at = self.dice.below(self.minion.running.len());
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    fn settled(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.rows
             .iter()
             .all(|(state, _)| *state == RowState::Returned)
@@ -261,30 +261,30 @@ impl World {
 }
 
 #[test]
-fn at_most_once_and_nothing_lost_whatever_happens() {
+fn jobs_run_at_most_once_and_none_is_lost() {
     for seed in 1..=3000 {
-        let mut world = World::new(seed);
+        let mut simulation = Simulation::new(seed);
         for _ in 0..400 {
-            world.step(true);
+            simulation.step(true);
         }
-        // The network heals: one new stream, in order, without loss.
-        world.connect();
+        // The network is repaired: one new stream, in order, without loss.
+        simulation.connect();
         let mut steps = 0;
-        while !world.settled() {
-            world.step(false);
+        while !simulation.is_finished() {
+            simulation.step(false);
             steps += 1;
             assert!(
                 steps < 20_000,
                 "seed {seed}: {:?} {:?} {:?}",
-                world.rows,
-                world.minion.journal,
-                world.session
+                simulation.rows,
+                simulation.minion.journal,
+                simulation.session
             );
         }
-        for (jid, effects) in &world.minion.effects {
+        for (jid, effects) in &simulation.minion.effects {
             assert_eq!(*effects, 1, "seed {seed}: job {jid}");
         }
-        let answered_by_effect = world.rows.len() == world.minion.effects.len();
+        let answered_by_effect = simulation.rows.len() == simulation.minion.effects.len();
         assert!(
             answered_by_effect,
             "seed {seed}: an answer without an effect"

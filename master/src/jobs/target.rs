@@ -1,4 +1,4 @@
-//! Who is meant: target expressions over the accepted minions.
+//! Target expressions over the accepted minions.
 
 use halite_states::target::{Candidate, matches};
 use serde_json::Value;
@@ -9,12 +9,11 @@ use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::KeyState;
 
-/// The accepted minions that an expression names, sorted; with `also_master`, the target `master`
-/// where it is named by its own name. An empty expression names nobody and is refused, and so is
-/// one that nobody answers to.
+/// The accepted minions that an expression matches, sorted; with `also_master`, the target `master`
+/// too, where the expression has its name.
 ///
 /// # Errors
-/// The expression is empty, malformed, or matches no accepted minion.
+/// The expression is empty or malformed, or matches no accepted minion.
 pub async fn resolve(
     app: &App,
     declarations: &Declarations,
@@ -26,16 +25,16 @@ pub async fn resolve(
     let expression = expression.trim();
     if expression.is_empty() {
         return Err(Refusal::invalid(
-            "no target is named; '*' addresses every accepted minion",
+            "the target is empty; '*' addresses every accepted minion",
         ));
     }
-    // Only an expression about the pillar needs what is declared; a ping must work without.
+    // Only an expression about the pillar needs the declared state; a ping must work without it.
     let snapshot = if matches!(kind, "compound") || kind.starts_with("pillar") {
         Some(declarations.load()?)
     } else {
         None
     };
-    // Nobody would match by a pillar that cannot be made.
+    // Without a bundle there is no pillar, and no minion would match.
     snapshot
         .as_ref()
         .map(|snapshot| snapshot.bundle())
@@ -76,7 +75,7 @@ pub async fn resolve(
     Ok(found)
 }
 
-/// Whether the pseudo-minion is addressed: by its own name only, never by a pattern.
+/// True when an expression has the name of the target `master`; a pattern never matches it.
 fn names_master(kind: &str, expression: &str) -> bool {
     match kind {
         "glob" => expression == MASTER,
@@ -98,7 +97,7 @@ pub async fn accepted(app: &App) -> Result<Vec<String>, Refusal> {
         .collect())
 }
 
-/// A minion's grains; an empty mapping when it has never connected.
+/// The grains of a minion; an empty mapping when it has never connected.
 ///
 /// # Errors
 /// The store failed.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use halite_proto::identity::Kind;
-use halite_proto::transport::{Caller, Doorkeeper, Peer};
+use halite_proto::transport::{Caller, Peer, PeerPolicy};
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
@@ -153,7 +153,7 @@ impl Gate {
     }
 }
 
-impl Doorkeeper for Gate {
+impl PeerPolicy for Gate {
     fn admit(&self, caller: &Caller) -> Result<(), String> {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
         if welcome.revoked.contains(&caller.serial) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PrivateKey};
-use halite_proto::transport::{Caller, Doorkeeper as _};
+use halite_proto::transport::{Caller, PeerPolicy as _};
 use tempfile::TempDir;
 
 use super::*;

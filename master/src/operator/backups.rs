@@ -1,5 +1,5 @@
-//! What `ctl status` says of the backups of the site's own registry. They are made on the
-//! registry's host, whose minion passes on what each run leaves behind.
+//! The backups of the site registry in `ctl status`. They are made on the registry's host, whose
+//! minion sends the report of each run with its grains.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::store::{Facts, Millis};
 
-/// How long the first backup may take after its time has come.
+/// The time after its due date within which the first backup must be made.
 const FIRST: Millis = 60 * 60 * 1000;
-/// systemd notes within this time that a run has failed which has said so itself.
+/// The time within which systemd notes the failure of a run that has reported it itself.
 const AT_ONCE: Millis = 60 * 1000;
 
-/// What is known of the registry's backups, and what is wrong with them; nothing where no registry
-/// is declared.
-pub(super) fn look(
+/// The document about the registry's backups, and their problems; empty where no registry is
+/// declared.
+pub(super) fn inspect(
     declaration: &Declaration,
     facts: &BTreeMap<String, Facts>,
     now: Millis,
@@ -26,7 +26,7 @@ pub(super) fn look(
     let Some(host) = registry::host(declaration).map(|host| host.metadata.name.as_str()) else {
         return (Value::Null, Vec::new());
     };
-    // Of a host that has never come the table of the nodes tells.
+    // The table of nodes shows that this host has never connected.
     let Some(facts) = facts.get(host) else {
         return (json!({"node": host}), Vec::new());
     };
@@ -42,7 +42,7 @@ pub(super) fn look(
 struct Known<'a> {
     host: &'a str,
     backup: &'a RegistryBackup,
-    /// What the host says.
+    /// The reports of the host.
     reports: &'a Value,
 }
 
@@ -62,14 +62,14 @@ impl Known<'_> {
     fn problems(&self, now: Millis) -> Vec<String> {
         let Some(since) = self.time_of(REGISTRY_BACKUP, "since") else {
             return vec![format!(
-                "nothing is known of backups of the site's registry on {}: `ctl highstate` sets them up there",
+                "there is no report on backups of the site registry on {}: `ctl highstate` sets them up there",
                 self.host
             )];
         };
         let mut problems: Vec<String> = self.late(since, now).into_iter().collect();
         problems.extend(self.failed(REGISTRY_BACKUP).map(|(when, why)| {
             format!(
-                "the backup of the site's registry on {} {why}, {when}: `journalctl -u halite-{REGISTRY_BACKUP}` there says \
+                "the backup of the site registry on {} {why}, {when}: `journalctl -u halite-{REGISTRY_BACKUP}` there shows \
                  more, and `systemctl start halite-{REGISTRY_BACKUP}` tries again",
                 self.host
             )
@@ -81,8 +81,8 @@ impl Known<'_> {
             .flatten();
         problems.extend(verify.map(|(when, why)| {
             format!(
-                "the verification of the backups of the site's registry on {} {why}, {when}: `ctl registry verify {}` there \
-                 names what is damaged and says what to do; after that, `systemctl start halite-{REGISTRY_BACKUP} \
+                "the verification of the backups of the site registry on {} {why}, {when}: `ctl registry verify {}` there \
+                 names the damage and the remedy; after that, `systemctl start halite-{REGISTRY_BACKUP} \
                  halite-{REGISTRY_VERIFY}`",
                 self.host, self.backup.directory
             )
@@ -95,31 +95,31 @@ impl Known<'_> {
         let what = match self.report(REGISTRY_BACKUP).and_then(|report| report.good) {
             Some(good) if now - good.time > 2 * BACKUP_PERIOD => {
                 format!(
-                    "the last good backup of the site's registry on {host} is {}, of {}",
+                    "the last good backup of the site registry on {host} is {}, of {}",
                     good.name,
                     time(good.time)
                 )
             }
             None if now - since > BACKUP_PERIOD + FIRST => format!(
-                "there is no good backup of the site's registry on {host}, where there should be one each day since {}",
+                "there is no good backup of the site registry on {host}, where there should be one each day since {}",
                 time(since)
             ),
             _ => return None,
         };
         Some(format!(
-            "{what}: `journalctl -u halite-{REGISTRY_BACKUP}` there says why, and `systemctl start halite-{REGISTRY_BACKUP}` \
+            "{what}: `journalctl -u halite-{REGISTRY_BACKUP}` there shows why, and `systemctl start halite-{REGISTRY_BACKUP}` \
              makes one"
         ))
     }
 
-    /// When the last run of a work failed, if it did, and how.
+    /// Time and reason of the last run of a unit, if it failed.
     fn failed(&self, work: &str) -> Option<(String, String)> {
         let report = self.report(work);
         let noted = self.time_of(work, "failed");
         let ended = report.as_ref().map_or(Millis::MIN, |report| report.ended);
         let failure = report.and_then(|report| report.failure);
         match (noted, failure) {
-            // It could not say itself.
+            // The run could not report its failure itself.
             (Some(noted), None) if noted > ended => Some((time(noted), self.cut_off())),
             (Some(noted), Some(_)) if noted > ended.saturating_add(AT_ONCE) => {
                 Some((time(noted), self.cut_off()))
@@ -131,7 +131,7 @@ impl Known<'_> {
 
     fn cut_off(&self) -> String {
         format!(
-            "could not begin or was cut off (is {} mounted?)",
+            "could not start or was cut off (is {} mounted?)",
             self.backup.directory
         )
     }
@@ -145,7 +145,7 @@ impl Known<'_> {
     }
 }
 
-/// For people, who need no milliseconds.
+/// A time without milliseconds, for people.
 fn time(time: Millis) -> String {
     jiff::Timestamp::from_millisecond(time)
         .map_or_else(|_| time.to_string(), |time| format!("{time:.0}"))

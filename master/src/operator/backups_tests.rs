@@ -79,7 +79,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
             json!({"registry-backup.json": report(old, None, Some(old))}),
             &[&[
                 "on w is 20261121T023000Z, of 2026-11-19T02:30:00Z",
-                "there says why",
+                "there shows why",
             ]],
         ),
         // It never began: a disk is not mounted.
@@ -88,7 +88,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
             &[
                 &["no good backup"],
                 &[
-                    "could not begin",
+                    "could not start",
                     "is /srv/b mounted?",
                     "2026-11-21T02:30:00Z",
                 ],
@@ -96,7 +96,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         ),
         (
             json!({"registry-backup.json": report(NIGHT - DAY, None, Some(NIGHT - DAY)), "registry-backup.failed": NIGHT}),
-            &[&["could not begin or was cut off"]],
+            &[&["could not start or was cut off"]],
         ),
         (
             json!({"registry-backup.json": report(NIGHT, Some("no room"), Some(NIGHT - DAY)), "registry-backup.failed": NIGHT + 1}),
@@ -108,7 +108,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         // What it said is of the night before.
         (
             json!({"registry-backup.json": report(NIGHT - DAY, Some("no room"), Some(NIGHT - DAY)), "registry-backup.failed": NIGHT}),
-            &[&["could not begin or was cut off", "2026-11-21T02:30:00Z"]],
+            &[&["could not start or was cut off", "2026-11-21T02:30:00Z"]],
         ),
         (
             json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT + MINUTE + 1,
@@ -122,7 +122,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
         ),
         (
             json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT}),
-            &[&["verification", "could not begin or was cut off"]],
+            &[&["verification", "could not start or was cut off"]],
         ),
     ];
     for (files, wanted) in cases {
@@ -134,7 +134,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
             }
         }
     }
-    // What nobody asks for any more is no problem.
+    // A verification that is no longer configured is no problem.
     let verify = json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT});
     assert_eq!(problems(9, verify, "never"), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Documents about what happened: jobs and runs.
+//! `ctl job`: documents about past and present jobs and runs.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::clock::rfc3339;
 use crate::refusal::Refusal;
 use crate::store::{Job, JobRow, Millis, Run, Step};
 
-/// The newest jobs first.
+/// The newest jobs, newest first.
 ///
 /// # Errors
 /// The store failed.
@@ -16,7 +16,8 @@ pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
     Ok(Value::Array(jobs.iter().map(summary).collect()))
 }
 
-/// One job with its returns, or one run with its steps: both ids look alike and are never the same.
+/// One job with its returns, or one run with its steps. Both kinds of ids look alike and never
+/// collide.
 ///
 /// # Errors
 /// There is neither a job nor a run with this id, or the store failed.

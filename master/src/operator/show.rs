@@ -1,4 +1,5 @@
-//! `ctl render`, `ctl pillar`, `ctl grains`: what would be sent, without sending anything.
+//! `ctl render`, `ctl pillar`, `ctl grains`: the states and data of a minion, without sending
+//! anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use crate::compile::Wanted;
 use crate::declared::{Declarations, Snapshot};
 use crate::jobs::{Jobs, target};
 use crate::names::MASTER;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
-/// Larger texts are named by their hash.
+/// Texts larger than this are named by their digest.
 const SHOWN: usize = 256 * 1024;
 
 /// The document that an operator asks to see.
@@ -36,15 +37,14 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
         }
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;
-            serde_json::to_value(&compiled.low)
-                .map_err(|error| Refusal::internal(error.to_string()))
+            serde_json::to_value(&compiled.low).map_err(|error| Refusal::internal(chain(&error)))
         }
         "files" => {
             let compiled = compiled(app, &snapshot, request).await?;
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "{other:?} cannot be shown; there are low, files, pillar, grains and top"
+            "cannot show {other:?}; there are low, files, pillar, grains and top"
         ))),
     }
 }
@@ -81,8 +81,8 @@ async fn compiled(
     compile::in_background(Arc::clone(snapshot), request.target.clone(), grains, wanted).await
 }
 
-/// Every file that would be there and every object of the API, each with its content and where it
-/// comes from.
+/// Every file and every Kubernetes object that the states declare, each with its content and
+/// provenance.
 fn files(compiled: &Compiled) -> Value {
     let nowhere = Provenance::default();
     let mut entries = Vec::new();
@@ -108,8 +108,8 @@ fn files(compiled: &Compiled) -> Value {
     Value::Array(entries)
 }
 
-/// What a chunk puts where. A text of a sensitive chunk is shown as it is stored: with references
-/// where secrets will be.
+/// The files or objects of a chunk: name and content. The text of a sensitive chunk is shown as it
+/// is stored, with references in the place of secrets.
 fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Value)> {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("file", "managed") => vec![(chunk.name.clone(), content(&chunk.args, blobs))],

@@ -1,5 +1,5 @@
-//! `ctl status`: how the cluster is, from what is declared, who is connected, what the API says and
-//! what ran last.
+//! `ctl status`: the state of the cluster, from the declared state, the connected minions, the
+//! Kubernetes API and the last jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,17 +13,18 @@ use crate::clock::rfc3339;
 use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::node::overview;
-use crate::refusal::Refusal;
-use crate::store::{Facts, Key, MinionBundle, RowState};
+use crate::names::MASTER;
+use crate::refusal::{Refusal, chain};
+use crate::store::{Facts, Key, MinionBundle, RowState, Run};
 
-/// The API is given this time; a status without it is still one.
+/// The time that the Kubernetes API gets to answer; the status is useful without it.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
-/// Less than so many bytes free for the store is a problem: a highstate of some dozen hosts takes
-/// as much.
-const LITTLE_ROOM: u64 = 64 << 20;
-/// How far back the last highstates are looked for, in jobs.
+/// The free bytes for the store below which the status reports a problem: a highstate of some dozen
+/// hosts takes as much.
+const LITTLE_SPACE: u64 = 64 << 20;
+/// The number of jobs among which the last highstates are searched.
 const JOBS: u32 = 200;
-/// How many runs are shown.
+/// The number of runs that are shown.
 const RUNS: u32 = 5;
 
 /// The status of the cluster. An unreadable declaration or API is one of its problems, no error.
@@ -43,7 +44,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     if let Some(Err(refusal)) = &in_use {
         problems.push(refusal.message.clone());
     }
-    problems.extend(little_room(
+    problems.extend(little_space(
         &app.config.state_dir,
         free_bytes(&app.config.state_dir),
     ));
@@ -68,12 +69,12 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let connected: BTreeSet<String> = app.connections.connected().into_iter().collect();
     let registry = snapshot
         .as_ref()
-        .map(|snapshot| backups::look(snapshot.declaration(), &facts, app.clock.now()));
+        .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
-    let bundles = Bundles::of(&minion_bundles);
+    let bundles = Bundles::from_records(&minion_bundles);
     let mut names: BTreeSet<&String> = keys.keys().collect();
     if let Some(snapshot) = &snapshot {
         names.extend(snapshot.declaration().nodes.keys());
@@ -102,7 +103,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         })
     };
     let runs = app.store.runs(RUNS).await?;
-    let run = |run: &crate::store::Run| json!({"id": run.id, "sls": run.sls, "status": run.status.as_str(), "changed": rfc3339(run.changed)});
+    let run = |run: &Run| json!({"id": run.id, "sls": run.sls, "status": run.status.as_str(), "changed": rfc3339(run.changed)});
     Ok(json!({
         "cluster": app.config.cluster,
         "version": env!("CARGO_PKG_VERSION"),
@@ -114,24 +115,24 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "api": api,
         "registry": registry,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.get(crate::names::MASTER),
+        "master_highstate": highstates.get(MASTER),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
         "problems": problems,
     }))
 }
 
-/// Bytes that are free where the store lies; unknown where the system does not say.
+/// The free bytes on the file system of the store; `None` where the kernel does not tell.
 fn free_bytes(state_dir: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(state_dir).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// A full file system stops jobs and returns; better known before.
-fn little_room(state_dir: &Path, free: Option<u64>) -> Option<String> {
-    let free = free.filter(|free| *free < LITTLE_ROOM)?;
+/// The problem of a nearly full file system: without space there are no jobs and no returns.
+fn little_space(state_dir: &Path, free: Option<u64>) -> Option<String> {
+    let free = free.filter(|free| *free < LITTLE_SPACE)?;
     Some(format!(
-        "only {} MiB are free on the file system of {}: without room no job can be made and no return be stored; make room \
-         there",
+        "only {} MiB are free on the file system of {}: without space no job can be made and no return stored; free some \
+         space there",
         free >> 20,
         state_dir.display()
     ))
@@ -144,9 +145,7 @@ async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Val
             .api(snapshot)
             .await
             .map_err(|refusal| refusal.message)?;
-        overview(api.as_ref())
-            .await
-            .map_err(|error| error.to_string())
+        overview(api.as_ref()).await.map_err(|error| chain(&error))
     };
     match tokio::time::timeout(API_TIMEOUT, asked).await {
         Ok(Ok(nodes)) => (json!({"answers": true}), nodes),
@@ -161,7 +160,7 @@ async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Val
     }
 }
 
-/// The last highstate of each minion that was no test run, as far back as is looked.
+/// The last highstate of each minion among the newest jobs, without test runs.
 async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
     let mut last: BTreeMap<String, Value> = BTreeMap::new();
     for job in app.store.jobs(JOBS).await? {
@@ -186,17 +185,17 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> 
     Ok(last)
 }
 
-/// What minions have of bundles, however long ago they got it.
+/// The bundles from which minions have something, however long ago they got it.
 struct Bundles<'a> {
-    /// The bundle of each minion's last highstate that succeeded: whose packages, images and
-    /// addresses the host has.
+    /// The bundle of each minion's last successful highstate: the host has its packages, images and
+    /// addresses.
     last: BTreeMap<&'a str, &'a str>,
-    /// All that each minion may have something of: that one, and those of later jobs.
+    /// All bundles from which a minion may have something: that one, and those of later jobs.
     all: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> Bundles<'a> {
-    fn of(known: &'a [MinionBundle]) -> Self {
+    fn from_records(known: &'a [MinionBundle]) -> Self {
         let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut last: BTreeMap<&str, &MinionBundle> = BTreeMap::new();
         for one in known {
@@ -216,7 +215,7 @@ impl<'a> Bundles<'a> {
         Self { last, all }
     }
 
-    /// The hosts that still have what another bundle than the one in use gave them.
+    /// The problem of hosts whose last highstate was from another bundle than the one in use.
     fn behind(&self, names: &BTreeSet<&String>, in_use: &str) -> Vec<String> {
         let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
@@ -228,13 +227,13 @@ impl<'a> Bundles<'a> {
                 by_bundle.entry(bundle).or_default().push(name);
             }
         }
-        let told = |(bundle, names): (&str, Vec<&str>)| {
+        let problem = |(bundle, names): (&str, Vec<&str>)| {
             format!(
-                "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` brings it there",
+                "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` updates it",
                 names.join(", ")
             )
         };
-        by_bundle.into_iter().map(told).collect()
+        by_bundle.into_iter().map(problem).collect()
     }
 }
 
@@ -243,11 +242,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_that_will_soon_have_no_room_is_told() {
+    fn a_store_with_little_space_left_is_a_problem() {
         let directory = Path::new("/var/lib/halite/master");
-        assert_eq!(little_room(directory, Some(64 << 20)), None);
-        assert_eq!(little_room(directory, None), None);
-        let text = little_room(directory, Some(3 << 20)).unwrap();
+        assert_eq!(little_space(directory, Some(64 << 20)), None);
+        assert_eq!(little_space(directory, None), None);
+        let text = little_space(directory, Some(3 << 20)).unwrap();
         assert!(
             text.contains("only 3 MiB") && text.contains("/var/lib/halite/master"),
             "{text}"

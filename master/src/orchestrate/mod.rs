@@ -2,10 +2,10 @@
 //!
 //! An orchestration is compiled once and stored with its steps; the minions' states of a step are
 //! compiled when the step starts. Each step is on disk before it runs and after it has run, so a
-//! run can be taken up where it stood: a master that restarts goes on with open runs by itself, at
-//! the first step that is not done, and whoever asks for the same orchestration with the same
-//! pillar meanwhile watches that run instead of starting another. A run that has ended, well or
-//! not, is history: asking again starts anew.
+//! run can be resumed: a master that restarts continues open runs by itself, at the first step that
+//! is not done. A request for the same orchestration with the same pillar joins the open run
+//! instead of starting another one. After a run has ended, with success or not, the next request
+//! starts a new run.
 
 mod record;
 mod state_step;
@@ -38,14 +38,14 @@ use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
     jobs: Arc<Jobs>,
-    /// Runs that this process works on.
+    /// The runs that this process works on.
     active: Mutex<BTreeSet<String>>,
-    /// One request at a time decides between new and resumed.
+    /// Held while a request decides whether to start a run or to join one.
     starting: tokio::sync::Mutex<()>,
 }
 
 impl Orchestrator {
-    /// Over the job engine.
+    /// Orchestration over the jobs of this master.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>) -> Arc<Self> {
         Arc::new(Self {
@@ -55,22 +55,23 @@ impl Orchestrator {
         })
     }
 
-    /// Goes on with the runs that a restart interrupted.
+    /// Continues the runs that a restart interrupted.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
         for run in self.jobs.app().store.open_runs().await? {
-            tracing::info!(run = %run.id, sls = %run.sls, "going on with an interrupted orchestration");
+            tracing::info!(run = %run.id, sls = %run.sls, "resuming an interrupted orchestration");
             self.begin(run);
         }
         Ok(())
     }
 
-    /// Starts an orchestration, or joins the unfinished one with the same SLS and pillar.
+    /// Starts an orchestration, or joins the open run with the same SLS and pillar; answers with
+    /// its events.
     ///
     /// # Errors
-    /// It does not compile, or the store failed.
+    /// The orchestration does not compile, or the store failed.
     pub async fn start(
         self: &Arc<Self>,
         operator: &str,
@@ -79,11 +80,11 @@ impl Orchestrator {
         let bus = self.jobs.app().events.subscribe();
         let this = Arc::clone(self);
         let operator = operator.to_owned();
-        // Not to be cut off between store and start when the asker goes away.
+        // A task of its own: a caller that goes away must not cut it off between store and start.
         let started = tokio::spawn(async move { this.start_or_join(&operator, request).await });
         let run = started
             .await
-            .map_err(|error| Refusal::internal(format!("starting the run failed: {error}")))??;
+            .map_err(|error| Refusal::internal(format!("cannot start the run: {error}")))??;
         Ok(steps_watch::follow(Arc::clone(&self.jobs), run, bus))
     }
 
@@ -113,7 +114,8 @@ impl Orchestrator {
             test: request.test,
             operator: operator.to_owned(),
             request_id: Some(request.request_id).filter(|id| !id.is_empty()),
-            low_json: serde_json::to_string(&low).map_err(|e| Refusal::internal(e.to_string()))?,
+            low_json: serde_json::to_string(&low)
+                .map_err(|e| Refusal::internal(format!("cannot store the run: {e}")))?,
             status: RunStatus::Running,
             current: 0,
             created: now,
@@ -150,7 +152,7 @@ impl Orchestrator {
     async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
         if sls.is_empty() {
             return Err(Refusal::invalid(
-                "name an orchestration, for example halite.orchestrate.bootstrap",
+                "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",
             ));
         }
         let snapshot = self.jobs.declarations().load()?;
@@ -170,11 +172,11 @@ impl Orchestrator {
         };
         let compiled = tokio::task::spawn_blocking(work).await;
         Ok(compiled
-            .map_err(|error| Refusal::internal(format!("compiling ended abnormally: {error}")))??
+            .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))??
             .low)
     }
 
-    /// Works on a run in the background, unless that is being done.
+    /// Works on a run in the background, unless this process does so already.
     fn begin(self: &Arc<Self>, run: Run) {
         if !self
             .active
@@ -188,7 +190,7 @@ impl Orchestrator {
         tokio::spawn(async move {
             let id = run.id.clone();
             if let Err(error) = this.carry_out(run).await {
-                tracing::error!(run = %id, %error, "the run stands still; it goes on after a restart of the master");
+                tracing::error!(run = %id, %error, "the run has stopped; a restart of the master resumes it");
             }
             this.active
                 .lock()
@@ -200,7 +202,7 @@ impl Orchestrator {
     async fn carry_out(&self, run: Run) -> Result<(), Refusal> {
         let store = &self.jobs.app().store;
         let low: LowState = serde_json::from_str(&run.low_json)
-            .map_err(|error| Refusal::internal(format!("the stored run is malformed: {error}")))?;
+            .map_err(|error| Refusal::internal(format!("cannot read the stored run: {error}")))?;
         let steps = store.steps(&run.id).await?;
         let recorder = Recorder::new(Arc::clone(&self.jobs), run.clone(), low.chunks.len(), steps);
         let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
@@ -247,7 +249,7 @@ fn pillar_override(text: &str) -> Result<Value, Refusal> {
             "the pillar of an orchestration must be a JSON mapping",
         )),
         Err(error) => Err(Refusal::invalid(format!(
-            "the pillar of an orchestration is no JSON: {error}"
+            "cannot read the pillar of the orchestration: {error}"
         ))),
     }
 }

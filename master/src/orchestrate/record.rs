@@ -1,4 +1,4 @@
-//! The record of a run's steps: on disk before and after each, told as events.
+//! The record of a run's steps: stored before and after each step, and published as events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,13 +10,13 @@ use crate::jobs::Jobs;
 use crate::refusal::Refusal;
 use crate::store::{Run, RunStatus, Step, StepStatus};
 
-/// Keeps the steps of one run.
+/// Records the steps of one run.
 pub(super) struct Recorder {
     jobs: Arc<Jobs>,
     run: Run,
     total: usize,
     steps: Mutex<Vec<Step>>,
-    /// The store failed: the run must stand still, whatever the engine makes of the steps.
+    /// Set when the store failed: the run must stop, whatever the outcome of its steps.
     failed: Mutex<Option<Refusal>>,
 }
 
@@ -35,12 +35,12 @@ impl Recorder {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A step as it stands.
+    /// The present record of a step.
     pub(super) fn step(&self, index: usize) -> Option<Step> {
         self.steps().get(index).cloned()
     }
 
-    /// A step's detail.
+    /// The detail of a step.
     pub(super) fn detail(&self, index: usize) -> Map<String, Value> {
         let text = self
             .step(index)
@@ -49,7 +49,7 @@ impl Recorder {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// A step begins.
+    /// Records that a step starts.
     pub(super) async fn begin(&self, index: usize) -> Result<(), Failure> {
         let now = self.jobs.app().clock.now();
         let current = u32::try_from(index).unwrap_or(u32::MAX);
@@ -69,7 +69,7 @@ impl Recorder {
         .await
     }
 
-    /// Notes a job before it is made, so that a restart finds it.
+    /// Records a job of a step before the job is made, so that a restarted master finds it.
     pub(super) async fn note_job(&self, index: usize, jid: &str) -> Result<(), Failure> {
         let mut detail = self.detail(index);
         match detail.entry("jobs").or_insert_with(|| json!([])) {
@@ -88,7 +88,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes a fact about a step for whoever watches it.
+    /// Records a fact about a step, for its watchers.
     pub(super) async fn note(&self, index: usize, fact: &str, value: Value) -> Result<(), Failure> {
         let mut detail = self.detail(index);
         detail.insert(fact.to_owned(), value);
@@ -97,7 +97,7 @@ impl Recorder {
             .await
     }
 
-    /// A step has ended; what came of it goes into its detail.
+    /// Records the end of a step, with its outcome as detail.
     pub(super) async fn end(
         &self,
         index: usize,
@@ -126,8 +126,8 @@ impl Recorder {
         .await
     }
 
-    /// At the end: steps that the engine did not run, because a requisite failed or was not met,
-    /// get their record too.
+    /// Records a step that did not run because a requisite failed or was not met. Does nothing for
+    /// a step that has ended.
     pub(super) async fn record_skipped(&self, state: &StateReturn) -> Result<(), Refusal> {
         let waiting = self
             .step(state.index)
@@ -147,7 +147,7 @@ impl Recorder {
         recorded.or_else(|_| self.failure())
     }
 
-    /// What the store said when it failed.
+    /// The error of the store, if it failed.
     pub(super) fn failure(&self) -> Result<(), Refusal> {
         match self
             .failed
@@ -160,15 +160,15 @@ impl Recorder {
         }
     }
 
-    /// Whether nothing may be done any more.
-    pub(super) fn stands_still(&self) -> Result<(), Failure> {
+    /// Fails after a failure of the store: no further step may run.
+    pub(super) fn check_store(&self) -> Result<(), Failure> {
         self.failure().map_err(|refusal| Failure(refusal.message))
     }
 
     async fn change(
         &self,
         index: usize,
-        tell: bool,
+        publish: bool,
         change: impl FnOnce(&mut Step),
     ) -> Result<(), Failure> {
         let step = {
@@ -190,15 +190,15 @@ impl Recorder {
                 .await
                 .map_err(Refusal::from),
         )?;
-        if tell {
+        if publish {
             let tag = format!("halite/run/{}/step", self.run.id);
-            let told = self
+            let published = self
                 .jobs
                 .app()
                 .events
                 .publish(&tag, &step_data(&step, self.total))
                 .await;
-            self.checked(told.map(|_| ()).map_err(Refusal::from))?;
+            self.checked(published.map(|_| ()).map_err(Refusal::from))?;
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Recorder {
 /// The data of a `step` event. Statuses are `running`, `succeeded`, `failed`, `skipped`.
 pub(super) fn step_data(step: &Step, total: usize) -> Value {
     let detail: Value = serde_json::from_str(&step.detail_json).unwrap_or_default();
-    #[allow(clippy::cast_precision_loss, reason = "a step takes less than 2^52 ms")]
+    #[expect(clippy::cast_precision_loss, reason = "a step takes less than 2^52 ms")]
     let seconds = match (step.started, step.ended) {
         (Some(started), Some(ended)) => Some((ended - started) as f64 / 1000.0),
         _ => None,

@@ -1,4 +1,4 @@
-//! `halite.state` and `halite.function`: a step that is one job, or several in batches.
+//! `halite.state` and `halite.function`: steps that make one job, or one for each batch.
 
 use std::time::Duration;
 
@@ -11,17 +11,18 @@ use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
 use crate::names::MASTER;
+use crate::refusal::chain;
 use crate::store::{JobRow, RowState};
 
-/// How long a step with `offline: skip` waits for a minion that is restarting.
-const COMES_BACK: Duration = Duration::from_secs(5);
-/// How often a step tries again with minions that were killed in the middle of its job.
+/// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
+const RECONNECT: Duration = Duration::from_secs(5);
+/// The number of attempts with minions that were interrupted during a job.
 const ATTEMPTS: usize = 3;
-/// Failed states that a message names for one minion.
+/// The number of failed states of one minion that a message names.
 const NAMED: usize = 3;
 
 impl StepRunner<'_> {
-    /// `halite.state`.
+    /// Runs `halite.state`.
     pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let sls = texts(chunk, "sls");
         let highstate = chunk
@@ -48,7 +49,7 @@ impl StepRunner<'_> {
         self.on_minions(chunk, index, new).await
     }
 
-    /// `halite.function`.
+    /// Runs `halite.function`.
     pub(super) async fn function(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let function = required(chunk, "fun")?;
         let given = chunk.args.get("arg").cloned().unwrap_or_default();
@@ -79,7 +80,7 @@ impl StepRunner<'_> {
         .await
     }
 
-    /// Sends the job to the targets, batch after batch, and waits for all answers.
+    /// Sends the job to the targets, batch after batch, and waits for all returns.
     async fn on_minions(
         &self,
         chunk: &Chunk,
@@ -110,7 +111,7 @@ impl StepRunner<'_> {
             timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
             ..new
         };
-        let mut before = self.noted(index);
+        let mut before = self.earlier_jobs(index);
         let mut changes = Map::new();
         for batch in batches(&minions, text(chunk, "batch").as_deref())? {
             let done = self.one_job(index, &new, batch, &mut before, skips).await?;
@@ -127,7 +128,7 @@ impl StepRunner<'_> {
             .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
         let missing = (!left_out.is_empty()).then(|| {
             format!(
-                "not connected, so left out: {}; the next highstate there makes up for it",
+                "not connected, so left out: {}; the next highstate of these makes up for it",
                 left_out.join(", ")
             )
         });
@@ -147,14 +148,14 @@ impl StepRunner<'_> {
         ))
     }
 
-    /// Parts the minions that are connected, or come back within moments, from the others. `master`
-    /// is always there.
+    /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
+    /// always connected.
     async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
         let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
         } else {
-            COMES_BACK
+            RECONNECT
         };
         let looks = minions.into_iter().map(|minion| async move {
             let there = minion == MASTER || connections.wait_connected(&minion, patience).await;
@@ -167,8 +168,8 @@ impl StepRunner<'_> {
         (names(there), names(gone))
     }
 
-    /// The jobs of an earlier life of this step, oldest first.
-    fn noted(&self, index: usize) -> Vec<String> {
+    /// The jobs that this step made before the master restarted, oldest first.
+    fn earlier_jobs(&self, index: usize) -> Vec<String> {
         let detail = self.recorder.detail(index);
         let jobs = detail
             .get("jobs")
@@ -181,9 +182,9 @@ impl StepRunner<'_> {
             .collect()
     }
 
-    /// One batch: its job, and again with whoever was interrupted in it. A job of an earlier life
-    /// for the same minions counts: it is waited for, and what it did is not done again. With
-    /// `skips`, who went away in the middle is no failure.
+    /// Runs one batch: its job, and another job with the minions that were interrupted. A job for
+    /// the same minions from before a restart of the master counts: it is waited for and not
+    /// repeated. With `skips`, a minion that disconnects during the job is no failure.
     async fn one_job(
         &self,
         index: usize,
@@ -217,12 +218,14 @@ impl StepRunner<'_> {
             if bad.is_empty() {
                 break;
             }
-            // What failed in an earlier life is tried again in this one; what was interrupted is
-            // tried again anyway.
+            // A failure from before the restart is tried again; an interruption is tried again in
+            // any case.
             attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
             if !earlier && (!interrupted || attempts >= ATTEMPTS) {
-                return Err(Failure(bad.iter().map(told).collect::<Vec<_>>().join("\n")));
+                return Err(Failure(
+                    bad.iter().map(failure).collect::<Vec<_>>().join("\n"),
+                ));
             }
             left = bad.into_iter().map(|row| row.minion).collect();
         }
@@ -242,8 +245,8 @@ impl StepRunner<'_> {
                 .store
                 .job(&jid)
                 .await
-                .map_err(|error| Failure(error.to_string()))?;
-            // Noted, and the master died before it was made: as if it had never been.
+                .map_err(|error| Failure(chain(&error)))?;
+            // Recorded, but the master ended before the job was made: there is no such job.
             if job.is_some_and(|job| job.minions == minions) {
                 return Ok(Some(jid));
             }
@@ -268,16 +271,16 @@ impl StepRunner<'_> {
     }
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Default)]
 struct BatchDone {
-    /// Parts that ended well.
+    /// The parts that succeeded.
     good: Vec<JobRow>,
-    /// Minions that went away.
+    /// The minions that disconnected.
     gone: Vec<String>,
 }
 
-/// `offline`: whether targets that are not connected are left out.
+/// True when `offline` is `skip`: targets that are not connected are left out.
 fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     match text(chunk, "offline").as_deref() {
         None | Some("fail") => Ok(false),
@@ -292,7 +295,7 @@ fn list_first(args: &Value) -> Value {
     args.pointer("/arg/0").cloned().unwrap_or_default()
 }
 
-/// `batch`: a number of minions, or a percentage of all; at least one.
+/// The batches by the argument `batch`: a number of minions, or a percentage of all; at least one.
 fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [String]>, Failure> {
     let size = match batch {
         None => minions.len(),
@@ -313,7 +316,7 @@ fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [St
     Ok(minions.chunks(size.max(1)).collect())
 }
 
-/// How many states of a minion's run changed something.
+/// The number of states of a minion's run that changed something.
 fn changed(row: &JobRow) -> usize {
     let run = row
         .return_json
@@ -322,8 +325,8 @@ fn changed(row: &JobRow) -> usize {
     run.map_or(0, |run| run.changed())
 }
 
-/// Why a minion's part failed, for people: minion, state and its comment.
-fn told(row: &JobRow) -> String {
+/// The failure of a minion's part, for people: minion, state and comment.
+fn failure(row: &JobRow) -> String {
     if !row.error.is_empty() {
         return if row.error.starts_with(&row.minion) {
             row.error.clone()
@@ -344,7 +347,7 @@ fn told(row: &JobRow) -> String {
         .iter()
         .filter(|state| state.result == Some(false) && state.fail_run)
         .collect();
-    // What failed because something before it failed says nothing new.
+    // States that failed only because another one failed add nothing.
     let causes: Vec<_> = bad.iter().filter(|state| state.ran).collect();
     let shown = if causes.is_empty() {
         bad.iter().collect()
@@ -408,12 +411,12 @@ mod tests {
             json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
                 .to_string(),
         );
-        let text = told(&row);
+        let text = failure(&row);
         assert_eq!(
             text,
             "worker-1: manifest (file.managed, halite.base.etcd): no space left on /etc\nworker-1: 1 more states failed"
         );
         row.error = "worker-1 is not connected".into();
-        assert_eq!(told(&row), "worker-1 is not connected");
+        assert_eq!(failure(&row), "worker-1 is not connected");
     }
 }

@@ -1,6 +1,5 @@
-//! The states `halite.*`: each is one step. A step is carried out by its check, which answers with
-//! what was changed; it runs the same way in a test run, where the jobs that it makes are test
-//! runs.
+//! The states `halite.*`; each is one step. The check of a state carries the step out and answers
+//! with the changes. A test run does the same, with jobs in test mode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +13,10 @@ use crate::jobs::Jobs;
 use crate::refusal::Refusal;
 use crate::store::{Run, StepStatus};
 
-/// Default of every step's `timeout`, in seconds.
+/// The default `timeout` of a step, in seconds.
 const TIMEOUT: u64 = 900;
 
-/// What a step changed, and one sentence.
+/// The changes of a step, and one sentence for people.
 pub(super) type Outcome = (Map<String, Value>, String);
 
 /// Runs the steps of one run.
@@ -51,7 +50,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
             ("test", fun) => test_state(chunk, fun),
             _ => Err(Failure(format!(
-                "{} is no step of an orchestration",
+                "{} cannot be a step of an orchestration",
                 chunk.function()
             ))),
         }
@@ -62,7 +61,7 @@ impl Modules for StepRunner<'_> {
     type Diff = ();
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<()>, Failure> {
-        self.recorder.stands_still()?;
+        self.recorder.check_store()?;
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
         let index = index.ok_or_else(|| Failure(format!("{tag} is no step of this run")))?;
@@ -110,7 +109,7 @@ impl Modules for StepRunner<'_> {
 
     async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
         Err(Failure(format!(
-            "{}: unless, onlyif and check_cmd run commands on a host; a step has none",
+            "{}: unless, onlyif and check_cmd need a host to run commands on; a step has none",
             chunk.id
         )))
     }
@@ -132,7 +131,7 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
         )),
         "fail_without_changes" => Err(Failure(comment.unwrap_or_else(|| "Failure!".into()))),
         _ => Err(Failure(format!(
-            "{} is no step of an orchestration",
+            "{} cannot be a step of an orchestration",
             chunk.function()
         ))),
     }
@@ -147,7 +146,7 @@ pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
     }
 }
 
-/// A text argument that must be there.
+/// A text argument that is required.
 pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
     text(chunk, key).ok_or_else(|| Failure(format!("{}: `{key}` is missing", chunk.function())))
 }
@@ -165,7 +164,7 @@ pub(super) fn texts(chunk: &Chunk, key: &str) -> Vec<String> {
     }
 }
 
-/// `timeout`.
+/// The argument `timeout`.
 pub(super) fn timeout(chunk: &Chunk) -> Duration {
     let value = chunk.args.get("timeout");
     let seconds = value.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()));

@@ -1,4 +1,4 @@
-//! Watching a run: its steps from the beginning, and the events of the jobs that they make.
+//! The events of a run: its steps from the beginning, and the events of their jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::jobs::Jobs;
 use crate::refusal::Refusal;
 use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 
-/// The events of a run; `bus` must have been subscribed before the run was started or found.
+/// The events of a run. `bus` must have been subscribed to before the run was started or found.
 pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
-    let (told, jids) = (BTreeMap::new(), BTreeSet::new());
+    let (reported, jids) = (BTreeMap::new(), BTreeSet::new());
     event_stream::follow(
         WatchedRun {
             jobs,
             run,
             prefix,
-            told,
+            reported,
             jids,
             introduced: false,
         },
@@ -33,17 +33,17 @@ pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> Even
 struct WatchedRun {
     jobs: Arc<Jobs>,
     run: String,
-    /// What its events' tags begin with.
+    /// The prefix of the tags of its events.
     prefix: String,
-    /// The status that was told last, by step.
-    told: BTreeMap<u64, String>,
-    /// Jobs of the run.
+    /// The last reported status of each step.
+    reported: BTreeMap<u64, String>,
+    /// The jobs of the run.
     jids: BTreeSet<String>,
     introduced: bool,
 }
 
 impl WatchedRun {
-    /// Notes jobs, and holds back what the store has told already.
+    /// Notes jobs of the run; false for an event that repeats what the store reported already.
     fn is_news(&mut self, event: &Event) -> bool {
         let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
         if event.tag.ends_with("/job") {
@@ -57,13 +57,13 @@ impl WatchedRun {
             data.get("status").and_then(Value::as_str),
         ) {
             (Some(index), Some(status)) => {
-                self.told.insert(index, status.to_owned()).as_deref() != Some(status)
+                self.reported.insert(index, status.to_owned()).as_deref() != Some(status)
             }
             _ => !event.tag.ends_with("/new"),
         }
     }
 
-    fn of_our_jobs(&self, tag: &str) -> bool {
+    fn is_of_our_jobs(&self, tag: &str) -> bool {
         let jid = tag
             .strip_prefix("halite/job/")
             .and_then(|rest| rest.split('/').next());
@@ -99,7 +99,7 @@ impl Watched for WatchedRun {
                 .extend(jobs.iter().filter_map(Value::as_str).map(str::to_owned));
             let status = step.status.as_str().to_owned();
             if self
-                .told
+                .reported
                 .insert(u64::from(step.index), status.clone())
                 .as_deref()
                 != Some(status.as_str())
@@ -121,9 +121,9 @@ impl Watched for WatchedRun {
         if event.tag.starts_with(&self.prefix) {
             return (event.last || self.is_news(&event)).then_some(event);
         }
-        // The end of one of its jobs is not its own.
+        // The end of one of its jobs is not the end of the run.
         event.last = false;
-        self.of_our_jobs(&event.tag).then_some(event)
+        self.is_of_our_jobs(&event.tag).then_some(event)
     }
 }
 

@@ -93,7 +93,7 @@ fn steps_run_in_order_and_are_told_with_the_events_of_their_jobs() {
     assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
     assert!(site.api.object("ConfigMap", "settings").is_some());
 
-    // A run that has ended is history: asking again starts anew.
+    // After the end of a run, the next request starts a new one.
     assert_eq!(orchestrate(&life).last().unwrap().retcode, 0);
     assert_eq!(worker.journal.lock().unwrap().applied.len(), 4);
 }

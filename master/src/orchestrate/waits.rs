@@ -1,24 +1,26 @@
-//! `halite.wait_for_minion` and `halite.wait_for_node`: waits with a deadline that say what was
-//! missing.
+//! `halite.wait_for_minion` and `halite.wait_for_node`: waits with a deadline, whose failure names
+//! what was missing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
+use tokio::time::Instant;
 
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
+use crate::refusal::chain;
 use crate::store::KeyState;
 
-/// Pause between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Events of a node that a failed wait shows.
+/// The number of events of a node that a failed wait shows.
 const EVENTS: usize = 5;
 
 impl StepRunner<'_> {
-    /// Until the minion is accepted, connected, and has said what host it is. Its key's fingerprint
-    /// is noted, so that an operator can compare it with what the host shows.
+    /// Waits until the minion is accepted and connected and its facts are stored. Records the
+    /// fingerprint of its key, so that an operator can compare it with the one that the host shows.
     pub(super) async fn wait_for_minion(
         &self,
         chunk: &Chunk,
@@ -30,24 +32,24 @@ impl StepRunner<'_> {
         let app = self.jobs.app();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let look = if self.run.test {
+            let pause = if self.run.test {
                 Duration::ZERO
             } else {
                 left.min(PAUSE * 4)
             };
-            let connected = app.connections.wait_connected(&id, look).await;
+            let connected = app.connections.wait_connected(&id, pause).await;
             let known = app
                 .store
                 .facts(&id)
                 .await
-                .map_err(|error| Failure(error.to_string()))?
+                .map_err(|error| Failure(chain(&error)))?
                 .is_some();
             if connected && known {
                 let key = app
                     .store
                     .key(&id)
                     .await
-                    .map_err(|error| Failure(error.to_string()))?;
+                    .map_err(|error| Failure(chain(&error)))?;
                 if let Some(key) = key {
                     self.recorder
                         .note(index, "fingerprint", json!(key.fingerprint))
@@ -59,7 +61,7 @@ impl StepRunner<'_> {
                 return Ok((
                     Map::new(),
                     format!(
-                        "{id} is not connected yet; a run waits {} s for it",
+                        "{id} is not connected yet; a real run waits {} s for it",
                         limit.as_secs()
                     ),
                 ));
@@ -86,17 +88,17 @@ impl StepRunner<'_> {
             .store
             .key(id)
             .await
-            .map_err(|error| Failure(error.to_string()))?;
+            .map_err(|error| Failure(chain(&error)))?;
         let (text, hopeless) = match key.map(|key| (key.state, key.fingerprint)) {
             None => (
                 format!(
-                    "{id} has not enrolled: run there the command that `ctl node add {id}` printed"
+                    "{id} has not enrolled: run the command there that `ctl node add {id}` printed"
                 ),
                 false,
             ),
             Some((KeyState::Pending, fingerprint)) => (
                 format!(
-                    "{id} waits to be accepted: compare its fingerprint {fingerprint}, then `ctl key accept {id}`"
+                    "the key of {id} is pending: compare its fingerprint {fingerprint}, then `ctl key accept {id}`"
                 ),
                 false,
             ),
@@ -106,7 +108,7 @@ impl StepRunner<'_> {
             ),
             Some((KeyState::Accepted, _)) => (
                 format!(
-                    "{id} is accepted but not connected: does halite-minion run there? (`systemctl status halite-minion`)"
+                    "{id} is accepted but not connected: check that halite-minion runs there (`systemctl status halite-minion`)"
                 ),
                 false,
             ),
@@ -114,8 +116,8 @@ impl StepRunner<'_> {
         Ok(Absent { text, hopeless })
     }
 
-    /// Until the Kubernetes node is Ready and takes pods. Under pressure it is waited for too: the
-    /// kubelet takes such a condition back minutes after there is room again.
+    /// Waits until the Kubernetes node is Ready and accepts pods. A node under pressure is waited
+    /// for too: the kubelet removes such a condition some minutes after space was freed.
     pub(super) async fn wait_for_node(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let name = required(chunk, "node")?;
         let limit = timeout(chunk);
@@ -128,22 +130,22 @@ impl StepRunner<'_> {
             let missing = match found.map(|live| readiness(live.as_ref())) {
                 Ok(Readiness::Ready) => return Ok((Map::new(), format!("{name} is Ready"))),
                 Ok(Readiness::UnderPressure(reasons)) => format!(
-                    "{name} is Ready but takes no pods: {}; make room on that host (the condition goes some minutes later), \
-                     or set kubelet.config.evictionHard in the cluster document and run this again",
+                    "{name} is Ready but accepts no pods: {}; free some space on that host (the condition goes some minutes later), \
+                     or set kubelet.config.evictionHard in the cluster document, and run this again",
                     reasons.join("; ")
                 ),
                 Ok(Readiness::NotReady(reasons)) => {
                     format!("{name} is not Ready: {}", reasons.join("; "))
                 }
                 Ok(Readiness::Missing) => format!(
-                    "{name} has not registered with the API: does kubelet run there? (`systemctl status kubelet`)"
+                    "{name} has not registered with the API: check that kubelet runs there (`systemctl status kubelet`)"
                 ),
-                Err(error) => error.to_string(),
+                Err(error) => chain(&error),
             };
             if self.run.test {
                 return Ok((
                     Map::new(),
-                    format!("{missing}; a run waits {} s for it", limit.as_secs()),
+                    format!("{missing}; a real run waits {} s for it", limit.as_secs()),
                 ));
             }
             if Instant::now() >= deadline {
@@ -164,9 +166,9 @@ impl StepRunner<'_> {
     }
 }
 
-/// Why a minion is not there.
+/// The reason why a minion is absent.
 struct Absent {
     text: String,
-    /// Waiting on cannot help.
+    /// True when waiting longer cannot help.
     hopeless: bool,
 }

@@ -1,4 +1,4 @@
-//! First contact.
+//! The service for hosts without a certificate: enrolment.
 
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
@@ -11,9 +11,9 @@ use super::{Call, Services};
 use crate::ca::HALITE;
 use crate::keys;
 use crate::keys::{Answer, EnrolmentRequest};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
-/// Why a party of another protocol version is not served; `None` when it is.
+/// The reason why a minion of another protocol version is not served; `None` when it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
     let ours = halite_proto::PROTOCOL;
     let oldest = ours.saturating_sub(1).max(1);
@@ -21,7 +21,7 @@ pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
         return None;
     }
     Some(format!(
-        "this master speaks protocol {oldest} to {ours}, the minion {theirs}; update the older of the two"
+        "this master speaks the protocols {oldest} to {ours}, the minion speaks {theirs}; update the older of the two"
     ))
 }
 
@@ -60,7 +60,7 @@ impl Enrolment for Services {
                 .app
                 .cas
                 .certificate_pem(HALITE)
-                .map_err(|e| Refusal::internal(e.to_string()))?;
+                .map_err(|e| Refusal::internal(chain(&e)))?;
             Ok(reply(keys::enrol(&self.app, &newcomer).await?, ca))
         })
         .await

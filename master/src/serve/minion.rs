@@ -1,4 +1,5 @@
-//! What an enrolled minion may call. Its id is the one in its certificate, whatever a message says.
+//! The service for enrolled minions. A minion's id is the one in its certificate, whatever its
+//! messages say.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,23 +21,23 @@ use super::{Call, Services, caller_id, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
 use crate::keys;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 use crate::store::{Certificate, Facts};
 
-/// A minion that connects says hello within this time.
+/// The time within which a minion that connects must send its hello.
 const HELLO: Duration = Duration::from_secs(15);
-/// Largest grains that are kept.
+/// Largest grains that are stored.
 const GRAINS_MAX: usize = 1024 * 1024;
 
-/// What the master says on a minion's stream. When it is dropped, because either side ended the
+/// The master's side of a minion's stream. When it is dropped, because either side ended the
 /// stream, the task that listens to the minion ends too.
-struct Voice {
+struct MasterStream {
     hello: Option<MasterHello>,
     messages: mpsc::Receiver<MasterMessage>,
     _listener: oneshot::Sender<()>,
 }
 
-impl Stream for Voice {
+impl Stream for MasterStream {
     type Item = Result<MasterMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -63,7 +64,8 @@ impl Minion for Services {
         let minion = caller_id(&peer)?.to_owned();
         let mut inbound = request.into_inner();
         let first = tokio::time::timeout(HELLO, inbound.message()).await;
-        let first = first.map_err(|_| Status::deadline_exceeded("no hello in time"))??;
+        let first =
+            first.map_err(|_| Status::deadline_exceeded("the minion sent no hello in time"))??;
         let Some(minion_message::Body::Hello(hello)) = first.and_then(|message| message.body)
         else {
             return Err(Status::invalid_argument(
@@ -87,7 +89,7 @@ impl Minion for Services {
                 only,
             )]))));
         }
-        self.keep_facts(&minion, &hello.grains_json, &hello.version)
+        self.store_facts(&minion, &hello.grains_json, &hello.version)
             .await
             .map_err(status)?;
         let (connection, messages) = self.app.connections.join(&minion);
@@ -96,7 +98,7 @@ impl Minion for Services {
             self.clone()
                 .listen(minion, hello, inbound, connection, listener),
         );
-        Ok(Response::new(Box::pin(Voice {
+        Ok(Response::new(Box::pin(MasterStream {
             hello: Some(answer),
             messages,
             _listener: ended,
@@ -125,7 +127,7 @@ impl Minion for Services {
                 .app
                 .cas
                 .sign(&ca, &request.csr_pem, &profile, now)
-                .map_err(|error| Refusal::invalid(error.to_string()))?;
+                .map_err(|error| Refusal::invalid(chain(&error)))?;
             self.app
                 .store
                 .put_certificate(&Certificate {
@@ -197,7 +199,7 @@ impl Minion for Services {
 }
 
 impl Services {
-    async fn keep_facts(
+    async fn store_facts(
         &self,
         minion: &str,
         grains_json: &str,
@@ -205,7 +207,7 @@ impl Services {
     ) -> Result<(), Refusal> {
         if grains_json.len() > GRAINS_MAX {
             return Err(Refusal::invalid(format!(
-                "the grains have more than {GRAINS_MAX} bytes"
+                "cannot store the grains: they have more than {GRAINS_MAX} bytes"
             )));
         }
         let facts = Facts {
@@ -231,7 +233,7 @@ impl Services {
         self.app.metrics.connected.inc();
         let connected = self.backend.on_connected(&minion, &hello).await;
         if let Err(error) = connected {
-            tracing::error!(minion, %error, "what waits for the minion cannot be sent");
+            tracing::error!(minion, %error, "cannot send what waits for the minion");
         }
         loop {
             let message = tokio::select! {
@@ -247,21 +249,25 @@ impl Services {
                 }
             };
             if let Err(error) = self.on_message(&minion, &version, message).await {
-                // The minion keeps what is not stored and says it again after the next hello.
-                tracing::error!(minion, %error, "a message of the minion was not taken; its stream ends");
+                // The minion keeps what is not stored and sends it again after the next hello.
+                tracing::error!(minion, %error, "cannot take a message of the minion; its stream ends");
                 self.app.connections.leave(&connection);
                 break;
             }
         }
         let last = self.app.store.touch(&minion, self.app.clock.now()).await;
         if let Err(error) = last {
-            tracing::error!(minion, %error, "the store failed");
+            tracing::error!(
+                minion,
+                error = chain(&error),
+                "cannot note when the minion was last seen"
+            );
         }
         drop(connection);
         self.app.metrics.connected.dec();
         tracing::info!(minion, "minion disconnected");
         if let Err(error) = self.backend.on_disconnected(&minion).await {
-            tracing::error!(minion, %error, "the engine could not note that the minion is gone");
+            tracing::error!(minion, %error, "cannot note that the minion has disconnected");
         }
     }
 
@@ -272,14 +278,14 @@ impl Services {
         message: MinionMessage,
     ) -> Result<(), Refusal> {
         if let Some(minion_message::Body::Grains(grains)) = &message.body {
-            self.keep_facts(minion, &grains.grains_json, version)
+            self.store_facts(minion, &grains.grains_json, version)
                 .await?;
         }
         self.backend.on_message(minion, message).await
     }
 }
 
-/// A text of a caller, fit for a log line.
+/// A text of a caller, shortened and without control characters, for a log line.
 fn brief(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(120).collect()
 }

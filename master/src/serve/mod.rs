@@ -1,5 +1,5 @@
-//! The network services: who is calling is known from the certificate, what they may call from the
-//! table ([`halite_proto::authz`]); here is what each call does, and the audit of it.
+//! The network services: what each call does, and its audit. The certificate names the caller, and
+//! the table in [`halite_proto::authz`] has decided already that they may call.
 
 mod enrolment;
 mod minion;
@@ -22,19 +22,19 @@ use crate::backend::Backend;
 use crate::ca::{CaError, HALITE};
 use crate::init;
 use crate::metrics::CallLabels;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::{Refusal, RefusalKind, chain};
 use crate::store::Audit;
 
-/// Largest message of a stranger: a request, a token and grains.
-const STRANGER_MESSAGE: usize = 512 * 1024;
+/// Largest message of a host without a certificate: a request, a token and grains.
+const ENROLMENT_MESSAGE: usize = 512 * 1024;
 /// Largest message of a minion: the return of a long highstate.
 const MINION_MESSAGE: usize = 64 * 1024 * 1024;
 /// Largest message of an operator.
 const OPERATOR_MESSAGE: usize = 8 * 1024 * 1024;
-/// How often the master looks whether its own certificate is due.
+/// The interval at which the master checks whether its own certificate is due for renewal.
 const RENEWAL_CHECK: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Why the services cannot be brought up.
+/// A failed start of the services.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The CAs or the master's identity.
@@ -45,15 +45,15 @@ pub enum ServeError {
     Tls(#[from] TlsError),
 }
 
-/// What all three services work with.
+/// The parts that all three services share.
 #[derive(Clone)]
 struct Services {
     app: Arc<App>,
     backend: Arc<dyn Backend>,
 }
 
-/// Serves minions and operators on an open port until `stop` resolves; then streams are ended and
-/// open calls get a few seconds.
+/// Serves minions and operators on an open port until `stop` resolves; then it ends all streams and
+/// gives open calls a few seconds.
 ///
 /// # Errors
 /// The master's identity or CA cannot be used.
@@ -65,13 +65,13 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
     let ca = app.cas.certificate_pem(HALITE)?;
-    let doorkeeper = Arc::clone(&app.gate) as Arc<_>;
+    let policy = Arc::clone(&app.gate) as Arc<_>;
     let server = Arc::new(Server::new(
         &app.config.cluster,
         &certificate,
         &key,
         ca,
-        doorkeeper,
+        policy,
     )?);
     let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
     let services = Services {
@@ -79,13 +79,13 @@ pub async fn serve(
         backend,
     };
     let routes = Routes::new(
-        EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE),
+        EnrolmentServer::new(services.clone()).max_decoding_message_size(ENROLMENT_MESSAGE),
     )
     .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
     .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
     let ending = async {
         stop.await;
-        // Long streams end only when told; the minions come back to the next master.
+        // Long streams end only from here; the minions connect to the next master again.
         for minion in app.connections.connected() {
             app.connections.disconnect(&minion);
         }
@@ -95,25 +95,26 @@ pub async fn serve(
     Ok(())
 }
 
-/// Gives the master a new certificate when the old one is due, without a restart.
+/// Renews the master's certificate when it is due, without a restart.
 async fn renew_own(app: Arc<App>, server: Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     loop {
         checks.tick().await;
-        let renewed = init::master_identity(&app.config, &app.cas, app.clock.now())
-            .map_err(|e| e.to_string())
-            .and_then(|(certificate, key)| {
-                server
-                    .replace_certificate(&certificate, &key)
-                    .map_err(|e| e.to_string())
-            });
-        if let Err(error) = renewed {
-            tracing::error!(error, "the master's own certificate cannot be renewed");
+        if let Err(error) = renew_once(&app, &server) {
+            tracing::error!(
+                error = chain(&error),
+                "cannot renew the master's own certificate"
+            );
         }
     }
 }
 
-/// A refusal as gRPC says it. This is the only place where the two meet.
+fn renew_once(app: &App, server: &Server) -> Result<(), ServeError> {
+    let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
+    Ok(server.replace_certificate(&certificate, &key)?)
+}
+
+/// The gRPC status of a refusal.
 fn status(refusal: Refusal) -> Status {
     let code = match refusal.kind {
         RefusalKind::Invalid => Code::InvalidArgument,
@@ -134,12 +135,12 @@ struct Call<'a> {
     peer: &'a Peer,
     /// `Operator/Run`.
     method: &'static str,
-    /// What is asked, in a few words. Never a secret.
+    /// The request in a few words. Never contains a secret.
     what: String,
 }
 
 impl Services {
-    /// Does the work of a call, counts it, and writes who asked for what and how it went.
+    /// Does the work of a call, counts it, and writes caller, request and outcome to the audit.
     async fn audited<T>(
         &self,
         call: Call<'_>,
@@ -165,7 +166,7 @@ impl Services {
             what: call.what,
             outcome,
         };
-        // What nobody could account for afterwards must not happen unnoticed.
+        // A call without its audit line fails: no change goes unrecorded.
         self.app
             .store
             .append_audit(&line)
@@ -174,7 +175,8 @@ impl Services {
         result.map(Response::new)
     }
 
-    /// As [`Services::audited`], for calls that change nothing: counted and logged, not written.
+    /// As [`Services::audited`], for calls that change nothing: counted and logged, without an
+    /// audit line.
     async fn counted<T>(
         &self,
         call: Call<'_>,
@@ -201,14 +203,10 @@ impl Services {
     }
 }
 
-/// The id in the caller's certificate. The table let nobody without one come here.
-#[allow(
-    clippy::result_large_err,
-    reason = "tonic's own error type, as its services return it"
-)]
+/// The id in the caller's certificate. The table admits only callers with a certificate here.
 fn caller_id(peer: &Peer) -> Result<&str, Status> {
     let caller = peer.caller.as_ref();
     caller
         .map(|c| c.identity.id())
-        .ok_or_else(|| Status::unauthenticated("this needs a certificate"))
+        .ok_or_else(|| Status::unauthenticated("this call needs a certificate"))
 }

@@ -1,4 +1,4 @@
-//! What `ctl` calls.
+//! The service for operators; `ctl` is its client.
 
 use std::pin::Pin;
 
@@ -25,11 +25,11 @@ use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, Wanted};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, chain};
 
-/// Port of the bundle's web server.
+/// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
-/// Jobs that are listed when no number is asked for, and at most.
+/// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Status>> + Send>>;
@@ -60,7 +60,8 @@ impl Operator for Services {
     async fn show(&self, request: Request<ShowRequest>) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?.clone();
         let request = request.into_inner();
-        // What is shown may be what a host is to hold: worth knowing afterwards who looked.
+        // The document may contain the content of files, so the audit names the operator who read
+        // it.
         let call = Call {
             peer: &peer,
             method: "Operator/Show",
@@ -85,11 +86,11 @@ impl Operator for Services {
             method: "Operator/Run",
             what,
         };
-        let question = Function::find(&request.function).is_ok_and(Function::is_question);
+        let query = Function::find(&request.function).is_ok_and(Function::is_query);
         let work = async { Ok(events(self.backend.run(operator, request).await?)) };
-        // The record of the job says who asked, and the answer need not wait for a second account
-        // of it.
-        if question {
+        // The record of the job names the operator already; the answer need not wait for an audit
+        // line.
+        if query {
             self.counted(call, work).await
         } else {
             self.audited(call, work).await
@@ -247,7 +248,7 @@ impl Operator for Services {
         request: Request<RevokeTokenRequest>,
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        // Only the id: somebody may have pasted the whole token.
+        // Only the id: the operator may have pasted the whole token.
         let id = request
             .get_ref()
             .token_id
@@ -285,7 +286,7 @@ impl Operator for Services {
         };
         self.audited(call, async {
             Identity::new(&self.app.config.cluster, Kind::Minion, &request.name)
-                .map_err(|error| Refusal::invalid(error.to_string()))?;
+                .map_err(|error| Refusal::invalid(chain(&error)))?;
             self.backend.add_node(operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),
@@ -300,13 +301,13 @@ impl Operator for Services {
     }
 }
 
-/// What to run on the new host. It carries the CA of the bundle's web server itself, because a bare
-/// host knows none, and curl's pinning knows only leaf keys.
+/// The command to run on the new host. It contains the CA of the bundle's web server, because a
+/// bare host trusts no CA, and curl can pin only leaf keys.
 fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = app
         .cas
         .certificate_pem(SITE)
-        .map_err(|error| Refusal::internal(error.to_string()))?;
+        .map_err(|error| Refusal::internal(chain(&error)))?;
     let master = app
         .config
         .endpoints()

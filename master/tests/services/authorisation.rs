@@ -132,7 +132,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             );
             Ok(())
         }
-        other => panic!("nobody has written how {other} is called: add it here"),
+        other => panic!("this test cannot call {other}: add it here"),
     }
 }
 
@@ -174,7 +174,7 @@ async fn every_method_by_every_kind_of_caller() {
         assert_eq!(
             outcome(&site, method, None, "newcomer").await,
             Ok(none),
-            "nobody {method}"
+            "no certificate {method}"
         );
         for (who, identity, service) in [
             ("minion", &minion, "Minion"),

@@ -9,11 +9,11 @@ mod redact;
 
 use std::sync::{Arc, OnceLock};
 
-use self::redact::{redact, redacted};
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use self::redact::{redact, redacted};
 use crate::host::effect::{Command, Effect, Output};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{Host, HostError, chain};

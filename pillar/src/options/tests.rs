@@ -19,7 +19,7 @@ const FREE: &[&str] = &[
     "scheduler.extraArgs",
     "etcd.extraArgs",
     "kubernetes.version",
-    // Whoever asks for every cluster installs all charts of the bundle in each.
+    // The completeness check installs all charts of the bundle in each cluster.
     "charts",
     "siteRegistry.node",
     "siteRegistry.users",

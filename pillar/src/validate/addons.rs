@@ -1,9 +1,9 @@
-//! Addons and charts: whether the bundle has what they are made of.
+//! Addons and charts: the bundle must have their images and archives.
 
 use std::collections::BTreeMap;
 
 use super::Check;
-use crate::bundle::BundleFacts;
+use crate::bundle_facts::BundleFacts;
 
 /// The images of each addon, by its field of the cluster document.
 const METRICS_SERVER: (&str, &[&str]) = ("addons.metricsServer", &["metrics-server"]);
@@ -16,7 +16,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     for (at, chart) in cluster.charts.iter().enumerate() {
         if cluster.charts.iter().take(at).any(|before| before == chart) {
-            let message = format!("the chart `{chart}` is there twice");
+            let message = format!("the chart `{chart}` is listed twice");
             check.cluster(
                 &format!("charts[{at}]"),
                 message,

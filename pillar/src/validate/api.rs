@@ -47,7 +47,7 @@ fn vip(check: &mut Check<'_>) {
     ] {
         if check.sound(path) && own.contains(&vip) {
             misplaced = true;
-            let message = format!("the VIP {vip} lies in the {what} {own}");
+            let message = format!("the VIP {vip} is in the {what} {own}");
             check.cluster(
                 PATH,
                 message,
@@ -65,7 +65,7 @@ fn vip(check: &mut Check<'_>) {
         None if !misplaced && !cidrs.is_empty() && check.sound("networks.controlPlane.cidrs") => {
             check.cluster(
                 PATH,
-                format!("the VIP {vip} lies outside the control-plane networks"),
+                format!("the VIP {vip} is outside the control-plane networks"),
                 "take a free address of one of them",
             )
         }
@@ -109,7 +109,7 @@ fn endpoint(check: &mut Check<'_>) {
     {
         check.cluster(
             PATH,
-            format!("`{endpoint}` lies in the cluster's own domain {domain}"),
+            format!("`{endpoint}` is in the cluster's own domain {domain}"),
             "the cluster's DNS would say that it does not exist; take a name outside",
         );
     }

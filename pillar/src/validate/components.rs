@@ -1,4 +1,4 @@
-//! Versions, the bundle, and settings that Halite keeps to itself.
+//! Versions, the bundle, and settings that only Halite may set.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::node::Role;
 use crate::options;
 use crate::source::join;
 
-/// What every cluster runs.
+/// The images that every cluster runs.
 const IMAGES: [&str; 7] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -143,7 +143,7 @@ fn settings(check: &mut Check<'_>) {
     if cluster.cni.plugin == CniPlugin::None && cluster.cni.mtu.is_some() {
         check.cluster(
             "cni.mtu",
-            "with `plugin: none` nobody reads the MTU",
+            "the MTU has no effect with `plugin: none`",
             "remove it, and set it in the configuration of the plugin that you bring",
         );
     }
@@ -161,7 +161,7 @@ fn owned(check: &mut Check<'_>, path: &str, given: &Map<String, Value>, owned: &
     }
 }
 
-/// Without these pods reach nothing.
+/// Kernel parameters without which pods have no network.
 const NEEDED_SYSCTLS: [&str; 2] = ["net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"];
 
 fn sysctls(check: &mut Check<'_>) {
@@ -173,7 +173,7 @@ fn sysctls(check: &mut Check<'_>) {
             check.cluster(
                 &join("host.sysctls", key),
                 format!("with {dotted} = 0 pods cannot reach other hosts"),
-                "remove it, or write null if somebody else keeps it at 1",
+                "remove it, or write null if another program keeps it at 1",
             );
         }
     }

@@ -1,36 +1,35 @@
-//! Whether what was declared can work: checks of meaning, after every value was found to be
-//! well-formed.
+//! Validation: checks of meaning, after the reader has checked that every value is well-formed.
 //!
-//! Each check stands for itself and reports; none stops another. What hangs on a value that was
-//! already reported as unusable is not reported again.
+//! The checks are independent, and each reports its own problems. A problem that follows from a
+//! value which was already reported as unusable is not reported again.
 
 mod addons;
 mod api;
 mod components;
+mod external;
 mod networks;
 mod nodes;
-mod outside;
 mod registry;
 
 use std::collections::BTreeMap;
 
 use halite_document::Problem;
 
-use crate::bundle::BundleFacts;
-use crate::facts::HostFacts;
+use crate::bundle_facts::BundleFacts;
+use crate::host_facts::HostFacts;
 use crate::load::{Declaration, Document};
 use crate::node::Node;
 
-/// What is known besides the documents. What is not known is not judged.
+/// Facts beyond the documents. Checks that need a missing fact are skipped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
     /// The bundle that the cluster is made from.
     pub bundle: Option<&'a BundleFacts>,
-    /// The host on which this runs, when it is one of the cluster's.
+    /// The host on which this runs, if it is one of the cluster's.
     pub host: Option<&'a HostFacts>,
 }
 
-/// All problems of meaning.
+/// Validates a declaration, and returns all problems.
 #[must_use]
 pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem> {
     let mut check = Check {
@@ -43,12 +42,13 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
-    outside::check(&mut check);
+    external::check(&mut check);
     nodes::check(&mut check);
     check.problems
 }
 
-/// Two documents for one name. Asked before they are kept by name.
+/// Reports names that two documents declare. It runs before the documents are put into a map by
+/// name.
 pub(crate) fn duplicate_names(nodes: &[Document<Node>]) -> Vec<Problem> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut problems = Vec::new();
@@ -89,7 +89,7 @@ impl Check<'_> {
         }
     }
 
-    /// The same without showing the line, which may hold what nobody is to see.
+    /// Reports a problem of the cluster document without its line, which may contain a secret.
     fn unseen(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         let source = &self.declaration.cluster.source;
         if source.is_sound(path) {
@@ -115,7 +115,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a value of the cluster document is usable.
+    /// Returns whether a value of the cluster document is usable.
     fn sound(&self, path: &str) -> bool {
         self.declaration.cluster.source.is_sound(path)
     }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Check;
-use crate::facts::HostFacts;
+use crate::host_facts::HostFacts;
 use crate::network;
 
 /// Each node gets a /24 of the pod network, as kube-controller-manager's default is.
@@ -149,7 +149,7 @@ fn overlaps(check: &mut Check<'_>) {
                 check.cluster(
                     &later.path,
                     format!(
-                        "{} overlaps {}, which stands before it",
+                        "{} overlaps {}, which is listed before it",
                         later.network, earlier.network
                     ),
                     "remove one of them",
@@ -168,13 +168,13 @@ fn reserved(network: Ipv4Net) -> Option<&'static str> {
         )
     };
     if network.prefix_len() == 0 {
-        Some("holds every address there is")
+        Some("contains every address")
     } else if within(127, 0, 8) {
-        Some("lies in the loopback network 127.0.0.0/8")
+        Some("is in the loopback network 127.0.0.0/8")
     } else if within(169, 254, 16) {
-        Some("lies in the link-local network 169.254.0.0/16")
+        Some("is in the link-local network 169.254.0.0/16")
     } else if network.network().octets()[0] >= 224 {
-        Some("lies in the multicast and reserved networks from 224.0.0.0 on")
+        Some("is in the multicast and reserved networks from 224.0.0.0 on")
     } else {
         None
     }
@@ -200,7 +200,7 @@ fn node_ports(check: &mut Check<'_>) {
         if sound && !hosts.iter().any(|host| network::overlap(*host, *cidr)) {
             check.cluster(
                 &format!("firewall.nodePorts.cidrs[{index}]"),
-                format!("no host has an address in {cidr}, so that no NodePort would answer"),
+                format!("no host has an address in {cidr}, so no NodePort would answer"),
                 "name a network of the workload plane, or leave it out",
             );
         }
@@ -216,7 +216,7 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
                 check.cluster(
                     &mine.path,
                     format!(
-                        "the {} {} holds this host's own address {address} ({interface})",
+                        "the {} {} contains this host's own address {address} ({interface})",
                         mine.what, mine.network
                     ),
                     "choose another; the host could not be reached any more once the cluster runs",

@@ -8,7 +8,7 @@ use crate::load::Document;
 use crate::network;
 use crate::node::{Node, Role};
 
-/// The id that stands for the master as a target of states.
+/// The id of the master as a target of states.
 const RESERVED: &str = "master";
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -31,7 +31,7 @@ fn name(check: &mut Check<'_>, node: &Document<Node>) {
             node,
             PATH,
             "no node may be called `master`",
-            "it stands for the master itself as a target of states",
+            "it denotes the master as a target of states",
         );
     }
     let file = node.source.file.rsplit('/').next().unwrap_or_default();
@@ -72,7 +72,7 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             None if control_sound => check.node(
                 node,
                 "address",
-                format!("{address} lies outside the control-plane networks"),
+                format!("{address} is outside the control-plane networks"),
                 "give the host's address in one of networks.controlPlane.cidrs, or add its network there",
             ),
             Some(cidr) if network::is_edge(*cidr, address) => check.node(
@@ -118,7 +118,7 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             check.node(
                 node,
                 path,
-                format!("the recorded address {address} lies outside the {what} networks"),
+                format!("the recorded address {address} is outside the {what} networks"),
                 "put back the network that it was chosen from",
             );
         }
@@ -131,7 +131,7 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>) {
             check.node(
                 node,
                 &format!("roles[{index}]"),
-                format!("the role `{role}` stands twice"),
+                format!("the role `{role}` is listed twice"),
                 "remove one",
             );
         }
@@ -236,7 +236,7 @@ fn duplicate_addresses(check: &mut Check<'_>) {
     }
 }
 
-/// What only all nodes together can get wrong.
+/// Checks rules about all nodes together.
 fn whole(check: &mut Check<'_>) {
     let declaration = check.declaration;
     let nodes = || {
@@ -286,7 +286,7 @@ fn whole(check: &mut Check<'_>) {
     }
 }
 
-/// On one of the cluster's hosts: does its document name an address that it has?
+/// On one of the cluster's hosts, checks that it has the address in its document.
 fn own_address(check: &mut Check<'_>) {
     let Some(host) = check.context.host else {
         return;

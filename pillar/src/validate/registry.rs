@@ -1,4 +1,4 @@
-//! The site's own registry: who may use it, where it runs, what it is made of.
+//! The site registry: its users, its host, its package.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     if registry.users.is_empty() && check.sound("siteRegistry.users") {
         check.cluster(
             "siteRegistry.enabled",
-            "nobody may push to the registry or pull from it: it has no users",
+            "the registry has no users, so no client may push or pull",
             "name some: `users: {ci: registry-ci}`, with the password as `secrets.registry-ci.value`",
         );
     }
@@ -30,17 +30,17 @@ pub(super) fn check(check: &mut Check<'_>) {
             Some(secret) if secret.value.reveal().len() > LONGEST_PASSWORD => check.cluster(
                 &path,
                 format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
-                "what comes after them would not count (bcrypt): take a shorter one",
+                "bcrypt ignores the bytes after them: choose a shorter one",
             ),
-            // Whoever guesses it may replace every image of the site. Of an empty one is told where
-            // it stands.
+            // With a guessed password an attacker could replace every image of the site. An empty
+            // one is reported at the secret itself.
             Some(secret)
                 if (1..SHORTEST_PASSWORD).contains(&secret.value.reveal().chars().count()) =>
             {
                 check.cluster(
                     &path,
                     format!("the secret `{name}` is shorter than {SHORTEST_PASSWORD} characters"),
-                    "anybody could guess the password: take a longer one",
+                    "a short password can be guessed: choose a longer one",
                 )
             }
             Some(_) => {}
@@ -76,7 +76,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         check.cluster(
             "siteRegistry.backup.directory",
             format!("the images themselves are in {DATA}"),
-            "back them up to another directory, best of another disk",
+            "back them up to another directory, preferably on another disk",
         );
     }
     let Some(bundle) = check.context.bundle else {

@@ -1,5 +1,4 @@
-//! The client's end: one connection to one master, verified, shared by all calls made through
-//! clones of a [`Channel`].
+//! The client: one verified connection to one master, shared by all clones of a [`Channel`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,37 +27,37 @@ use crate::identity::Identity;
 use crate::pki;
 use crate::pki::{Inspected, PkiError};
 
-/// How long a failed call waits to learn why its connection ended.
+/// Time that a failed call waits for the reason why its connection ended.
 const WHY: Duration = Duration::from_secs(1);
 
-/// Why a master cannot be called.
+/// The reason why there is no connection to a master.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// Not `host:port`.
     #[error("{0:?} is not the address of a master: HOST:PORT is")]
     Endpoint(String),
-    /// Nothing answers there.
+    /// No server answers at the endpoint.
     #[error("cannot reach the master at {endpoint}: {reason}")]
     Unreachable {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// The system's reason.
+        /// The system's error.
         reason: String,
     },
-    /// What answers is not to be believed, or refused us in the handshake.
+    /// The server is not trusted, or refused the client in the handshake.
     #[error("no trusted connection to {endpoint}: {reason}")]
     Untrusted {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// Our own identity or CA cannot be used.
+    /// The client's own identity or CA cannot be used.
     #[error(transparent)]
     Identity(#[from] PkiError),
 }
 
-/// What a caller shows: a certificate and its key. `Debug` shows no key.
+/// A certificate and its key, which a client presents. `Debug` does not write the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The certificate, PEM.
@@ -75,25 +74,25 @@ impl std::fmt::Debug for ClientIdentity {
     }
 }
 
-/// One connection to a master. Clones share it; it does not come back when it ends.
+/// One connection to a master. Clones share it; it is not re-established when it ends.
 #[derive(Clone)]
 pub struct Channel {
     sender: SendRequest<Body>,
     authority: Authority,
-    /// Who the master is.
+    /// The identity of the master.
     master: Identity,
-    /// Why the connection ended; `None` while it lives.
+    /// The reason why the connection ended; `None` while it is open.
     ended: watch::Receiver<Option<Arc<str>>>,
 }
 
 impl Channel {
-    /// Who is at the other end.
+    /// The identity of the master.
     #[must_use]
     pub fn master(&self) -> &Identity {
         &self.master
     }
 
-    /// Waits until the connection ends, and says why.
+    /// Waits until the connection ends, and returns the reason.
     pub async fn closed(&self) -> String {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
@@ -117,7 +116,7 @@ impl tower::Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        // A closed sender is found out by the call itself, which then knows why.
+        // A closed sender is detected by the call itself, which then knows the reason.
         let _ = self.sender.poll_ready(context);
         Poll::Ready(Ok(()))
     }
@@ -148,12 +147,12 @@ impl tower::Service<Request<Body>> for Channel {
     }
 }
 
-/// Connects to a master at `endpoint` (`HOST:PORT`), believing the CAs in `ca_pem`, showing
-/// `identity` if there is one; then the master must be of the same cluster.
+/// Connects to a master at `endpoint` (`HOST:PORT`). It trusts the CAs in `ca_pem` and presents
+/// `identity` if there is one; the master must then be of the same cluster.
 ///
 /// # Errors
-/// Nothing answers, or what answers is not such a master. That *we* are refused shows only in the
-/// first call, because TLS 1.3 ends the client's handshake before the server has judged its
+/// No server answers, or it is not such a master. If the master refuses the client, only the first
+/// call fails, because TLS 1.3 ends the client's handshake before the server has verified its
 /// certificate.
 pub async fn connect(
     endpoint: &str,
@@ -164,7 +163,7 @@ pub async fn connect(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
-/// As [`connect`], over a byte stream that is there already.
+/// As [`connect`], over an existing byte stream.
 ///
 /// # Errors
 /// As [`connect`].
@@ -188,26 +187,26 @@ where
         .0)
 }
 
-/// A first connection, made with nothing but the hash in a token.
+/// A first connection, made only with the hash in a token.
 #[derive(Debug, Clone)]
 pub struct Pinned {
-    /// The connection; only first contact may be called through it.
+    /// The connection; only enrolment may be called through it.
     pub channel: Channel,
-    /// The CA that has the hash, PEM: to be believed from now on.
+    /// The CA that has the hash, PEM; the client may trust it from now on.
     pub ca_pem: String,
 }
 
-/// Connects to a master at `endpoint` whose chain holds a CA with this SHA-256 (hex) of its DER,
-/// without an identity.
+/// Connects without an identity to a master at `endpoint` whose chain contains a CA with this
+/// SHA-256 (hex) of its DER.
 ///
 /// # Errors
-/// Nothing answers, or what answers is not a master of that CA.
+/// No server answers, or it is not a master of that CA.
 pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, ConnectError> {
     let stream = dial(endpoint).await?;
     pinned_over(stream, endpoint, ca_sha256).await
 }
 
-/// As [`connect_pinned`], over a byte stream that is there already.
+/// As [`connect_pinned`], over an existing byte stream.
 ///
 /// # Errors
 /// As [`connect_pinned`].
@@ -360,12 +359,10 @@ fn config(
     Ok(config)
 }
 
-/// What stands before an alert's name in the text of an error: HTTP/2 keeps only the text of what
-/// TLS said.
+/// The text before an alert's name in an error: HTTP/2 keeps only the text of a TLS error.
 const ALERT: &str = "received fatal alert: ";
 
-/// Says for people what an error of TLS or HTTP/2 means; looks through the chain of sources for the
-/// TLS one.
+/// Explains an error of TLS or HTTP/2; searches the chain of sources for the TLS error.
 fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
@@ -388,7 +385,7 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     texts.join(": ")
 }
 
-/// What the master's alert says of our certificate; see `CallerVerifier` for which it sends when.
+/// Explains the master's alert about our certificate; see `CallerVerifier` for when it sends which.
 fn explain_alert(alert: &str) -> String {
     let name = alert
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,14 +1,16 @@
-//! The road between both ends: TLS 1.3 with identities in certificates, HTTP/2 with keep-alive, one
+//! The transport of both ends: TLS 1.3 with identities in certificates, HTTP/2 with keep-alive, one
 //! port.
 //!
-//! The server asks for a client certificate and takes none as "nobody": such a caller reaches first
-//! contact only (see [`crate::authz`]). A certificate that is shown must be good: an unknown
-//! issuer, one out of date, another cluster's or a revoked one ends the handshake. Session tickets
-//! are off at both ends, because a resumed session would bring in a certificate without looking at
-//! it again.
+//! The server asks for a client certificate. A caller without one may only enrol (see
+//! [`crate::authz`]). A certificate that a caller presents must be valid: one with an unknown
+//! issuer, an expired one, one of another cluster or a revoked one ends the handshake. Session
+//! tickets are off at both ends, because a resumed session would admit a certificate without
+//! verifying it again.
 
 mod client;
 mod server;
+#[cfg(test)]
+mod test_support;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -20,27 +22,27 @@ pub use client::{
     Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
     pinned_over,
 };
-pub use server::{Doorkeeper, Server, TlsError};
+pub use server::{PeerPolicy, Server, TlsError};
 pub use tls::{Caller, install_crypto};
 
-/// A ping goes out on a connection that was silent for so long.
+/// Silence on a connection after which a ping is sent.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// A connection whose ping stays unanswered for so long is dead.
+/// Time without an answer to a ping after which a connection is closed.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A TCP and TLS handshake must be done within this time.
+/// Time limit of a TCP and TLS handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who is at the other end of a call; stands in the extensions of each request.
+/// The caller at the other end of a connection, in the extensions of each request.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// The verified identity; `None` for a caller that showed no certificate.
+    /// The verified identity; `None` for a caller without a certificate.
     pub caller: Option<Caller>,
-    /// Where the connection came from.
+    /// The address of the connection's other end.
     pub address: SocketAddr,
 }
 
 impl Peer {
-    /// For logs and audit: `minion:worker-1`, or the address of a caller without identity.
+    /// The name for logs and audit: `minion:worker-1`, or the address of a caller without identity.
     #[must_use]
     pub fn name(&self) -> String {
         self.caller.as_ref().map_or_else(
@@ -52,7 +54,7 @@ impl Peer {
     /// The peer of a request.
     ///
     /// # Errors
-    /// The request did not come in through [`Server`]; answered as an internal fault.
+    /// The request did not pass through [`Server`]: an internal error.
     #[allow(
         clippy::result_large_err,
         reason = "tonic's own error type, as its services return it"

@@ -1,4 +1,5 @@
-//! The server's end: accept, verify, judge each call by the table, hand it to the services.
+//! The server: accepts connections, verifies callers, authorises each call by the table, and passes
+//! it to the services.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,32 +30,33 @@ use crate::authz::{Verdict, judge};
 use crate::identity::Kind;
 use crate::pki;
 
-/// How long a caller without identity may keep its connection.
+/// Time limit of a connection without identity.
 const STRANGER_LIMIT: Duration = Duration::from_secs(60);
-/// How long open calls may go on after the order to stop.
+/// Time that open calls have to finish after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Calls at once on one connection.
+/// Maximum number of concurrent calls on one connection.
 const STREAMS: u32 = 128;
-/// Longest time until an open connection's certificate is looked at again for its end.
+/// Longest interval between checks that an open connection's certificate has not expired.
 const EXPIRY_CHECK: u64 = 3600;
 
-/// Who may come in, and who hears of those who may not.
-pub trait Doorkeeper: Send + Sync + 'static {
-    /// Whether a verified identity is welcome now. Called in the handshake and again after each
-    /// change.
+/// The decision which verified peers may connect, with notifications about those that may not.
+pub trait PeerPolicy: Send + Sync + 'static {
+    /// Decides whether a verified identity may connect now. The server calls it in the handshake
+    /// and again after each change.
     ///
     /// # Errors
-    /// Why not, for the log.
+    /// The reason for the refusal, for the log.
     fn admit(&self, caller: &Caller) -> Result<(), String>;
-    /// Changes whenever somebody who was welcome may not be any more.
+    /// Changes whenever an identity that was admitted may no longer be.
     fn changes(&self) -> watch::Receiver<u64>;
-    /// A call was refused by the table. Must not block.
+    /// Notifies of a call that the table refused. Must not block.
     fn refused(&self, peer: &Peer, path: &str, reason: &str);
-    /// A handshake failed: no TLS, or a certificate that is not believed. Must not block.
+    /// Notifies of a failed handshake: no TLS, or a certificate that is not trusted. Must not
+    /// block.
     fn handshake_failed(&self, address: SocketAddr, reason: &str);
 }
 
-/// Why the server's TLS settings cannot be made.
+/// The reason why the server's TLS settings cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// Key, certificate or CA cannot be read.
@@ -68,18 +70,18 @@ pub enum TlsError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// The server's end of the road.
+/// A TLS server for the services.
 pub struct Server {
     acceptor: TlsAcceptor,
     certificate: Arc<LiveCertificate>,
     ca_pem: String,
-    doorkeeper: Arc<dyn Doorkeeper>,
+    policy: Arc<dyn PeerPolicy>,
 }
 
 impl Server {
-    /// Prepares a server of `cluster` that shows `certificate_pem` with `key_pem` and believes
-    /// callers of `ca_pem`. The CA is sent along with the certificate, because newcomers know only
-    /// its hash.
+    /// Prepares a server of `cluster` that presents `certificate_pem` with `key_pem` and trusts
+    /// callers of `ca_pem`. It sends the CA with its certificate, because a new minion knows only
+    /// the CA's hash.
     ///
     /// # Errors
     /// Key, certificate and CA cannot be read or do not fit together.
@@ -88,7 +90,7 @@ impl Server {
         certificate_pem: &str,
         key_pem: &str,
         ca_pem: &str,
-        doorkeeper: Arc<dyn Doorkeeper>,
+        policy: Arc<dyn PeerPolicy>,
     ) -> Result<Self, TlsError> {
         let provider = provider();
         let mut roots = RootCertStore::empty();
@@ -102,7 +104,7 @@ impl Server {
         let verifier = CallerVerifier {
             chain,
             cluster: cluster.to_owned(),
-            doorkeeper: Arc::clone(&doorkeeper),
+            policy: Arc::clone(&policy),
         };
         let certificate = Arc::new(LiveCertificate::new(certified(
             certificate_pem,
@@ -120,11 +122,11 @@ impl Server {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             certificate,
             ca_pem: ca_pem.to_owned(),
-            doorkeeper,
+            policy,
         })
     }
 
-    /// Shows another certificate from now on; open connections keep theirs.
+    /// Replaces the certificate for new connections; open ones keep the old one.
     ///
     /// # Errors
     /// Key and certificate cannot be read or do not fit together; the old one stays.
@@ -138,8 +140,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until `stop` resolves; then takes no more calls, and gives the open ones a few
-    /// seconds.
+    /// Serves until `stop` resolves. Then it accepts no more calls and gives the open ones a few
+    /// seconds to finish.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
@@ -162,8 +164,8 @@ impl Server {
                         connections.spawn(server.connection(stream, address, routes.clone(), stopping.clone()));
                     }
                     Err(error) => {
-                        // Out of descriptors, or a caller that is gone: the next accept may do
-                        // better.
+                        // Out of descriptors, or a caller that is gone: the next accept may
+                        // succeed.
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
@@ -179,7 +181,7 @@ impl Server {
     }
 
     /// Serves one connection over any byte stream until it ends, its certificate does, or the
-    /// doorkeeper changes his mind.
+    /// policy no longer admits the caller.
     pub async fn connection<S>(
         self: Arc<Self>,
         stream: S,
@@ -191,18 +193,16 @@ impl Server {
     {
         // Subscribed before the handshake, so that no change between handshake and first look is
         // missed.
-        let mut changes = self.doorkeeper.changes();
+        let mut changes = self.policy.changes();
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
         let stream = match handshake.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                return self
-                    .doorkeeper
-                    .handshake_failed(address, &error.to_string());
+                return self.policy.handshake_failed(address, &error.to_string());
             }
             Err(_) => {
                 return self
-                    .doorkeeper
+                    .policy
                     .handshake_failed(address, "no handshake in time");
             }
         };
@@ -216,16 +216,14 @@ impl Server {
             Some(der) => match Caller::from_der(der) {
                 Ok(caller) => Some(caller),
                 Err(error) => {
-                    return self
-                        .doorkeeper
-                        .handshake_failed(address, &error.to_string());
+                    return self.policy.handshake_failed(address, &error.to_string());
                 }
             },
         };
         let peer = Peer { caller, address };
-        let service = Gatehouse {
+        let service = AuthorisedRoutes {
             peer: peer.clone(),
-            doorkeeper: Arc::clone(&self.doorkeeper),
+            policy: Arc::clone(&self.policy),
             routes,
         };
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -246,7 +244,7 @@ impl Server {
                     return;
                 }
                 Ok(()) = changes.changed() => {
-                    let admitted = peer.caller.as_ref().map_or(Ok(()), |caller| self.doorkeeper.admit(caller));
+                    let admitted = peer.caller.as_ref().map_or(Ok(()), |caller| self.policy.admit(caller));
                     if let Err(reason) = admitted {
                         tracing::info!(peer = peer.name(), reason, "connection cut");
                         return;
@@ -269,8 +267,8 @@ impl Server {
     }
 }
 
-/// Until the next look at a connection's end: a stranger's limit, or what is left of the
-/// certificate.
+/// Time until a connection has to be checked again: the limit of a caller without identity, or the
+/// remaining validity of the certificate.
 fn time_left(peer: &Peer) -> Duration {
     let Some(caller) = &peer.caller else {
         return STRANGER_LIMIT;
@@ -298,15 +296,16 @@ fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<Certi
     )?)
 }
 
-/// Judges each call by the table before any service sees it, and notes who is calling.
+/// Authorises each call by the table before a service receives it, and adds the caller to the
+/// request.
 #[derive(Clone)]
-struct Gatehouse {
+struct AuthorisedRoutes {
     peer: Peer,
-    doorkeeper: Arc<dyn Doorkeeper>,
+    policy: Arc<dyn PeerPolicy>,
     routes: Routes,
 }
 
-impl Gatehouse {
+impl AuthorisedRoutes {
     fn judge(&self, path: &str) -> Result<(), Status> {
         let kind = self
             .peer
@@ -330,7 +329,7 @@ impl Gatehouse {
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Gatehouse {
+impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future =
@@ -338,7 +337,7 @@ impl hyper::service::Service<Request<Incoming>> for Gatehouse {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if let Err(status) = self.judge(request.uri().path()) {
-            self.doorkeeper
+            self.policy
                 .refused(&self.peer, request.uri().path(), status.message());
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }

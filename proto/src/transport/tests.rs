@@ -1,262 +1,15 @@
-//! The road, walked by everybody who may and may not.
+//! Callers that may connect, and callers that may not.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType,
-};
+use rcgen::ExtendedKeyUsagePurpose;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
-use tonic::{Code, Request, Response, Status};
+use tonic::Code;
 
-use super::*;
-use crate::pki::PrivateKey;
+use super::test_support::{TestCa, connect_unverified, start, start_as};
+use super::{ClientIdentity, ConnectError, connect, connect_pinned};
 use crate::v1::enrolment_client::EnrolmentClient;
-use crate::v1::enrolment_server::{Enrolment, EnrolmentServer};
 use crate::{pki, v1};
-
-struct TestCa {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl TestCa {
-    fn new() -> Self {
-        let key = PrivateKey::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("test {}", key.fingerprint()));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let pem = params.self_signed(key.as_key_pair()).unwrap().pem();
-        Self {
-            pem,
-            issuer: Issuer::new(params, key.into_key_pair()),
-        }
-    }
-
-    fn hash(&self) -> String {
-        pki::sha256_hex(&pki::certificates(&self.pem).unwrap()[0])
-    }
-
-    fn issue(&self, uris: &[&str], change: impl FnOnce(&mut CertificateParams)) -> ClientIdentity {
-        let key = PrivateKey::generate().unwrap();
-        let mut params = CertificateParams::default();
-        for uri in uris {
-            params
-                .subject_alt_names
-                .push(SanType::URI((*uri).try_into().unwrap()));
-        }
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ClientAuth,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        ];
-        change(&mut params);
-        let certificate = params.signed_by(key.as_key_pair(), &self.issuer).unwrap();
-        ClientIdentity {
-            certificate_pem: certificate.pem(),
-            key_pem: key.to_pem(),
-        }
-    }
-
-    fn identity(&self, uri: &str) -> ClientIdentity {
-        self.issue(&[uri], |_| {})
-    }
-}
-
-/// Lets everybody in but the named ids, and remembers what it was told.
-struct Keeper {
-    banned: Mutex<Vec<String>>,
-    changes: watch::Sender<u64>,
-    told: Mutex<Vec<String>>,
-}
-
-impl Keeper {
-    fn new() -> Arc<Self> {
-        let changes = watch::Sender::new(0);
-        Arc::new(Self {
-            banned: Mutex::default(),
-            changes,
-            told: Mutex::default(),
-        })
-    }
-
-    fn ban(&self, id: &str) {
-        self.banned.lock().unwrap().push(id.to_owned());
-        self.changes.send_modify(|n| *n += 1);
-    }
-}
-
-impl Doorkeeper for Keeper {
-    fn admit(&self, caller: &Caller) -> Result<(), String> {
-        let banned = self.banned.lock().unwrap();
-        if banned.iter().any(|id| id == caller.identity.id()) {
-            Err("banned".to_owned())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    fn refused(&self, peer: &Peer, path: &str, _reason: &str) {
-        self.told
-            .lock()
-            .unwrap()
-            .push(format!("{} {path}", peer.name()));
-    }
-
-    fn handshake_failed(&self, _address: SocketAddr, reason: &str) {
-        self.told
-            .lock()
-            .unwrap()
-            .push(format!("handshake {reason}"));
-    }
-}
-
-/// Answers with the caller's name; an id of `wait` never gets an answer.
-struct Echo;
-
-#[tonic::async_trait]
-impl Enrolment for Echo {
-    async fn enrol(
-        &self,
-        request: Request<v1::EnrolRequest>,
-    ) -> Result<Response<v1::EnrolReply>, Status> {
-        let name = Peer::of(&request)?.name();
-        if request.get_ref().id == "wait" {
-            std::future::pending::<()>().await;
-        }
-        Ok(Response::new(v1::EnrolReply {
-            reason: name,
-            ..Default::default()
-        }))
-    }
-}
-
-/// Shows an identity to whatever server there is, and reads what it says to that.
-async fn careless(endpoint: &str, identity: &ClientIdentity) -> String {
-    #[derive(Debug)]
-    struct Anybody;
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    impl ServerCertVerifier for Anybody {
-        fn verify_server_cert(
-            &self,
-            _: &rustls_pki_types::CertificateDer<'_>,
-            _: &[rustls_pki_types::CertificateDer<'_>],
-            _: &rustls_pki_types::ServerName<'_>,
-            _: &[u8],
-            _: rustls_pki_types::UnixTime,
-        ) -> Result<ServerCertVerified, rustls::Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &rustls_pki_types::CertificateDer<'_>,
-            _: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &rustls_pki_types::CertificateDer<'_>,
-            _: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-            tls::provider()
-                .signature_verification_algorithms
-                .supported_schemes()
-        }
-    }
-    let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
-        .with_client_auth_cert(
-            pki::certificates(&identity.certificate_pem).unwrap(),
-            pki::private_key(&identity.key_pem).unwrap(),
-        )
-        .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = tokio::net::TcpStream::connect(endpoint).await.unwrap();
-    let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await
-        .unwrap();
-    tokio::io::AsyncReadExt::read_u8(&mut stream)
-        .await
-        .unwrap_err()
-        .to_string()
-}
-
-struct Running {
-    ca: TestCa,
-    endpoint: String,
-    keeper: Arc<Keeper>,
-    server: Arc<Server>,
-    stop: Option<oneshot::Sender<()>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-async fn start_as(uri: &str) -> Running {
-    let ca = TestCa::new();
-    let keeper = Keeper::new();
-    let own = ca.identity(uri);
-    let doorkeeper = Arc::clone(&keeper) as Arc<dyn Doorkeeper>;
-    let server = Arc::new(
-        Server::new(
-            "prod",
-            &own.certificate_pem,
-            &own.key_pem,
-            &ca.pem,
-            doorkeeper,
-        )
-        .unwrap(),
-    );
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = listener.local_addr().unwrap().to_string();
-    let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let serving = Arc::clone(&server).serve(listener, routes, async move {
-        let _ = stopped.await;
-    });
-    Running {
-        ca,
-        endpoint,
-        keeper,
-        server,
-        stop: Some(stop),
-        task: tokio::spawn(serving),
-    }
-}
-
-async fn start() -> Running {
-    start_as("halite://prod/master/m1").await
-}
-
-impl Running {
-    async fn call(&self, identity: Option<&ClientIdentity>) -> Result<String, Status> {
-        let channel = connect(&self.endpoint, &self.ca.pem, identity)
-            .await
-            .map_err(|error| Status::unknown(error.to_string()))?;
-        let reply = EnrolmentClient::new(channel)
-            .enrol(v1::EnrolRequest::default())
-            .await?;
-        Ok(reply.into_inner().reason)
-    }
-}
 
 #[tokio::test]
 async fn a_caller_without_certificate_reaches_first_contact() {
@@ -265,13 +18,13 @@ async fn a_caller_without_certificate_reaches_first_contact() {
 }
 
 #[tokio::test]
-async fn an_identity_is_judged_by_the_table_and_the_keeper_hears_of_it() {
+async fn an_identity_is_judged_by_the_table_and_the_policy_is_notified() {
     let running = start().await;
     let minion = running.ca.identity("halite://prod/minion/worker-1");
     let refused = running.call(Some(&minion)).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
-    let told = running.keeper.told.lock().unwrap().clone();
-    assert_eq!(told, ["minion:worker-1 /halite.v1.Enrolment/Enrol"]);
+    let events = running.policy.events.lock().unwrap().clone();
+    assert_eq!(events, ["minion:worker-1 /halite.v1.Enrolment/Enrol"]);
 }
 
 #[tokio::test]
@@ -280,7 +33,7 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
     let past = rcgen::date_time_ymd(2020, 1, 1);
     let stranger = TestCa::new();
     let ca = &running.ca;
-    running.keeper.ban("gone");
+    running.policy.ban("gone");
     let good = "halite://prod/operator/root";
     let cases = [
         (
@@ -320,25 +73,25 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
             "{what} reached the table"
         );
     }
-    // Our own end finds out first that the master is of another cluster.
+    // The client finds out first that the master is of another cluster.
     let other = ca.identity("halite://other/operator/root");
     let error = running.call(Some(&other)).await.unwrap_err();
     assert!(
         error.message().contains("master of cluster \"prod\""),
         "{error}"
     );
-    // A caller that does not look is refused by the server all the same.
-    let error = careless(&running.endpoint, &other).await;
+    // The server refuses a caller that does not verify it.
+    let error = connect_unverified(&running.endpoint, &other).await;
     assert!(error.contains("AccessDenied"), "{error}");
     let two = ca.issue(&[good, "halite://prod/operator/eve"], |_| {});
-    let error = careless(&running.endpoint, &two).await;
+    let error = connect_unverified(&running.endpoint, &two).await;
     assert!(error.contains("CertificateUnknown"), "{error}");
-    let told = running.keeper.told.lock().unwrap().clone();
+    let events = running.policy.events.lock().unwrap().clone();
     assert!(
-        told.iter().all(|line| line.starts_with("handshake ")),
-        "{told:?}"
+        events.iter().all(|line| line.starts_with("handshake ")),
+        "{events:?}"
     );
-    assert!(told.len() >= 4, "{told:?}");
+    assert!(events.len() >= 4, "{events:?}");
 }
 
 #[tokio::test]
@@ -373,7 +126,7 @@ async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_newcomer_knows_the_master_by_the_hash_of_its_ca() {
+async fn a_new_minion_knows_the_master_by_the_hash_of_its_ca() {
     let running = start().await;
     let pinned = connect_pinned(&running.endpoint, &running.ca.hash().to_uppercase())
         .await
@@ -430,7 +183,7 @@ async fn a_new_certificate_is_shown_without_a_restart() {
 }
 
 #[tokio::test]
-async fn who_is_no_longer_welcome_is_cut_off_at_once() {
+async fn a_caller_that_is_no_longer_admitted_is_disconnected() {
     let running = start().await;
     let worker = running.ca.identity("halite://prod/minion/worker-1");
     let other = running.ca.identity("halite://prod/minion/worker-2");
@@ -448,7 +201,7 @@ async fn who_is_no_longer_welcome_is_cut_off_at_once() {
             .unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
     }
-    running.keeper.ban("worker-1");
+    running.policy.ban("worker-1");
     tokio::time::timeout(Duration::from_secs(10), cut.closed())
         .await
         .expect("the connection lives on");

@@ -1,4 +1,4 @@
-//! The TLS side: who is believed, and why not.
+//! TLS: the verification of callers and masters.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,12 +14,12 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::Doorkeeper;
+use super::PeerPolicy;
 use crate::identity::{Identity, Kind};
 use crate::pki::{Inspected, PkiError, sha256_hex};
 
-/// Makes ring the process's cryptography, for libraries that ask for a default. May be called any
-/// number of times.
+/// Installs ring as the process's cryptography, for libraries that use the default. May be called
+/// any number of times.
 pub fn install_crypto() {
     // An error says that one is installed already: then it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -30,10 +30,10 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A verified identity and the certificate that shows it.
+/// An identity and the certificate that proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Who.
+    /// The identity in the certificate.
     pub identity: Identity,
     /// SHA-256 of the public key, see [`crate::pki::fingerprint`].
     pub fingerprint: String,
@@ -44,7 +44,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Reads the identity in a certificate. Says nothing about whether it is to be believed.
+    /// Reads the identity in a certificate. It does not verify the certificate.
     ///
     /// # Errors
     /// It names no identity of ours, or several.
@@ -77,12 +77,12 @@ fn refuse(reason: impl fmt::Display) -> Error {
     )))))
 }
 
-/// Judges client certificates: a chain to our CA, an identity of our cluster, and the doorkeeper's
-/// word.
+/// Verifies client certificates: a chain to our CA, an identity of our cluster, and the policy's
+/// decision.
 pub(super) struct CallerVerifier {
     pub(super) chain: Arc<dyn ClientCertVerifier>,
     pub(super) cluster: String,
-    pub(super) doorkeeper: Arc<dyn Doorkeeper>,
+    pub(super) policy: Arc<dyn PeerPolicy>,
 }
 
 impl fmt::Debug for CallerVerifier {
@@ -117,7 +117,7 @@ impl ClientCertVerifier for CallerVerifier {
                 CertificateError::ApplicationVerificationFailure,
             ));
         }
-        if let Err(reason) = self.doorkeeper.admit(&caller) {
+        if let Err(reason) = self.policy.admit(&caller) {
             tracing::debug!(identity = %caller.identity, reason, "identity is not admitted");
             return Err(Error::InvalidCertificate(CertificateError::Revoked));
         }
@@ -147,18 +147,18 @@ impl ClientCertVerifier for CallerVerifier {
     }
 }
 
-/// What the server's certificate chain must end in.
+/// The trust anchor of the server's certificate chain.
 #[derive(Debug, Clone)]
 pub(super) enum Trust {
     /// One of these CAs.
     Roots(RootCertStore),
-    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a newcomer
-    /// knows.
+    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a new
+    /// minion knows.
     Pinned(String),
 }
 
-/// Judges the master's certificate by its kind, not by a DNS name: a host may be reached by any
-/// address, but only a certificate that our CA gave to a master makes it one.
+/// Verifies the master's certificate by its kind, not by a DNS name: a host may be reached by any
+/// address, but only a certificate that our CA issued to a master makes it one.
 #[derive(Debug)]
 pub(super) struct MasterVerifier {
     pub(super) trust: Trust,

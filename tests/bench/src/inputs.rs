@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::{BOOTSTRAP, BUNDLE, CLUSTER};
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::low::Chunk;
 use halite_suites::kubeadm::{inputs, rendered};

@@ -1,6 +1,6 @@
-//! What a cluster has to do with the world outside of it: certificates that hosts trust, mirrors of
-//! registries, a proxy, servers of time. Declared, all of it is used on both hosts; taken out
-//! again, nothing of it is left.
+//! External services of a cluster: certificates that hosts trust, mirrors of registries, a proxy,
+//! time servers. Declared, all of them are used on both hosts; removed from the document, nothing of
+//! them is left on the hosts.
 
 use std::fs;
 
@@ -16,15 +16,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "outside: what is declared is on both hosts, and used",
+        name: "external services: what is declared is on both hosts, and used",
         run: declared,
     },
     Test {
-        name: "outside: a trust store that lags behind is brought up",
+        name: "external services: a trust store that lags behind is brought up",
         run: lagging,
     },
     Test {
-        name: "outside: what is taken out leaves nothing",
+        name: "external services: what is taken out leaves nothing",
         run: taken_out,
     },
 ];

@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow};
 use halite_manifest::Manifest;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::options;
 use halite_pillar::options::Set;
 use halite_states::tree::{DirTree, Tree, of_bundle, sha256};

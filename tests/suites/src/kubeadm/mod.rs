@@ -28,7 +28,7 @@ use difference::Difference;
 use documents::{INPUTS, Input};
 use halite_lab::cluster;
 use halite_lab::cluster::Cluster;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::view::Pki;
 use halite_upstream::versions::{NEWEST, Release};
 use reference::{KUBEADM, Reference, Run};

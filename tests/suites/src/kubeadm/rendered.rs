@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use halite_lab::build;
 use halite_lab::cluster::BOOTSTRAP;
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::Declaration;
 use halite_pillar::view::{MASTER, Pki, view};
 use halite_states::compile;

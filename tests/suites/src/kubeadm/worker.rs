@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
-use halite_pillar::bundle::BundleFacts;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::view::Pki;
 use serde_json::{Map, Value, json};
 

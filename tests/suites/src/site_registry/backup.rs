@@ -155,7 +155,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     let failed = worker.sh("systemctl start halite-registry-backup.service");
     worker.sh("chmod a+x /usr/local/bin/ctl")?;
     ensure!(failed.is_err(), "a backup without its program: {failed:?}");
-    problem_now(cluster, &["could not begin or was cut off"])?;
+    problem_now(cluster, &["could not start or was cut off"])?;
     worker.sh("systemctl start halite-registry-backup.service")?;
     problem_now(cluster, &[])?;
     // A blob rots: in its place, so in all backups at once.

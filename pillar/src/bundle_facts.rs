@@ -1,5 +1,4 @@
-//! What the declaration needs to know of a bundle: the part of its `manifest.json` that views and
-//! validation use.
+//! Facts of a bundle: the part of its `manifest.json` that views and validation use.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::options::Allowed;
 
-/// Where a bundle stands on the bootstrap host.
+/// The default directory of a bundle on the bootstrap host.
 pub const DEFAULT_PATH: &str = "/media/halite";
 
 /// The facts of a bundle.
@@ -17,7 +16,7 @@ pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
     pub path: String,
-    /// SHA-256 of `manifest.json`, which knows that of every other file; not in the manifest.
+    /// SHA-256 of `manifest.json`, which contains that of every other file; not in the manifest.
     #[serde(default)]
     pub manifest: String,
     /// The bundle's own version.
@@ -33,21 +32,22 @@ pub struct BundleFacts {
     /// Package versions by package.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
-    /// Package versions by package, for hosts of RPM distributions; empty: it is not for them.
+    /// Package versions by package, for hosts of RPM distributions. Empty: the bundle does not
+    /// support them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rpms: BTreeMap<String, String>,
     /// Versions by chart.
     #[serde(default)]
     pub charts: BTreeMap<String, String>,
-    /// The choices that it was made for, by field of the cluster document; those that are not named
-    /// may be any.
+    /// The options that it was made for, by field of the cluster document. A field that is not
+    /// listed may have any value.
     #[serde(default)]
     pub options: Allowed,
-    /// SHA-256 of its programs (`bin/`), by name; in the manifest they stand among all files.
+    /// SHA-256 of its programs (`bin/`), by name; in the manifest they are among all files.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,
-    /// Every whole bundle that stands on the site, this one among them; not in the manifest. Empty:
-    /// nothing is known of others.
+    /// Every complete bundle of the site, including this one; not in the manifest. Empty: other
+    /// bundles are not known.
     #[serde(default)]
     pub site: Vec<SiteBundle>,
 }
@@ -61,7 +61,7 @@ pub struct SiteBundle {
     pub kubernetes: String,
     /// Its directory on the bootstrap host.
     pub path: String,
-    /// SHA-256 of its `manifest.json`, by which other hosts know it.
+    /// SHA-256 of its `manifest.json`, by which other hosts identify it.
     #[serde(default)]
     pub manifest: String,
 }
@@ -75,7 +75,7 @@ fn default_path() -> String {
 }
 
 impl BundleFacts {
-    /// Reads the facts out of the text of a `manifest.json` of a bundle that stands at `path`.
+    /// Reads the facts from the text of the `manifest.json` of a bundle in the directory `path`.
     ///
     /// # Errors
     /// The text is not a manifest.
@@ -96,8 +96,7 @@ impl BundleFacts {
         Ok(facts)
     }
 
-    /// All bundles of the site, in the order of their versions' texts; this one is always among
-    /// them.
+    /// All bundles of the site, sorted by the text of their versions; this one is always included.
     #[must_use]
     pub fn on_site(&self) -> Vec<SiteBundle> {
         let own = SiteBundle {
@@ -117,7 +116,7 @@ impl BundleFacts {
         all
     }
 
-    /// Whether the bundle's Kubernetes is the wanted one: `1.36` and `v1.36.3` both match
+    /// Returns whether the bundle has the required Kubernetes: `1.36` and `v1.36.3` both match
     /// `v1.36.3`.
     #[must_use]
     pub fn satisfies(&self, wanted: &str) -> bool {

@@ -1,5 +1,5 @@
-//! What a cluster has to do with the world outside of it: whom hosts trust, which registries and
-//! proxy containerd uses, where the time comes from.
+//! External services: certificates that hosts trust, registries and the proxy of containerd, time
+//! servers.
 
 use std::collections::BTreeSet;
 
@@ -29,13 +29,13 @@ fn pem(check: &mut Check<'_>, path: &str, text: &str) {
     };
     let hint = match unfit {
         Unfit::Other(_) => {
-            "only certificates belong here: every host, and whoever reads this document, sees them"
+            "only certificates belong here: every host and every reader of this document sees them"
         }
         Unfit::Nothing | Unfit::Damaged | Unfit::Certificate(_) => {
             "write it as PEM: from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----, after `|` on lines of its own"
         }
     };
-    // It may be a private key.
+    // The line is not displayed: it may be from a private key.
     check.unseen(path, unfit.to_string(), hint);
 }
 
@@ -48,7 +48,7 @@ fn registries(check: &mut Check<'_>) {
             check.cluster(
                 &path,
                 format!(
-                    "`{host}` is the site's own registry, which Halite itself tells containerd of"
+                    "`{host}` is the site registry, which Halite itself configures in containerd"
                 ),
                 "remove it, and set `siteRegistry`",
             );
@@ -59,7 +59,7 @@ fn registries(check: &mut Check<'_>) {
             if !seen.insert(mirror.trim_end_matches('/')) {
                 check.unseen(
                     &path,
-                    "this mirror is there twice",
+                    "this mirror is listed twice",
                     "name it once: it is asked once",
                 );
             }
@@ -81,13 +81,13 @@ fn proxy(check: &mut Check<'_>) {
     if !proxy.is_there() && !proxy.no_proxy.is_empty() {
         check.cluster(
             "proxy.noProxy",
-            "there is no proxy that it could be left out of",
-            "name one, or remove it",
+            "no proxy is declared",
+            "declare `proxy.http` or `proxy.https`, or remove it",
         );
     }
 }
 
-/// The address of somebody who is asked over HTTP; only a mirror may be below a path.
+/// Checks the URL of a mirror or a proxy; only a mirror may have a path (`below`).
 fn address(check: &mut Check<'_>, path: &str, text: &str, below: bool) {
     let example = if below {
         "https://mirror.corp/hub"
@@ -101,19 +101,19 @@ fn address(check: &mut Check<'_>, path: &str, text: &str, below: bool) {
         .ok()
         .filter(|url| plain && matches!(url.scheme(), "http" | "https"));
     let Some(url) = url.filter(|url| url.host_str().is_some_and(|host| !host.is_empty())) else {
-        // There may be a login in what cannot be read, too.
+        // A text that cannot be parsed may contain a login too.
         let message = "this is not an address that begins with http:// or https://";
         return check.unseen(path, message, format!("for example {example}"));
     };
     if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
         return check.unseen(
             path,
-            "there is a login in this address",
-            "every host would keep it where all can read it: let the hosts in without one",
+            "this address contains a login",
+            "every host would store it where all users can read it: give the hosts access without a login",
         );
     }
     if url.query().is_some() || url.fragment().is_some() || !(below || url.path() == "/") {
-        let message = "this address has more behind its host than can be asked for";
+        let message = "this address has parts after its host that cannot be used";
         check.unseen(path, message, format!("for example {example}"));
     }
 }
@@ -124,7 +124,7 @@ fn time(check: &mut Check<'_>) {
         if cluster.time.servers.is_empty() && check.sound("time.servers") {
             check.cluster(
                 "host.manageTime",
-                "there is nobody to ask for the time",
+                "no time server is declared",
                 "name some: `time: {servers: [ntp.example.com]}`",
             );
         }
@@ -141,8 +141,8 @@ fn time(check: &mut Check<'_>) {
     } else if !cluster.time.servers.is_empty() {
         check.cluster(
             "time.servers",
-            "nobody asks these servers",
-            "set `host.manageTime: true`, or remove them where somebody else keeps the clocks",
+            "no host uses these servers",
+            "set `host.manageTime: true`, or remove them if another program keeps the clocks",
         );
     }
 }

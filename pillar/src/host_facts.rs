@@ -1,4 +1,4 @@
-//! What is known of a real host when a declaration is validated on it: its addresses and routes.
+//! Facts of a real host, for validation on that host: its addresses and routes.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,17 +24,17 @@ pub struct HostFacts {
 pub struct Route {
     /// The network that it leads to.
     pub destination: Ipv4Net,
-    /// The interface that it goes out by.
+    /// The interface that it uses.
     pub interface: String,
 }
 
-/// Interfaces that the cluster itself makes: on a second run their routes lead into the pod
-/// network, rightly.
+/// Interfaces that the cluster itself creates. On a second run their routes rightly lead into the
+/// pod network.
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 
 impl HostFacts {
-    /// Takes addresses (`ip4_interfaces`, as Salt has it) and routes (`ip4_routes`, the minion's
-    /// own) out of grains.
+    /// Reads addresses (`ip4_interfaces`, as in Salt) and routes (`ip4_routes`, Halite's own) from
+    /// grains.
     #[must_use]
     pub fn from_grains(name: &str, grains: &Value) -> Self {
         let mut addresses = BTreeMap::new();
@@ -80,8 +80,8 @@ impl HostFacts {
             .filter(|(_, address)| !address.is_loopback())
     }
 
-    /// The routes that were there before the cluster, without default routes (also in two halves,
-    /// as VPNs set them).
+    /// The routes that do not belong to the cluster, without default routes (VPNs set those as two
+    /// halves).
     pub fn foreign_routes(&self) -> impl Iterator<Item = &Route> {
         self.routes
             .iter()

@@ -1,0 +1,171 @@
+//! JSON Schemas of fields whose type alone does not say enough: formats, enumerations and mappings.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::node::Role;
+
+macro_rules! texts {
+    ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
+        pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({"type": "string", "format": $format})
+        }
+        pub(crate) fn $optional(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({"type": ["string", "null"], "format": $format})
+        }
+    )*};
+}
+
+texts!(
+    subdomain optional_subdomain "dns-subdomain",
+    address optional_address "ipv4-address",
+);
+
+pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "ipv4-network"})
+}
+
+pub(crate) fn cidrs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "ipv4-network"}, "minItems": 1})
+}
+
+pub(crate) fn optional_cidrs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["array", "null"], "items": {"type": "string", "format": "ipv4-network"}})
+}
+
+pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "kubernetes-version"})
+}
+
+pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "label-key"})
+}
+
+pub(crate) fn label_value(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "label-value"})
+}
+
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "label-key"},
+        "additionalProperties": {"type": "string", "format": "label-value"},
+    })
+}
+
+pub(crate) fn flags(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "flag-name"},
+        "additionalProperties": {"type": "string"},
+    })
+}
+
+pub(crate) fn sysctls(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "sysctl-key"},
+        "additionalProperties": {"type": ["string", "null"]},
+    })
+}
+
+pub(crate) fn sans(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "certificate-name"}})
+}
+
+pub(crate) fn modules(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "module-name"}})
+}
+
+pub(crate) fn packages(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "package-name"}})
+}
+
+pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "dns-subdomain"}})
+}
+
+pub(crate) fn certificates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "certificates-name"},
+        "additionalProperties": {"type": "string"},
+    })
+}
+
+pub(crate) fn registries(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<crate::mirrors::ForeignRegistry>();
+    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
+}
+
+pub(crate) fn no_proxy(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "no-proxy"}})
+}
+
+pub(crate) fn time_servers(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "time-server"}})
+}
+
+pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<crate::cluster::OwnSecret>();
+    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
+}
+
+pub(crate) fn users(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "user-name"},
+        "additionalProperties": {"type": "string", "format": "secret-name"},
+    })
+}
+
+pub(crate) fn optional_user(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "user-name"})
+}
+
+pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "absolute-path"})
+}
+
+pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "time-of-day"})
+}
+
+pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "day-of-week"})
+}
+
+fn role_names() -> Vec<&'static str> {
+    Role::ALL.iter().map(|role| role.as_str()).collect()
+}
+
+pub(crate) fn roles(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}, "minItems": 1})
+}
+
+pub(crate) fn roles_optional(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "enum": role_names()}})
+}
+
+pub(crate) fn plugin(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["flannel", "none"]})
+}
+
+pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
+}
+
+pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]})
+}
+
+pub(crate) fn api_version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": crate::cluster::API_VERSION})
+}
+
+pub(crate) fn kind_cluster(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": "Cluster"})
+}
+
+pub(crate) fn kind_node(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": "Node"})
+}

@@ -1,0 +1,256 @@
+//! A server with its own CA, for the tests of the transport.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tonic::{Request, Response, Status};
+
+use super::{Caller, ClientIdentity, Peer, PeerPolicy, Server, connect, tls};
+use crate::pki::PrivateKey;
+use crate::v1::enrolment_client::EnrolmentClient;
+use crate::v1::enrolment_server::{Enrolment, EnrolmentServer};
+use crate::{pki, v1};
+pub(super) struct TestCa {
+    pub(super) pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl TestCa {
+    pub(super) fn new() -> Self {
+        let key = PrivateKey::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("test {}", key.fingerprint()));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let pem = params.self_signed(key.as_key_pair()).unwrap().pem();
+        Self {
+            pem,
+            issuer: Issuer::new(params, key.into_key_pair()),
+        }
+    }
+
+    pub(super) fn hash(&self) -> String {
+        pki::sha256_hex(&pki::certificates(&self.pem).unwrap()[0])
+    }
+
+    pub(super) fn issue(
+        &self,
+        uris: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ClientIdentity {
+        let key = PrivateKey::generate().unwrap();
+        let mut params = CertificateParams::default();
+        for uri in uris {
+            params
+                .subject_alt_names
+                .push(SanType::URI((*uri).try_into().unwrap()));
+        }
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
+        change(&mut params);
+        let certificate = params.signed_by(key.as_key_pair(), &self.issuer).unwrap();
+        ClientIdentity {
+            certificate_pem: certificate.pem(),
+            key_pem: key.to_pem(),
+        }
+    }
+
+    pub(super) fn identity(&self, uri: &str) -> ClientIdentity {
+        self.issue(&[uri], |_| {})
+    }
+}
+
+/// Admits every caller except the banned ids, and records its notifications.
+pub(super) struct TestPolicy {
+    banned: Mutex<Vec<String>>,
+    changes: watch::Sender<u64>,
+    pub(super) events: Mutex<Vec<String>>,
+}
+
+impl TestPolicy {
+    pub(super) fn new() -> Arc<Self> {
+        let changes = watch::Sender::new(0);
+        Arc::new(Self {
+            banned: Mutex::default(),
+            changes,
+            events: Mutex::default(),
+        })
+    }
+
+    pub(super) fn ban(&self, id: &str) {
+        self.banned.lock().unwrap().push(id.to_owned());
+        self.changes.send_modify(|n| *n += 1);
+    }
+}
+
+impl PeerPolicy for TestPolicy {
+    fn admit(&self, caller: &Caller) -> Result<(), String> {
+        let banned = self.banned.lock().unwrap();
+        if banned.iter().any(|id| id == caller.identity.id()) {
+            Err("banned".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn refused(&self, peer: &Peer, path: &str, _reason: &str) {
+        self.events
+            .lock()
+            .unwrap()
+            .push(format!("{} {path}", peer.name()));
+    }
+
+    fn handshake_failed(&self, _address: SocketAddr, reason: &str) {
+        self.events
+            .lock()
+            .unwrap()
+            .push(format!("handshake {reason}"));
+    }
+}
+
+/// Answers with the caller's name; an id of `wait` never gets an answer.
+pub(super) struct Echo;
+
+#[tonic::async_trait]
+impl Enrolment for Echo {
+    async fn enrol(
+        &self,
+        request: Request<v1::EnrolRequest>,
+    ) -> Result<Response<v1::EnrolReply>, Status> {
+        let name = Peer::of(&request)?.name();
+        if request.get_ref().id == "wait" {
+            std::future::pending::<()>().await;
+        }
+        Ok(Response::new(v1::EnrolReply {
+            reason: name,
+            ..Default::default()
+        }))
+    }
+}
+
+/// Connects with an identity without verifying the server, and returns the error that the server
+/// answers.
+pub(super) async fn connect_unverified(endpoint: &str, identity: &ClientIdentity) -> String {
+    #[derive(Debug)]
+    struct AnyServer;
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    impl ServerCertVerifier for AnyServer {
+        fn verify_server_cert(
+            &self,
+            _: &rustls_pki_types::CertificateDer<'_>,
+            _: &[rustls_pki_types::CertificateDer<'_>],
+            _: &rustls_pki_types::ServerName<'_>,
+            _: &[u8],
+            _: rustls_pki_types::UnixTime,
+        ) -> Result<ServerCertVerified, rustls::Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &rustls_pki_types::CertificateDer<'_>,
+            _: &rustls::DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &rustls_pki_types::CertificateDer<'_>,
+            _: &rustls::DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+            tls::provider()
+                .signature_verification_algorithms
+                .supported_schemes()
+        }
+    }
+    let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer))
+        .with_client_auth_cert(
+            pki::certificates(&identity.certificate_pem).unwrap(),
+            pki::private_key(&identity.key_pem).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = tokio::net::TcpStream::connect(endpoint).await.unwrap();
+    let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .unwrap();
+    tokio::io::AsyncReadExt::read_u8(&mut stream)
+        .await
+        .unwrap_err()
+        .to_string()
+}
+
+pub(super) struct Running {
+    pub(super) ca: TestCa,
+    pub(super) endpoint: String,
+    pub(super) policy: Arc<TestPolicy>,
+    pub(super) server: Arc<Server>,
+    pub(super) stop: Option<oneshot::Sender<()>>,
+    pub(super) task: tokio::task::JoinHandle<()>,
+}
+
+pub(super) async fn start_as(uri: &str) -> Running {
+    let ca = TestCa::new();
+    let policy = TestPolicy::new();
+    let own = ca.identity(uri);
+    let dynamic = Arc::clone(&policy) as Arc<dyn PeerPolicy>;
+    let server = Arc::new(
+        Server::new("prod", &own.certificate_pem, &own.key_pem, &ca.pem, dynamic).unwrap(),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = Arc::clone(&server).serve(listener, routes, async move {
+        let _ = stopped.await;
+    });
+    Running {
+        ca,
+        endpoint,
+        policy,
+        server,
+        stop: Some(stop),
+        task: tokio::spawn(serving),
+    }
+}
+
+pub(super) async fn start() -> Running {
+    start_as("halite://prod/master/m1").await
+}
+
+impl Running {
+    pub(super) async fn call(&self, identity: Option<&ClientIdentity>) -> Result<String, Status> {
+        let channel = connect(&self.endpoint, &self.ca.pem, identity)
+            .await
+            .map_err(|error| Status::unknown(error.to_string()))?;
+        let reply = EnrolmentClient::new(channel)
+            .enrol(v1::EnrolRequest::default())
+            .await?;
+        Ok(reply.into_inner().reason)
+    }
+}
