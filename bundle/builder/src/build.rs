@@ -33,7 +33,8 @@ exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
 /// Options of a build.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Ask no other machine: everything comes from this machine and from the cache.
+    /// Offline mode: no other machine is asked; everything comes from this machine and from the
+    /// cache.
     pub offline: bool,
     /// Receives the progress of downloads.
     pub watcher: Option<Watcher>,

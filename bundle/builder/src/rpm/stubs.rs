@@ -53,7 +53,8 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
             .args(define("_topdir", &work.path().join("build")))
             .args(define("_rpmdir", out))
             .arg(&file);
-        // All packages are in one directory, under the same name pattern for every version of rpm.
+        // All packages are in one directory; the pattern of their names does not depend on the
+        // version of rpm.
         build.args([
             "--define",
             "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",

@@ -1,4 +1,4 @@
-//! Names: what a bundle may have, and that every program takes them out of the image as they are.
+//! File names: those that a bundle may contain, and their extraction by every program.
 
 use std::fs;
 use std::path::Path;
@@ -121,7 +121,7 @@ fn every_program_takes_the_same_names_out() {
     assert_eq!(files(&site.path("own")), expected);
 }
 
-/// A seal would vouch for whatever is there.
+/// A seal on changed content would make it look verified.
 #[test]
 fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
     let site = Site::new();
