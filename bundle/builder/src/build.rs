@@ -115,7 +115,7 @@ pub fn build_with(
         Ok(manifest)
     })();
     if built.is_err() {
-        // The first error is the one that matters.
+        // Best effort: the first error is the one that matters.
         let _ = files::remove_dir(&work);
     }
     let removed = files::remove_dir(&scratch);

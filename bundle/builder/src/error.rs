@@ -8,7 +8,7 @@ use crate::completeness::Unmet;
 /// An error of building or reading a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The recipe has problems; all of them.
+    /// All problems of the recipe.
     #[error("{}", Lines(.0))]
     Recipe(Vec<String>),
     /// A file could not be read or written, or its content is invalid.

@@ -40,7 +40,7 @@ pub const RELEASES: &[Release] = &[
 ];
 
 impl Release {
-    /// The release that a version of Kubernetes belongs to: `v1.36.3`.
+    /// Returns the release to which a version of Kubernetes belongs: `v1.36.3`.
     #[must_use]
     pub fn of(kubernetes: &str) -> Option<&'static Self> {
         let numbers: Vec<&str> = kubernetes.strip_prefix('v')?.split('.').collect();

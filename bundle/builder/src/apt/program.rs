@@ -1,4 +1,4 @@
-//! Running Debian's and GnuPG's own programs.
+//! The runner for Debian's and GnuPG's own programs.
 
 use std::process::{Command, Output, Stdio};
 

@@ -83,7 +83,7 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
 /// A place that names an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
-    /// A file of the state tree, or a package.
+    /// A file of the state tree, or the name of a package.
     pub file: String,
     /// Line in the file; 0 when there is none.
     pub line: u32,
@@ -178,7 +178,7 @@ impl fmt::Display for Artifact {
 pub struct State {
     /// The file of the state tree that contains it.
     pub file: String,
-    /// The line in it.
+    /// The line of the state in that file.
     pub line: u32,
     /// `state.fun`.
     pub function: String,

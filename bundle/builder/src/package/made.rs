@@ -21,9 +21,9 @@ const LICENCE: (&str, &str) = ("Apache-2.0", include_str!("../../../../LICENSE")
 pub struct Made {
     /// Its name: one of [`definition::NAMES`].
     pub package: String,
-    /// Its version with the revision of the packaging: `1.36.3-1`.
+    /// Its version with the packaging revision: `1.36.3-1`.
     pub version: String,
-    /// The programs that go in, by name.
+    /// Its programs, by name.
     pub programs: BTreeMap<String, PathBuf>,
     /// Other content: a file by its path in the package, or a folder whose files go below that
     /// path.
@@ -31,7 +31,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The version without the revision of the packaging.
+    /// The version without the packaging revision.
     #[must_use]
     pub fn upstream_version(&self) -> &str {
         self.version

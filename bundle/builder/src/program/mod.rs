@@ -37,10 +37,10 @@ pub enum Command {
     },
 }
 
-/// Runs a command; the answer is the exit code.
+/// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// The command's.
+/// The errors of the command.
 pub fn run(command: Command, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Command::Missing { directory } => needs::missing(&directory),

@@ -40,7 +40,7 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
         repository.display(),
     );
     files::write(&dir.join("dnf.conf"), 0o644, configuration.as_bytes())?;
-    // Debian's rpm keeps its database in the user's home.
+    // Debian's rpm has its database in the user's home.
     files::write(&dir.join(".rpmmacros"), 0o644, b"%_dbpath /var/lib/rpm\n")?;
     let mut dnf = Command::new("dnf");
     dnf.env("HOME", dir)

@@ -19,7 +19,7 @@ pub struct Inputs {
     pub format: u32,
     /// The programs by their names in the recipe's `binaries`.
     pub programs: BTreeMap<String, Program>,
-    /// Every crate that went into any of them, by name and version: `serde 1.0.229`.
+    /// Every crate that any of them was built from, by name and version: `serde 1.0.229`.
     pub crates: BTreeMap<String, Crate>,
 }
 

@@ -164,7 +164,7 @@ fn an_old_bundle_that_is_missing_another_or_damaged_is_named() {
     two.add("0.1.0.iso").unwrap();
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
 
-    // Another bundle of the same version is not the one that the delta was made from.
+    // Another bundle of the same version is not the base of the delta.
     let Two { mut site, bundles } = two;
     bundles.remove("0.1.0").unwrap();
     bundles.remove("0.2.0").unwrap();

@@ -52,7 +52,7 @@ fn a_name_that_an_image_would_change_is_refused_by_the_build() {
     assert!(!site.path("bundle").exists() && !site.path("recipe.lock.yaml").exists());
 }
 
-/// Names at the limit, and a package whose own name is beyond it.
+/// Names of the maximum length, and a package whose own name is longer.
 #[test]
 fn every_program_takes_the_same_names_out() {
     let mut site = Site::new();

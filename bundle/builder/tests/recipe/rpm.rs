@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// A package with a file that only the index of all files names.
+/// A package with a file that only the index of all files lists.
 fn mailcap() -> Package {
     Package {
         name: "mailcap".into(),
