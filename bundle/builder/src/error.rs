@@ -105,12 +105,12 @@ impl Error {
         }
     }
 
-    /// The content copied from a path is not the content that was checked there.
+    /// The error for a path from which other content was copied than was checked there.
     pub(crate) fn damaged(path: impl Into<PathBuf>, found: &(String, u64)) -> Self {
         halite_fetch::oci_layout::damaged(path, found).into()
     }
 
-    /// A problem with the content at a path, and its remedy.
+    /// The error for a problem with the content at a path; the message includes the remedy.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         halite_durable::Error::content(path, message).into()
     }

@@ -22,8 +22,8 @@ pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
 }
 
 /// Returns the archives of the packages and of everything that a host with the dpkg status `base`
-/// lacks for them; they are stored in `archives`. An archive that the lock records is taken from
-/// there, and no source is asked.
+/// lacks for them; they are stored in `archives`. If the lock records the same request and all of
+/// its archives are stored, no source is asked.
 pub fn fetch(
     packages: &[String],
     base: &Path,
@@ -86,7 +86,7 @@ fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
 struct Listed {
     /// The file name under which apt stores it.
     name: String,
-    /// The SHA-256 from the signed index, if the index has this kind of digest.
+    /// The SHA-256 from the signed index, if apt prints one.
     sha256: Option<String>,
 }
 

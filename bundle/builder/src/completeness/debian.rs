@@ -49,7 +49,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Indexes stanzas by name.
+    /// Indexes stanzas by the names of the packages and by the names that they provide.
     pub fn new(stanzas: Vec<Control>) -> Self {
         let mut packages = Self::default();
         for control in stanzas {

@@ -142,7 +142,7 @@ impl Gather<'_> {
             Some(kept) => String::from_utf8_lossy(kept).into_owned(),
             None => self.render_again(chart, item, &digest)?,
         };
-        // A lock of an earlier version was recorded without this check.
+        // A lock of an earlier version may have been recorded without this check.
         chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
         Ok(Rendered {

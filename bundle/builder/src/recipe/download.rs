@@ -86,8 +86,9 @@ impl Reader<'_> {
         place
     }
 
-    /// Checks an address: it must use TLS, so that no host on the way can answer for it, unless the
-    /// content is known beforehand; `otherwise` is the remedy in the message.
+    /// Checks an address: it must use TLS, so that no host on the way can answer for it. Exceptions
+    /// are this machine, and content that is known beforehand; `otherwise` is the remedy in the
+    /// message.
     pub(super) fn address(&mut self, path: &str, url: &str, known: bool, otherwise: &str) {
         match http::address(url) {
             Err(error) => self.problem(path, &error.to_string()),

@@ -445,7 +445,8 @@ fn finish(
     }
     for (path, (sha1, sha256)) in digests {
         let file = File::new(&path, &sha1, &sha256);
-        // SPDX allows no contained files in a package whose files are not analysed.
+        // SPDX allows no contained files in a package whose files are not analysed, so the document
+        // describes the file itself.
         document.relate(DOCUMENT, DESCRIBES, &file.id.clone());
         document.files.push(file);
     }

@@ -26,10 +26,10 @@ const ORCHESTRATIONS: [&str; 2] = [shipped::BOOTSTRAP, shipped::ADD_NODE];
 /// family and system.
 type System = (&'static str, &'static str);
 
-/// Every bundle has packages for it.
+/// Debian: every bundle has packages for it.
 pub(super) const DEBIAN: System = ("Debian", "Debian");
 
-/// Not every bundle has packages for it.
+/// An RPM distribution: not every bundle has packages for it.
 const RED_HAT: System = ("RedHat", "Rocky");
 
 fn systems(facts: &BundleFacts) -> impl Iterator<Item = System> + use<> {
