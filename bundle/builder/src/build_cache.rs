@@ -163,7 +163,7 @@ impl BuildCache {
             let path = dir.join(&file);
             let (sha256, size) = files::digest(&path)?;
             let time = time(&path)
-                .ok_or_else(|| Error::content(&path, "it changed meanwhile"))?
+                .ok_or_else(|| Error::content(&path, "it changed during the build"))?
                 .0;
             record.files.insert(
                 file,

@@ -160,7 +160,7 @@ fn scratch() -> Result<tempfile::TempDir, Error> {
 pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     let problem = |(name, keys): (String, Vec<String>)| {
         format!(
-            "chart {}: the Secret {name} has contents ({}), and whoever reaches the bundle can read it. Make it at the \
+            "chart {}: the Secret {name} has contents ({}), and every client that reaches the bundle can read it. Make it at the \
              site, from `secrets:` of the cluster document by a state of your own in custom/, and give the chart its name \
              in `values`, usually as `existingSecret`. If it holds nothing that is secret: `public-secrets: [{name}]` \
              beside the chart's name",

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The recipe names items that the lock does not record yet. A build takes only recorded items
     /// from other machines.
-    #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these come to", .names.join("\n  "))]
+    #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these resolve to", .names.join("\n  "))]
     Unrecorded {
         /// The lock file.
         lock: String,

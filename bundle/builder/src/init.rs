@@ -87,7 +87,7 @@ pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     if path.exists() {
         return Err(Error::content(
             path,
-            "it is there already, and what somebody wrote is not overwritten",
+            "it is there already and is not overwritten",
         ));
     }
     files::write(&path, 0o644, text.as_bytes())?;

@@ -138,7 +138,7 @@ impl Lock {
         let path = path_of(recipe);
         let text = serde_saphyr::to_string(self)
             .map_err(|error| Error::content(&path, error.to_string()))?;
-        let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
+        let head = "# Made by `ctl bundle lock`: the resolved items of the recipe beside it. Keep the two together.\n";
         files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
         Ok(files::sync_parent(&path)?)
     }

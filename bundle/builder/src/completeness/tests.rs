@@ -267,7 +267,7 @@ fn site() -> (tempfile::TempDir, Manifest) {
         "Package: libc6\nStatus: install ok installed\nVersion: 2\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n",
     );
     put("bin/halite-minion", "program");
-    put("README", "nobody needs it");
+    put("README", "nothing needs it");
     let manifest = serde_json::from_value(manifest).unwrap();
     (dir, manifest)
 }

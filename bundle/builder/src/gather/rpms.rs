@@ -39,7 +39,7 @@ impl Gather<'_> {
             }));
         }
         if mode == Mode::Exact {
-            unrecorded.push("what packages.rpm comes to".to_owned());
+            unrecorded.push("the packages of packages.rpm".to_owned());
             return Ok(None);
         }
         let base = Base::load(&recipe.base)?;

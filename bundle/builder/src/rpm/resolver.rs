@@ -378,7 +378,7 @@ impl Solver<'_, '_> {
             let user = self.universe.node(user).label();
             let why = given_up.map_or_else(
                 || "neither the base nor any repository has it".to_owned(),
-                |why| format!("what has it was given up, because {why}"),
+                |why| format!("its providers were rejected, because {why}"),
             );
             plan.lacks.insert(Unsatisfied {
                 user,
@@ -509,7 +509,7 @@ impl Solver<'_, '_> {
         while let Some((user, need, dependency, holds)) = self.open(plan, &seen) {
             seen.insert((user, need.to_string(), holds));
             if self.tries > TRIES {
-                let why = format!("{TRIES} choices did not come to an end");
+                let why = format!("no solution was found in {TRIES} choices");
                 let user = self.universe.node(user).label();
                 plan.lacks.insert(Unsatisfied {
                     user,

@@ -59,10 +59,7 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
             "--define",
             "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
         ]);
-        run::run(
-            &mut build,
-            "making packages that stand for those of the base",
-        )?;
+        run::run(&mut build, "making stubs of the packages of the base")?;
     }
     let names: BTreeSet<String> = files::walk(out)?
         .into_iter()

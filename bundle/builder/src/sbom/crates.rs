@@ -71,7 +71,7 @@ impl Inputs {
             match inputs.programs.get(name) {
                 None => problems.push(format!("it does not say what {name} was built from")),
                 Some(program) if program.sha256 != *sha256 => problems.push(format!(
-                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it anew after building",
+                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it again after building",
                     program.sha256
                 )),
                 Some(program) => {

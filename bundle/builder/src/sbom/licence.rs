@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_spdx_has_no_name_for_comes_with_its_text() {
         let (all, others) = debian(
-            "Files: *\nLicense: GPL-2+ with OpenSSL exception\n\nFiles: x\nLicense: public-domain\n Nobody owns it.\n .\n No.\n",
+            "Files: *\nLicense: GPL-2+ with OpenSSL exception\n\nFiles: x\nLicense: public-domain\n No one owns it.\n .\n No.\n",
         );
         let ids: Vec<&String> = others.keys().collect();
         assert_eq!(ids.len(), 2);
@@ -306,7 +306,7 @@ mod tests {
             .find(|other| other.name == "public-domain")
             .unwrap()
             .text;
-        assert_eq!(text, "Nobody owns it.\n\nNo.");
+        assert_eq!(text, "No one owns it.\n\nNo.");
         assert!(
             others
                 .values()

@@ -113,13 +113,13 @@ fn a_site_makes_the_new_bundle_of_the_old_one_and_the_delta() {
     assert_eq!(
         inode("0.1.0"),
         inode("0.2.0"),
-        "what both have is there once"
+        "a common file is stored once"
     );
     assert_eq!(two.add("delta.iso"), Ok(Added::There));
     two.bundles.remove("0.1.0").unwrap();
     assert!(
         verify(&made, &mut |_| ()).unwrap().is_sound(),
-        "it needs the old one no more"
+        "it does not need the old bundle"
     );
     two.is_tidy();
 }
@@ -209,7 +209,7 @@ fn what_is_no_new_bundle_is_not_exported() {
     );
     assert!(
         fs::read(two.site.path("delta.iso")).unwrap() == before,
-        "what was there stays"
+        "the existing file stays"
     );
     let left: Vec<PathBuf> = fs::read_dir(two.site.dir.path())
         .unwrap()

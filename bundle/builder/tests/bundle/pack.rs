@@ -97,7 +97,7 @@ fn what_comes_out_is_what_went_in() {
     assert_eq!(
         add().unwrap(),
         Added::Replaced,
-        "what is damaged is not another one"
+        "a damaged bundle is replaced"
     );
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let text = [good.as_slice(), b" "].concat();

@@ -100,14 +100,14 @@ fn bundles_stand_side_by_side() {
     let two = two();
     assert!(
         two.bundles.list().unwrap().is_empty(),
-        "a site without any has none"
+        "a new site has no bundles"
     );
     assert_eq!(two.add("0.1.0.iso"), Ok(Added::New));
     assert_eq!(two.add("0.2.0.iso"), Ok(Added::New));
     assert_eq!(
         two.add("0.2.0.iso"),
         Ok(Added::There),
-        "again is nothing new"
+        "a second addition changes nothing"
     );
     assert_eq!(two.versions(), ["0.1.0", "0.2.0"]);
     for held in two.bundles.list().unwrap() {
@@ -177,7 +177,7 @@ fn a_directory_is_linked_and_never_copied() {
         verify(&two.site.path("0.1.0"), &mut |_| ())
             .unwrap()
             .is_sound(),
-        "only the link goes"
+        "only the link is removed"
     );
 
     // Missing, truncated and additional files are found without reading contents.
@@ -330,7 +330,7 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     assert_eq!(
         two.link("0.1.0"),
         Ok(Added::There),
-        "a copy of its own is better than a link"
+        "a link does not replace a copy"
     );
     assert!(two.bundles.get("0.1.0").unwrap().link_target.is_none());
     two.is_tidy();
@@ -354,13 +354,13 @@ fn what_was_left_by_who_was_cut_off_is_removed() {
     put(&root.join(".0.2.0.new/bin/ctl"), b"half");
     put(&root.join(".0.0.9.removed/bin/ctl"), b"half");
     symlink("/nowhere", root.join(".0.3.0.link")).unwrap();
-    assert_eq!(two.versions(), ["0.1.0"], "nobody sees it");
+    assert_eq!(two.versions(), ["0.1.0"], "leftovers are not listed");
     assert_eq!(two.add("0.2.0.iso"), Ok(Added::New));
     two.is_tidy();
     assert_eq!(
         files(&two.path("0.2.0")).len(),
         files(&two.site.path("0.2.0")).len() + 1,
-        "and the signature"
+        "the signature is added"
     );
     put(&root.join(".0.0.9.removed/bin/ctl"), b"half");
     two.bundles.remove("0.2.0").unwrap();

@@ -240,7 +240,7 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
     );
     site.recipe["charts"][0]["values"] = json!({"password": "hunter2"});
     let error = site.lock().unwrap_err().to_string();
-    let said = "chart web: the Secret login has contents (password), and whoever reaches the bundle can read it";
+    let said = "chart web: the Secret login has contents (password), and every client that reaches the bundle can read it";
     for wanted in [
         said,
         "`secrets:` of the cluster document",

@@ -231,7 +231,7 @@ const BASE: &[&str] = &[
     "openssl-libs 1:3.0;p libssl.so.3()(64bit)",
     "openssl 1:3.0;r openssl-libs = 1:3.0-1.el9",
     "systemd 0:252;c old-init < 3;p init",
-    "halfway 0:1;r what-nobody-has",
+    "halfway 0:1;r what-is-missing",
 ];
 
 #[test]

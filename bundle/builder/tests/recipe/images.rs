@@ -110,7 +110,7 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
     assert!(
         error
             .to_string()
-            .ends_with("run `ctl bundle lock` to record what these come to"),
+            .ends_with("run `ctl bundle lock` to record what these resolve to"),
         "{error}"
     );
 

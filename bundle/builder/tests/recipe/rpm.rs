@@ -84,7 +84,7 @@ fn mailcap() -> Package {
         summary: "types of files".into(),
         description: Vec::new(),
         homepage: "https://halite.invalid".into(),
-        holder: "nobody".into(),
+        holder: "test".into(),
         licence: "MIT".into(),
         licence_text: "MIT".into(),
         needs: Relations::default(),

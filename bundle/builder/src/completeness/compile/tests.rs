@@ -231,7 +231,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
             .artifacts()
             .iter()
             .find(|(found, _)| named(found) == artifact);
-        let (_, places) = found.unwrap_or_else(|| panic!("nobody needs {artifact}"));
+        let (_, places) = found.unwrap_or_else(|| panic!("nothing needs {artifact}"));
         assert!(
             places.keys().any(|found| found.what.contains(place)),
             "{artifact}: {places:?}"
