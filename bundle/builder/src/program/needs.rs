@@ -57,7 +57,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         text.extend(
             spare
                 .iter()
-                .map(|artifact| format!("nothing needs {artifact}\n")),
+                .map(|artifact| format!("nothing asks for {artifact}\n")),
         );
         text
     })?;
