@@ -37,8 +37,8 @@ pub const BASE: &str = "base/dpkg-status";
 /// The packages of a minimal RPM host, as a file of a bundle; only bundles for such hosts have it.
 pub const RPM_BASE: &str = "base/rpm-packages";
 
-/// Files that every bundle needs for itself: the first program that is run from it, and the program
-/// that serves it.
+/// Files that every bundle needs for itself, each with its reason: the installer, the configuration
+/// that serves the images, and the package indexes.
 pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (BASE, "what else has to be installed follows from it"),
     ("bin/ctl", "install runs it"),

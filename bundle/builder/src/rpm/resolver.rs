@@ -315,7 +315,7 @@ impl Solver<'_, '_> {
 
     fn requirements(&mut self, plan: &mut Plan, id: Id) {
         for need in self.universe.node(id).requires {
-            // A feature of rpm itself.
+            // rpm itself provides these features.
             if need.name.starts_with("rpmlib(") {
                 continue;
             }
