@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::layout::{Hierarchy, Listed, Place};
+use super::hierarchy::{Hierarchy, Listed, Place};
 use super::names::View;
 use super::records::Record;
 use super::tree::{Child, Tree};

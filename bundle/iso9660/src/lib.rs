@@ -16,6 +16,8 @@
 
 mod directory;
 mod extract;
+mod hierarchy;
+mod input;
 mod layout;
 mod names;
 mod parse;

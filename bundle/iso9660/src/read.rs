@@ -12,6 +12,7 @@ use super::parse::Record;
 use super::volume::{
     BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
 };
+pub use super::walk::Entry;
 use super::walk::Walk;
 use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
 
@@ -23,19 +24,6 @@ pub struct Image {
     id: String,
     size: u64,
     entries: Vec<Entry>,
-}
-
-/// A file in an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its path: components that are names, with `/` between them.
-    pub path: String,
-    /// Permission bits.
-    pub mode: u32,
-    /// Its first byte in the image; 0 for an empty file. All of it is in one piece.
-    pub offset: u64,
-    /// Its size in bytes.
-    pub size: u64,
 }
 
 impl Image {

@@ -6,7 +6,7 @@ use std::path::Path;
 use halite_durable::Error;
 use jiff::Timestamp;
 
-use super::write::{Content, Source};
+use super::input::{Content, Source};
 use super::{LONGEST_NAME, SECTION};
 
 /// Linux reads a file of at most so many sections (fs/isofs/inode.c, `isofs_read_level3_size`).

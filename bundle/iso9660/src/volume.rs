@@ -1,9 +1,10 @@
 //! Volume descriptors (ECMA-119 8) and path tables (ECMA-119 9.4).
 
-use super::layout::{Hierarchy, Layout};
+use super::hierarchy::Hierarchy;
+use super::input::Volume;
+use super::layout::Layout;
 use super::names::View;
 use super::records::{Record, both16, both32};
-use super::write::Volume;
 use super::{BLOCK, FLAG_DIRECTORY, records};
 
 /// What every descriptor begins with, after its type (ECMA-119 8.1).
@@ -120,15 +121,6 @@ fn filled(view: View, text: &str, length: usize) -> Vec<u8> {
 
 fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     bytes[at..at + what.len()].copy_from_slice(what);
-}
-
-/// Size of a path table in bytes.
-pub fn path_table_size(hierarchy: &Hierarchy) -> u64 {
-    hierarchy
-        .identifiers
-        .iter()
-        .map(|identifier| (8 + identifier.len().next_multiple_of(2)) as u64)
-        .sum()
 }
 
 /// The path tables of a view: with the less significant bytes first, and the other way.

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use super::parse::{Continuation, Record, RockRidge};
-use super::read::Entry;
 use super::{
     BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE,
     TYPE_MASK, parse, sectors,
@@ -20,6 +19,19 @@ const ENTRY: u64 = 64;
 
 /// The longest path, in bytes (Linux' `PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
+
+/// A file in an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path: components that are names, with `/` between them.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its first byte in the image; 0 for an empty file. All of it is in one piece.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
 
 /// The list of files while it is made. Errors say what is wrong; the caller adds which image.
 pub struct Walk<'a> {

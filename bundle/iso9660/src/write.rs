@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use halite_durable::{ByteProgress, Error, files};
-use jiff::Timestamp;
 
-use super::layout::{Hierarchy, Layout};
+pub use super::input::{Content, Source, Volume};
+
+use super::hierarchy::Hierarchy;
+use super::layout::Layout;
 use super::sink::Sink;
 use super::tree::Tree;
 use super::volume::VOLUME_ID_LENGTH;
@@ -21,33 +23,6 @@ const CHUNK: usize = 1 << 20;
 
 /// Years that directory records can name (ECMA-119 9.1.5) and descriptors too.
 const YEARS: std::ops::RangeInclusive<i16> = 1900..=2155;
-
-/// What an image is called and how old it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
-    /// The volume identifier: 1 to 32 characters of `A-Z0-9_`. Joliet has place for the first 16.
-    pub id: String,
-    /// The date of the image and of everything in it, to the second.
-    pub date: Timestamp,
-}
-
-/// Where a file's content comes from, and its mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// The content.
-    pub from: Content,
-    /// Permission bits: `0o644` or `0o755`.
-    pub mode: u32,
-}
-
-/// The content of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// What is in this file when the image is written.
-    File(PathBuf),
-    /// These bytes.
-    Bytes(Vec<u8>),
-}
 
 /// Where a file lies in an image: in one piece, however large it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,11 +8,13 @@ use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
+use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
-use halite_pillar::load::{Declaration, Text, Texts, load};
-use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::Node;
+use halite_pillar::role::BOOTSTRAP_ROLES;
 use halite_pillar::validate::Context;
-use halite_pillar::view::{MASTER_PORT, Pki, bootstrap_node};
+use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
 use halite_secrets::yaml;
 use serde_json::Value;
@@ -132,7 +134,8 @@ impl InitialDocuments {
         };
         let mut declaration = load(&self.texts, &context)?;
         if !declaration.nodes.contains_key(&preparation.name) {
-            let first = bootstrap_node(&declaration)
+            let first = declaration
+                .bootstrap_node()
                 .map(|node| node.metadata.name.clone())
                 .unwrap_or_default();
             let problem = Problem::in_file(
@@ -305,7 +308,10 @@ impl Declared {
 
     /// The address of this host's master, as `host:port`.
     pub fn master(&self) -> String {
-        let address = bootstrap_node(&self.declaration).and_then(|node| node.control_plane());
+        let address = self
+            .declaration
+            .bootstrap_node()
+            .and_then(|node| node.control_plane());
         format!(
             "{}:{MASTER_PORT}",
             address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string())

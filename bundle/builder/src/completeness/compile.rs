@@ -10,8 +10,8 @@ use std::thread;
 use anyhow::{Context as _, anyhow};
 use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::options;
-use halite_pillar::options::Set;
+use halite_pillar::option_sets;
+use halite_pillar::option_sets::Set;
 use halite_states::tree::{DirTree, Tree, from_bundle_path, sha256};
 use worker::Worker;
 
@@ -208,7 +208,7 @@ pub fn without_each(
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    let mut sets = options::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
+    let mut sets = option_sets::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow!("the options of the recipe:\n{}", lines.join("\n"))
     })?;

@@ -364,7 +364,7 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
     let (sets, facts) = (
-        options::sets("v1.36.3", &BTreeMap::new()).unwrap(),
+        option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap(),
         facts(&site.manifest()),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
@@ -416,7 +416,7 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         let mut site = Bundle::new();
         fs::remove_file(site.dir.path().join(path)).unwrap();
         site.manifest["files"].as_object_mut().unwrap().remove(path);
-        let set = &options::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
+        let set = &option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
         let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
         let facts = facts(&site.manifest());
         let mut worker = Worker::new(&tree, &facts);

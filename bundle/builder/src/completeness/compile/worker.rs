@@ -8,7 +8,7 @@ use std::rc::Rc;
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::options::{Set, Target};
+use halite_pillar::option_sets::{Set, Target};
 use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
