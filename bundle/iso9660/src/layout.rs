@@ -1,5 +1,5 @@
-//! Where everything in an image lies. Nothing here depends on anything but the names, modes and
-//! sizes of the files.
+//! The positions of everything in an image. They depend only on the names, modes and sizes of the
+//! files.
 
 use std::path::Path;
 
@@ -10,34 +10,36 @@ use super::names::{Name, View};
 use super::tree::{Child, Tree};
 use super::{FIRST_DESCRIPTOR, SECTOR, directory, names, sectors, volume};
 
-/// The number of a directory has two bytes in a path table (ECMA-119 9.4.4).
+/// The largest number of directories: a path table has two bytes for the number of one (ECMA-119
+/// 9.4.4).
 const MOST_DIRECTORIES: usize = u16::MAX as usize;
 
-/// How many descriptors there are: the primary view's, the Joliet view's, and the end.
+/// The number of descriptors: the primary view's, the Joliet view's, and the terminator.
 const DESCRIPTORS: u64 = 3;
 
-/// Where a run of bytes lies.
+/// The position of a run of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     /// The first sector.
     pub sector: u32,
-    /// How many bytes.
+    /// Number of bytes.
     pub size: u32,
 }
 
-/// A view with all its names in order, and the places of its directories.
+/// A view with all its names in order, and the positions of its directories.
 pub struct Hierarchy {
-    /// Which.
+    /// The kind of the view.
     pub view: View,
-    /// What each directory holds, in the order of its records; by the directory's index in the
+    /// The entries of each directory, in the order of its records; by the directory's index in the
     /// tree.
     pub listed: Vec<Vec<Listed>>,
     /// Each directory's own identifier, by index.
     pub identifiers: Vec<Vec<u8>>,
     /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
-    /// places.
+    /// positions.
     pub order: Vec<usize>,
-    /// Each directory's records, by index. What they refer to beside lies in the sectors behind.
+    /// The position of each directory's records, by index. Their continuations are in the sectors
+    /// after them.
     pub places: Vec<Place>,
     /// The path table with the less significant bytes first.
     pub little: Place,
@@ -45,17 +47,17 @@ pub struct Hierarchy {
     pub big: Place,
 }
 
-/// What is in a directory, with its identifier in a view.
+/// An entry of a directory, with its identifier in a view.
 pub struct Listed {
     /// The file identifier.
     pub identifier: Vec<u8>,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The file or directory.
     pub child: Child,
 }
 
-/// Where everything lies.
+/// The positions of everything in an image.
 pub struct Layout {
     /// The primary view.
     pub primary: Hierarchy,
@@ -63,12 +65,12 @@ pub struct Layout {
     pub joliet: Hierarchy,
     /// The first sector of each file's content, by index; 0 for an empty file.
     pub contents: Vec<u32>,
-    /// How many sectors the image has.
+    /// Number of sectors of the image.
     pub sectors: u32,
 }
 
 impl Layout {
-    /// Gives everything its place.
+    /// Computes the layout of an image.
     pub fn new(out: &Path, tree: &Tree) -> Result<Self, Error> {
         if tree.directories.len() > MOST_DIRECTORIES {
             let count = tree.directories.len();
@@ -168,7 +170,8 @@ impl Hierarchy {
     }
 }
 
-/// The directories level by level, those of one level by the directory above and then by name.
+/// The directories level by level; within a level, ordered by the parent directory and then by
+/// name.
 fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut at = 0;
@@ -186,14 +189,14 @@ fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
     order
 }
 
-/// Hands out sectors, one run behind the other.
+/// Allocates sectors, one run after the other.
 struct Allocation<'a> {
     out: &'a Path,
     next: u64,
 }
 
 impl Allocation<'_> {
-    /// The place of so many bytes, behind which lies what brings them to the whole.
+    /// Allocates `whole` bytes, of which the first `size` are the returned place.
     fn take(&mut self, size: u64, whole: u64) -> Result<Place, Error> {
         let place = u32::try_from(self.next).ok().zip(u32::try_from(size).ok());
         let (sector, size) = place.ok_or_else(|| {
