@@ -1,5 +1,5 @@
-//! Where everything in an image lies. Nothing here depends on anything but the names, modes and
-//! sizes of the files.
+//! The positions of everything in an image. They depend only on the names, modes and sizes of the
+//! files.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use super::names::View;
 use super::tree::Tree;
 use super::{FIRST_DESCRIPTOR, SECTOR, directory, sectors};
 
-/// The number of a directory has two bytes in a path table (ECMA-119 9.4.4).
+/// The largest number of directories: a path table has two bytes for the number of one (ECMA-119
+/// 9.4.4).
 const MOST_DIRECTORIES: usize = u16::MAX as usize;
 
-/// How many descriptors there are: the primary view's, the Joliet view's, and the end.
+/// The number of descriptors: the primary view's, the Joliet view's, and the terminator.
 const DESCRIPTORS: u64 = 3;
 
 /// Where everything lies.
@@ -25,12 +26,12 @@ pub struct Layout {
     pub joliet: Hierarchy,
     /// The first sector of each file's content, by index; 0 for an empty file.
     pub contents: Vec<u32>,
-    /// How many sectors the image has.
+    /// Number of sectors of the image.
     pub sectors: u32,
 }
 
 impl Layout {
-    /// Gives everything its place.
+    /// Computes the layout of an image.
     pub fn new(out: &Path, tree: &Tree) -> Result<Self, Error> {
         if tree.directories.len() > MOST_DIRECTORIES {
             let count = tree.directories.len();
@@ -83,7 +84,7 @@ struct Allocation<'a> {
 }
 
 impl Allocation<'_> {
-    /// The place of so many bytes, behind which lies what brings them to the whole.
+    /// Allocates `whole` bytes, of which the first `size` are the returned place.
     fn take(&mut self, size: u64, whole: u64) -> Result<Place, Error> {
         let place = u32::try_from(self.next).ok().zip(u32::try_from(size).ok());
         let (sector, size) = place.ok_or_else(|| {

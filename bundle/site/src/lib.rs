@@ -3,8 +3,8 @@
 //!
 //! Input: sealed ISOs, signed directories, or another host that serves a bundle. Output: complete
 //! bundles below `/var/lib/halite/bundles`, or a report of the damage. A bundle is there completely
-//! or not at all, whatever interrupts it. This crate resolves no recipe and builds nothing: that is
-//! for `halite-builder`.
+//! or not at all, also after an interruption. This crate resolves no recipe and builds nothing:
+//! `halite-builder` does.
 
 pub mod add;
 pub mod copy;

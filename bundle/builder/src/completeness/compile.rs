@@ -208,10 +208,11 @@ pub fn without_each(
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    let mut sets = option_sets::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("the options of the recipe:\n{}", lines.join("\n"))
-    })?;
+    let mut sets =
+        option_sets::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            anyhow!("the options of the recipe:\n{}", lines.join("\n"))
+        })?;
     // No chart excludes another, so one declaration with all charts is enough for each set.
     for set in &mut sets {
         set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();

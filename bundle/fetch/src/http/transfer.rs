@@ -1,4 +1,4 @@
-//! Transfers: a large answer into the cache, taken up where it was cut.
+//! Transfers: a large response into the cache, resumed after an interruption.
 
 use std::io::Read as _;
 
@@ -15,31 +15,30 @@ use crate::cache::{Begun, Cache, Entry, Origin, Partial};
 use crate::error::Error;
 use crate::progress::Meter;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 128 << 10;
 
-/// An attempt that brought this much was worth it: those before it no longer count.
+/// Bytes that count as progress: an attempt that fetched this much resets the count of retries.
 const PROGRESS: u64 = 64 << 10;
 
-/// What is to be fetched.
+/// A file to fetch.
 pub(crate) struct Target<'a> {
-    /// Where it is.
+    /// Its URL.
     pub url: Url,
-    /// What it is called in progress.
+    /// Its name in progress reports.
     pub name: &'a str,
     /// Its digest, if it is known beforehand.
     pub digest: Option<&'a Digest>,
     /// Its size in bytes, if it is known beforehand.
     pub size: Option<u64>,
-    /// Where the size is not known: what is larger, in bytes, is given up and what came of it
-    /// removed.
+    /// The largest size in bytes, if the size is not known: a larger file is cancelled and removed.
     pub limit: Option<u64>,
-    /// Who is asking.
+    /// The login to use.
     pub login: &'a dyn Login,
 }
 
 impl Client {
-    /// Fetches something into the cache unless it is there.
+    /// Fetches a file into the cache unless it is there.
     pub(crate) fn fetch(
         &self,
         target: &Target,
@@ -58,8 +57,7 @@ impl Client {
             },
             None => cache.begin_unknown(target.url.as_str())?,
         };
-        // What is left of an earlier run may belong to something else; what began in this run does
-        // not.
+        // Leftovers of an earlier run may belong to another content; bytes from this run do not.
         let mut inherited = partial.len() > 0;
         let transfer = Transfer {
             client: self,
@@ -96,7 +94,7 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// One attempt; whatever came stays in the partial file.
+    /// Makes one attempt; received bytes stay in the partial file.
     fn attempt(&self, partial: &mut Partial, inherited: &mut bool) -> Result<(), Failure> {
         if self
             .target
@@ -117,7 +115,7 @@ impl Transfer<'_> {
         let found = partial.digest();
         match self.target.digest.filter(|expected| **expected != found) {
             None => Ok(()),
-            // The beginning was another's.
+            // The beginning belonged to another content.
             Some(_) if *inherited => self.anew(
                 partial,
                 inherited,
@@ -132,7 +130,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Throws away what is there, and lets the next attempt begin at once.
+    /// Discards the bytes that are there, and lets the next attempt begin at once.
     fn anew(&self, partial: &mut Partial, inherited: &mut bool, why: &str) -> Result<(), Failure> {
         *inherited = false;
         partial.restart()?;
@@ -175,7 +173,7 @@ impl Transfer<'_> {
                         "it sent another range than the one asked for",
                     );
                 }
-                // Not every server looks at `If-Range`.
+                // Not every server honours `If-Range`.
                 let known = partial.origin().total;
                 let changed = known
                     .zip(range_total(response.headers()))
@@ -268,7 +266,7 @@ impl Transfer<'_> {
             self.tell(partial, total, count as u64);
         }
         match total {
-            // An answer without a length ends when its connection does, for whatever reason.
+            // A response without a length ends with its connection, for whatever reason.
             Some(total) if partial.len() < total => {
                 let message = format!(
                     "the connection broke off after {} of {total} bytes",
@@ -280,8 +278,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// A server that never ends would fill the disk, and what it says that it will send need not
-    /// come to be too much. A size that is known bounds what comes by itself.
+    /// Limits the size of a response. A server that never ends would fill the disk, so both the
+    /// announced and the received size are checked. If the size is known, it is the limit.
     fn bounded(&self, size: u64) -> Result<(), Error> {
         let limits = [self.target.limit, self.client.settings().largest];
         let limit = limits.into_iter().flatten().min();
@@ -312,7 +310,7 @@ fn range_start(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// The size of the whole that a part belongs to; nothing where the server does not know it (`*`).
+/// The size of the whole in a partial response; `None` if the server does not know it (`*`).
 fn range_total(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
         .rsplit_once('/')?
@@ -322,8 +320,8 @@ fn range_total(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// Whether a part belongs to what a validator was given with. One that had a tag has it (RFC 9110,
-/// 15.3.7); a date may be left out.
+/// Returns whether a partial response belongs to the same version as a validator. A response with a
+/// tag repeats it (RFC 9110, 15.3.7); a date may be omitted.
 fn agrees(validator: &str, headers: &HeaderMap) -> bool {
     match validator.starts_with('"') {
         true => text(headers, header::ETAG) == Some(validator),
@@ -331,7 +329,7 @@ fn agrees(validator: &str, headers: &HeaderMap) -> bool {
     }
 }
 
-/// What `If-Range` can ask for (RFC 9110, 13.1.5): no weak tags.
+/// The validator for `If-Range` (RFC 9110, 13.1.5), which excludes weak tags.
 fn strong_validator(headers: &HeaderMap) -> Option<String> {
     let tag = text(headers, header::ETAG).filter(|tag| tag.starts_with('"'));
     tag.or_else(|| text(headers, header::LAST_MODIFIED))

@@ -1,4 +1,4 @@
-//! Keeping keys in a trust directory, so that the next image is checked with them.
+//! Storing keys in a trust directory, so that the next image is checked with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::error::Error;
 const MODE: u32 = 0o644;
 
 impl PublicKey {
-    /// Keeps the key in a trust directory; where. A key that is there under whatever name is not
-    /// written again, unless its end is an earlier one now: a later one, or none, is for whoever
-    /// owns the directory to write there. A file that has the key's name and holds another key
-    /// stays: a rotated key stands beside the old one as `NAME-KEYID.pub`.
+    /// Stores the key in a trust directory and returns its path. A key that is already there under
+    /// any name is rewritten only if it now expires earlier; only the owner of the directory may
+    /// set a later expiry, or none. A file that has the key's name but contains another key stays:
+    /// the new key is stored beside it as `NAME-KEYID.pub`.
     ///
     /// # Errors
-    /// When another key with the same id is there, or the system refuses.
+    /// When another key with the same id is there, or a system call fails.
     pub fn keep(&self, dir: &Path) -> Result<PathBuf, Error> {
         let mut there = None;
         for path in public(dir)? {
-            // What is no key is for whoever loads the directory to name.
+            // [`Trust::load`] reports invalid keys.
             let Some(key) = PublicKey::load(&path)
                 .ok()
                 .filter(|key| key.id() == self.id())
@@ -59,11 +59,11 @@ impl PublicKey {
 }
 
 impl Trust {
-    /// Keeps all of this in a trust directory: who is trusted no more is added to its list, and of
-    /// the keys each that is not on it.
+    /// Stores this trust store in a directory: its revocations are added to the directory's list,
+    /// and then each key that is not on that list.
     ///
     /// # Errors
-    /// As [`PublicKey::keep`]; or the directory's list of revoked keys is none.
+    /// As [`PublicKey::keep`], and when the directory's list of revoked keys is invalid.
     pub fn keep(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join(REVOKED);
         let mut text = list(&path)?;
@@ -79,7 +79,7 @@ impl Trust {
         let lines: String = new
             .map(|(id, why)| format!("{}\n", format!("{id} {why}").trim_end()))
             .collect();
-        // First what takes trust away: whoever is cut off trusts too little then.
+        // Revocations first: an interruption then leaves too little trust, not too much.
         if !lines.is_empty() {
             files::replace(&path, MODE, (text + &lines).as_bytes())?;
         }
