@@ -1,4 +1,4 @@
-//! Everything that must be true before a change lands, one named test after the other.
+//! All checks that a change must pass before it is merged, as named tests in a fixed order.
 
 mod addons;
 mod bundle;
@@ -42,11 +42,11 @@ use test::{Counts, Test};
 pub use iso::recipe_of;
 pub use runner::Options;
 
-/// Name of the suites' own lab, so that they leave a demonstration alone.
+/// Name of the suites' own lab, which differs from that of a demonstration.
 const LAB: &str = "test";
 
-/// The lab of the cluster suites. `HALITE_LAB_NAME` names one that runs already: give `--keep` with
-/// it.
+/// The lab of the cluster suites. `HALITE_LAB_NAME` names a lab that already runs; use it with
+/// `--keep`.
 fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
@@ -68,7 +68,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
             total.add(on_site(&options, &site));
         }
     }
-    // It has ended long ago, or the programs that it started would outlive this one.
+    // It has ended long ago; if not, its child processes would outlive this program.
     if let Some(meanwhile) = meanwhile {
         meanwhile
             .join()
@@ -91,8 +91,8 @@ fn ordinary(options: &Options) -> Site {
     }
 }
 
-/// The tests that share one cluster, in their order: those that only look, those that mend what
-/// they damage, those that take power away, and at the end whether any of it tried to leave.
+/// The tests that share one cluster, in their order: tests that only read, tests that repair their
+/// own damage, tests that cut power, and at the end a test that no packet tried to leave the lab.
 fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
     cluster::TESTS
         .iter()

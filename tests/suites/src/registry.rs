@@ -1,5 +1,5 @@
-//! Two hosts that serve the bundle: the second copies it, and whoever loses one of them in the
-//! middle of something goes on with the other.
+//! Two hosts that serve the bundle: the second copies it, and a client that loses one of them in
+//! the middle of a transfer continues with the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,13 +49,14 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The site CA on every host.
+/// Path of the site CA's certificate on every host.
 pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
 
-/// A slow server, so that there is a middle: nginx's own limit for each connection.
+/// nginx configuration for a slow server, so that a transfer can be interrupted: nginx's own limit
+/// for each connection.
 const SLOW: &str = "/etc/nginx/conf.d/halite-lab-slow.conf";
 
-/// Where containerd keeps what it is fetching.
+/// Directory in which containerd stores unfinished downloads.
 const INGEST: &str = "/var/lib/containerd/io.containerd.content.v1.content/ingest";
 
 fn roles(cluster: &Cluster, roles: &str) -> Result<()> {
@@ -83,7 +84,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Where a host serves the bundle.
+/// The URL at which a host serves the bundle.
 fn url(host: &Host) -> String {
     format!(
         "https://{}:4551/bundles/{}",
@@ -112,7 +113,8 @@ fn second(cluster: &Cluster) -> Result<Counts> {
     let files = manifest["files"]
         .as_object()
         .context("a manifest without files")?;
-    // Every byte, by its own checksums, and then what comes through the servers.
+    // Check every file with the bundle's own checksums, and then the files as the servers deliver
+    // them.
     cluster.worker.sh(&format!(
         "cd {BUNDLE} && sha256sum --quiet -c manifest.json.sha256"
     ))?;
@@ -131,7 +133,7 @@ fn second(cluster: &Cluster) -> Result<Counts> {
         "images/index.json",
     ] {
         let sums = [&cluster.bootstrap, &cluster.worker].map(|server| {
-            // Each is asked by the other host.
+            // The other host sends the request.
             let from = if server.spec.name == WORKER {
                 &cluster.bootstrap
             } else {
@@ -211,7 +213,7 @@ fn read_only(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// An image of the bundle, by its component.
+/// The reference of a bundle's image, by its component.
 fn image(cluster: &Cluster, component: &str) -> Result<String> {
     let manifest = fs::read(
         cluster
@@ -227,7 +229,8 @@ fn image(cluster: &Cluster, component: &str) -> Result<String> {
         .to_owned())
 }
 
-/// A pod on the worker that prints its program's version and ends.
+/// A pod on the worker that prints its program's version and ends; the pod and its image are
+/// removed on drop.
 struct Pod<'a> {
     cluster: &'a Cluster,
     component: &'static str,
@@ -265,7 +268,7 @@ impl<'a> Pod<'a> {
         format!("pulled-{}", self.component)
     }
 
-    /// Waits until containerd has a part of the image that is neither nothing nor all.
+    /// Waits until containerd has downloaded a part of the image, but not all of it.
     fn wait_for_the_middle(&self) -> Result<()> {
         wait::promptly(
             "the pull to be in its middle",
@@ -304,7 +307,7 @@ impl<'a> Pod<'a> {
 }
 
 impl Drop for Pod<'_> {
-    /// Whatever happened, what follows finds neither pod nor image.
+    /// Removes pod and image even after a failure, for the tests that follow.
     fn drop(&mut self) {
         let _ = self.cluster.kubectl(&[
             "delete",
@@ -322,7 +325,7 @@ impl Drop for Pod<'_> {
     }
 }
 
-/// Makes a host serve slowly, until it is dropped.
+/// Makes a host serve slowly; undone on drop.
 struct Slow<'a>(&'a Host);
 
 impl<'a> Slow<'a> {
@@ -341,7 +344,7 @@ impl Drop for Slow<'_> {
     }
 }
 
-/// A host that does not serve, until it is dropped.
+/// A host whose server is stopped; undone on drop.
 struct Dead<'a>(&'a Host);
 
 impl<'a> Dead<'a> {
@@ -366,7 +369,7 @@ impl Drop for Dead<'_> {
     }
 }
 
-/// A host whose server is cut off without a word, until it is dropped.
+/// A host whose server's packets are dropped without an answer; undone on drop.
 struct Silent<'a>(&'a Host);
 
 impl<'a> Silent<'a> {
@@ -390,10 +393,10 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     let _slow = Slow::new(&cluster.worker)?;
     let pod = Pod::start(cluster, "kube-apiserver")?;
     pod.wait_for_the_middle()?;
-    // The worker asks itself first.
+    // The worker uses its own server first.
     let _dead = Dead::new(&cluster.worker)?;
     pod.wait_until_done(Duration::from_secs(60))?;
-    // It was one pull that went on, not one that failed and was tried again.
+    // Check that one pull continued, not that one failed and another followed.
     let events = cluster.kubectl(&[
         "get",
         "events",
@@ -412,8 +415,8 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
     let pod = Pod::start(cluster, "kube-controller-manager")?;
     pod.wait_for_the_middle()?;
     let _silent = Silent::new(&cluster.worker)?;
-    // containerd gives up after `image_pull_progress_timeout`, the kubelet tries again after a
-    // pause.
+    // containerd's pull times out after `image_pull_progress_timeout`; the kubelet tries again
+    // after a pause.
     pod.wait_until_done(Duration::from_secs(150))?;
     Ok(Counts::ONE)
 }
@@ -425,7 +428,7 @@ fn first_dead(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The worker asks the first server before itself, until this is dropped.
+/// Makes the worker use the first host's server before its own; undone on drop.
 struct Swapped {
     file: PathBuf,
     text: String,
@@ -484,7 +487,7 @@ fn mended(cluster: &Cluster) -> Result<Counts> {
     ))?;
     let damaged = Path::new(BUNDLE.trim_start_matches('/')).join(blob.trim());
     let whole = fs::read(worker.root().join(&damaged))?;
-    // A cut in another inode: what is linked elsewhere stays.
+    // Truncate a new inode: hard links to the old one stay whole.
     fs::remove_file(worker.root().join(&damaged))?;
     fs::write(worker.root().join(&damaged), &whole[..whole.len() / 2])?;
     let answer = cluster.bootstrap.run(&[CTL, "highstate", "-o", "json"])?;
